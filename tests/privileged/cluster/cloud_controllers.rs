@@ -266,31 +266,55 @@ impl Cluster {
         let uri = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/of-another-claim";
         let disk =
             json!({"name": "data", "azureDisk": {"kind": "Managed", "diskName": "of-another-claim", "diskURI": uri}});
-        let pod = |volumes: Value| json!({"containers": [{"name": "c", "image": super::IDLE}], "volumes": volumes});
-        let template = |volumes: Value| {
-            let labels = json!({"app": "inline"});
-            let spec = json!({"selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": pod(volumes)}});
-            json!({"metadata": {"name": "inline"}, "spec": spec})
+        let of_policy = |volumes: &Value, restart: &str| {
+            json!({"containers": [{"name": "c", "image": super::IDLE}], "restartPolicy": restart, "volumes": volumes})
         };
-        let job = |volumes: Value| {
-            let mut pod = pod(volumes);
-            pod["restartPolicy"] = json!("Never");
-            json!({"metadata": {"name": "inline"}, "spec": {"schedule": "0 0 1 1 *",
-                "jobTemplate": {"spec": {"template": {"spec": pod}}}}})
+        let labels = || json!({"app": "inline"});
+        let template = |volumes: &Value| json!({"metadata": {"labels": labels()}, "spec": of_policy(volumes, "Always")});
+        let selected = |volumes: &Value| {
+            json!({"replicas": 0, "selector": {"matchLabels": labels()}, "template": template(volumes)})
         };
-        let bare = |volumes: Value| json!({"metadata": {"name": "inline"}, "spec": pod(volumes)});
-        let cronjobs = "/apis/batch/v1/namespaces/default/cronjobs";
-        for (path, object) in [(PODS, &bare as &dyn Fn(Value) -> Value), (DEPLOYMENTS, &template), (cronjobs, &job)] {
-            let path = format!("{path}?dryRun=All");
-            let refusal = self.kubernetes.refusal_of_object(&path, object(json!([disk]))).await;
-            let (code, why) = refusal.unwrap_or_else(|| panic!("{path} takes an inline disk"));
-            assert!(code == 403 && why.contains(uri) && why.contains("namespace default"), "{code} {why}");
-            assert_eq!(self.kubernetes.refusal_of_object(&path, object(json!([]))).await, None, "{path}");
+        let daemons = |volumes: &Value| json!({"selector": {"matchLabels": labels()}, "template": template(volumes)});
+        let job = |volumes: &Value| json!({"template": {"spec": of_policy(volumes, "Never")}});
+        let object = |kind: &str, volumes: Value| {
+            let (member, content) = match kind {
+                "pods" => ("spec", of_policy(&volumes, "Always")),
+                "podtemplates" => ("template", template(&volumes)),
+                "replicationcontrollers" => {
+                    ("spec", json!({"replicas": 0, "selector": labels(), "template": template(&volumes)}))
+                }
+                "daemonsets" => ("spec", daemons(&volumes)),
+                "jobs" => ("spec", job(&volumes)),
+                "cronjobs" => ("spec", json!({"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job(&volumes)}})),
+                _ => ("spec", selected(&volumes)),
+            };
+            json!({"metadata": {"name": "inline"}, member: content})
+        };
+        for (api, kinds) in [
+            ("/api/v1", ["pods", "podtemplates", "replicationcontrollers"].as_slice()),
+            ("/apis/apps/v1", &["daemonsets", "deployments", "replicasets", "statefulsets"]),
+            ("/apis/batch/v1", &["cronjobs", "jobs"]),
+        ] {
+            for kind in kinds {
+                let path = format!("{api}/namespaces/default/{kind}?dryRun=All");
+                let refusal = self.kubernetes.refusal_of_object(&path, object(kind, json!([disk]))).await;
+                let (code, why) = refusal.unwrap_or_else(|| panic!("{path} takes an inline disk"));
+                assert!(code == 403 && why.contains(uri) && why.contains("namespace default"), "{code} {why}");
+                assert_eq!(self.kubernetes.refusal_of_object(&path, object(kind, json!([]))).await, None, "{path}");
+            }
         }
+        // Nor does one get a disk later.
+        self.kubernetes.create(DEPLOYMENTS, object("deployments", json!([]))).await;
+        let path = format!("{DEPLOYMENTS}/inline");
+        let change = |volumes: Value| json!({"spec": {"template": {"spec": {"volumes": volumes}}}});
+        let refusal = self.kubernetes.refusal_of_change(&path, change(json!([disk]))).await;
+        assert!(refusal.is_some_and(|(code, why)| code == 403 && why.contains(uri)));
+        let scratch = json!([{"name": "scratch", "emptyDir": {}}]);
+        assert_eq!(self.kubernetes.refusal_of_change(&path, change(scratch)).await, None);
+        self.kubernetes.delete(&path).await;
         self.kubernetes.create("/api/v1/namespaces", json!({"metadata": {"name": "legacy"}})).await;
         let path = format!("{}?dryRun=All", DEPLOYMENTS.replace("default", "legacy"));
-        assert_eq!(self.kubernetes.refusal_of_object(&path, template(json!([disk]))).await, None);
+        assert_eq!(self.kubernetes.refusal_of_object(&path, object("deployments", json!([disk]))).await, None);
     }
 
     /// The leader is killed while it serves many Services.

@@ -156,3 +156,36 @@ fn a_service_keeps_a_public_ip_of_a_group_that_is_not_allowed_and_is_told_and_a_
         assert_eq!(is_refused, !is_served, "{events:?}");
     }
 }
+
+#[test]
+fn an_address_of_an_annotation_that_stays_because_the_status_has_it_is_shown() {
+    let mut world = World::new();
+    let mut object = fresh("web", annotated(&[("azure-additional-public-ips", "10.1.1.1")]));
+    object.ingress = vec!["10.1.1.1".parse().unwrap()];
+    let text = words(&planned(&mut world, &[object]));
+    assert!(text.contains("Service default/web:"), "{text}");
+    assert!(text.contains("leave as it is: annotation service.beta.kubernetes.io/azure-additional-public-ips names 10.1.1.1"));
+}
+
+#[test]
+fn what_a_service_does_not_get_at_the_address_of_another_is_noted() {
+    let mut world = World::new();
+    world.change(fresh("owner", annotated(&[])));
+    let name = world.public_ips.keys().next().unwrap().name().to_owned();
+    let mut guest = fresh("guest", annotated(&[("azure-pip-name", &name), ("port_8443_no_lb_rule", "true")]));
+    guest.key.namespace = "stranger".to_owned();
+    guest.ports = vec![port(PortProtocol::Tcp, 443), port(PortProtocol::Tcp, 8443)];
+    let objects = |world: &World, guest: &ServiceObject| {
+        let there = world.services.values().map(Owner::as_shown);
+        there.chain([guest.clone()]).collect::<Vec<_>>()
+    };
+    let all = objects(&world, &guest);
+    let text = words(&planned(&mut world, &all));
+    let of_guest = text.split("Service stranger/guest:").nth(1).unwrap_or_else(|| panic!("{text}"));
+    assert!(of_guest.contains("note: "), "{text}");
+    // In the owner's namespace nothing is left out.
+    guest.key.namespace = "default".to_owned();
+    let all = objects(&world, &guest);
+    let text = words(&planned(&mut world, &all));
+    assert!(!text.contains("note: "), "{text}");
+}
