@@ -133,7 +133,7 @@ async fn the_process_serves_services_gives_its_lease_up_and_needs_the_rights_of_
     assert!(terminate(second).await.success());
     let mut asked = needed(&world.calls()[before..]);
     world.0.azure.shutdown().await;
-    asked.extend(pools_of_nics().await);
+    asked.extend(Box::pin(pools_of_nics()).await);
 
     let linked: BTreeSet<String> = table()
         .into_iter()

@@ -239,7 +239,7 @@ async fn settled(world: &World) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn cloud_controllers_killed_after_any_write_are_succeeded_by_a_process_that_ends_in_the_same_state() {
-    let (expected, writes) = timeout(PATIENCE, life(None, None)).await.expect("ends");
+    let (expected, writes) = Box::pin(timeout(PATIENCE, life(None, None))).await.expect("ends");
     assert!(writes > 8, "the script has {writes} writes");
     // A life may have some writes more than another: what is asked at once goes out in one write or in two.
     let accepted = (1..=writes).map(|at| (at, Moment::Accepted));

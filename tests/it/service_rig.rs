@@ -108,7 +108,8 @@ impl Judged {
         let all =
             [("loadBalancerSku", json!("standard")), ("loadBalancerBackendPoolConfigurationType", json!("nodeIP"))];
         let all: Vec<(&str, Value)> = all.into_iter().chain(keys.iter().cloned()).collect();
-        let cluster = Cluster::start(lazuli_emulator::Options { scenario, ..options }, &all).await.unwrap();
+        let options = lazuli_emulator::Options { scenario, ..options };
+        let cluster = Box::pin(Cluster::start(options, &all)).await.unwrap();
         let control = cluster.azure.control();
         let group = network_id("networkSecurityGroups", "nodes-nsg");
         control

@@ -448,11 +448,11 @@ fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> 
         all.extend(address);
         shared.extend(address.filter(|_| is_shared));
     };
-    let public_ip = |(key, report): (&Key, &Box<Report>)| match key {
+    let public_ips = seen.reports.iter().filter_map(|(key, report)| match key {
         Key::PublicIp(id) => Some((report.address?, id.clone())),
         _ => None,
-    };
-    let public_ips: BTreeMap<IpAddr, ArmId> = seen.reports.iter().filter_map(public_ip).collect();
+    });
+    let public_ips: BTreeMap<IpAddr, ArmId> = public_ips.collect();
     for (key, report) in seen.reports {
         if matches!(key, Key::PublicIp(_)) && report.is_tagged {
             note(report.address, report.is_shared);

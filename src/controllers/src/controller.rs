@@ -246,7 +246,7 @@ impl Controller {
     /// Follows the Nodes for their own controllers.
     async fn feed_nodes(&self) {
         if let Some(nodes) = &self.nodes {
-            nodes.feed().await;
+            Box::pin(nodes.feed()).await;
         }
     }
 

@@ -145,7 +145,7 @@ impl Informed {
         let own =
             shown.as_ref().and_then(|shown| shown.addresses(|id| told.evidence.address(id)).into_iter().collect());
         let names_others = object.annotations.contains_key(ADDITIONAL_IPS);
-        let cluster = names_others.then(|| told.cluster_addresses(self, object)).unwrap_or_default();
+        let cluster = if names_others { told.cluster_addresses(self, object) } else { ClusterAddresses::default() };
         Existing { shown, own_addresses: own, cluster }
     }
 }

@@ -266,14 +266,11 @@ impl Cluster {
         let uri = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/of-another-claim";
         let disk =
             json!({"name": "data", "azureDisk": {"kind": "Managed", "diskName": "of-another-claim", "diskURI": uri}});
-        let of_policy = |volumes: &Value, restart: &str| {
-            json!({"containers": [{"name": "c", "image": super::IDLE}], "restartPolicy": restart, "volumes": volumes})
-        };
+        let of_policy = |volumes: &Value, restart: &str| json!({"containers": [{"name": "c", "image": super::IDLE}], "restartPolicy": restart, "volumes": volumes});
         let labels = || json!({"app": "inline"});
-        let template = |volumes: &Value| json!({"metadata": {"labels": labels()}, "spec": of_policy(volumes, "Always")});
-        let selected = |volumes: &Value| {
-            json!({"replicas": 0, "selector": {"matchLabels": labels()}, "template": template(volumes)})
-        };
+        let template =
+            |volumes: &Value| json!({"metadata": {"labels": labels()}, "spec": of_policy(volumes, "Always")});
+        let selected = |volumes: &Value| json!({"replicas": 0, "selector": {"matchLabels": labels()}, "template": template(volumes)});
         let daemons = |volumes: &Value| json!({"selector": {"matchLabels": labels()}, "template": template(volumes)});
         let job = |volumes: &Value| json!({"template": {"spec": of_policy(volumes, "Never")}});
         let object = |kind: &str, volumes: Value| {

@@ -164,7 +164,11 @@ fn an_address_of_an_annotation_that_stays_because_the_status_has_it_is_shown() {
     object.ingress = vec!["10.1.1.1".parse().unwrap()];
     let text = words(&planned(&mut world, &[object]));
     assert!(text.contains("Service default/web:"), "{text}");
-    assert!(text.contains("leave as it is: annotation service.beta.kubernetes.io/azure-additional-public-ips names 10.1.1.1"));
+    assert!(
+        text.contains(
+            "leave as it is: annotation service.beta.kubernetes.io/azure-additional-public-ips names 10.1.1.1"
+        )
+    );
 }
 
 #[test]

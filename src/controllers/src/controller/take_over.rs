@@ -61,11 +61,25 @@ impl Controller {
             false
         });
         self.informed.listed.notified().await;
-        while !is_taken_over {
+        if !is_taken_over && !self.is_accepted().await {
+            return;
+        }
+        self.informed.told().acceptance = Acceptance::Given;
+        self.informed.wake_all();
+        // Members may leave the pools now.
+        self.informed.replan_load_balancers(None);
+        if let Err(error) = write_mark(api, lease, TAKEN_OVER).await {
+            warn!(%error, "{}", not_noted(&error));
+        }
+    }
+
+    /// Whether the plan of the take-over removes and replaces nothing, or is the one that the operator has accepted.
+    async fn is_accepted(&self) -> bool {
+        loop {
             let previewed = self.preview(false).await;
             let lacks_evidence = self.informed.lacks_evidence();
             match next(lacks_evidence, previewed, self.options.accepted_plan.as_deref()) {
-                Next::Begin => break,
+                Next::Begin => return true,
                 Next::LookAgain => self.look_again().await,
                 Next::TryAgain(error) => {
                     error!(%error, "the plan of the take-over cannot be made; it is tried again");
@@ -80,16 +94,9 @@ impl Controller {
                         "changes that remove or replace something or let more sources in wait: look at them, then start \
                          with --accept-plan={hash}"
                     );
-                    return;
+                    return false;
                 }
             }
-        }
-        self.informed.told().acceptance = Acceptance::Given;
-        self.informed.wake_all();
-        // Members may leave the pools now.
-        self.informed.replan_load_balancers(None);
-        if let Err(error) = write_mark(api, lease, TAKEN_OVER).await {
-            warn!(%error, "{}", not_noted(&error));
         }
     }
 

@@ -61,7 +61,14 @@ pub(super) enum NodeError {
          disk all the same, create the empty file {} in the node plugin's container{}",
         acceptance.display(), of_blank(found)
     )]
-    Contradicted { wanted: String, named: String, device: String, found: String, why: String, acceptance: PathBuf },
+    Contradicted {
+        wanted: Box<str>,
+        named: Box<str>,
+        device: Box<str>,
+        found: String,
+        why: Box<str>,
+        acceptance: PathBuf,
+    },
     #[error(
         "{device} is where the disk should be, and the instance metadata does not say which disk it is: {why}; this \
          node has never had the volume, so it waits for an answer"

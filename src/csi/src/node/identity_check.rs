@@ -235,8 +235,14 @@ async fn admit(
             return Err(NodeError::IdentityMismatch { device: path, found: what, had, more });
         }
         Decision::Contradicted => {
-            let (wanted, named) = (id.to_owned(), named(identity.contradiction.as_ref(), lun));
-            return Err(NodeError::Contradicted { wanted, named, device: path, found: what, why, acceptance });
+            return Err(NodeError::Contradicted {
+                wanted: id.into(),
+                named: named(identity.contradiction.as_ref(), lun).into(),
+                device: path.into(),
+                found: what,
+                why: why.into(),
+                acceptance,
+            });
         }
         Decision::Mismatch => {
             return Err(NodeError::IdentityUnconfirmed { device: path, found: what, had, why, acceptance });

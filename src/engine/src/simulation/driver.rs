@@ -296,7 +296,7 @@ impl Run {
         let order = if matches!(self.pending[index], Some((_, _, Happens::Incident(_)))) {
             index as u64
         } else {
-            self.numbers.next()
+            self.numbers.draw()
         };
         self.heap.push(Reverse((at, order, index)));
     }

@@ -1,6 +1,7 @@
 //! Services, settings and bodies for the tests of this crate and of crates above it.
 
 #![expect(missing_docs, reason = "fixtures of tests say by their names what they are")]
+#![expect(clippy::unwrap_used, reason = "what the fixtures are made of is known; a panic fails the test")]
 
 use super::{
     Existing, ServiceObject, Shown, annotation,

@@ -147,7 +147,7 @@ mod tests {
             assert_eq!(all.iter().collect::<Vec<_>>(), ranges);
             assert_eq!(all.bytes(), ranges.iter().map(|range| range.len() + 1).sum::<usize>());
         }
-        let all: SourceRanges = ["10.0.0.0/8\00.0.0.0/0"].iter().collect();
+        let all: SourceRanges = ["10.0.0.0/8\x000.0.0.0/0"].iter().collect();
         assert_eq!(all.iter().count(), 1);
     }
 

@@ -319,7 +319,7 @@ impl Run {
         let process = self.replicas[replica].process;
         let index = self.pending.len();
         // What happens at one time happens in any order; incidents keep theirs.
-        let order = if matches!(happens, Happens::Incident(_)) { index as u64 } else { self.numbers.next() };
+        let order = if matches!(happens, Happens::Incident(_)) { index as u64 } else { self.numbers.draw() };
         self.pending.push(Some((replica, process, happens)));
         self.heap.push(Reverse((at, order, index)));
     }

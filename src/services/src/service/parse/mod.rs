@@ -102,7 +102,7 @@ fn read(object: &ServiceObject, settings: &Settings, existing: &Existing, frozen
     if object.ports.len() > MOST_PORTS {
         let allowed =
             format!("Azure takes {MOST_PORTS} rules on a load balancer; spread the ports over several Services");
-        read.annotations.mistakes.push(Mistake::field("spec.ports", &format!("more than {MOST_PORTS} ports"), allowed));
+        read.annotations.mistakes.push(Mistake::field("spec.ports", format!("more than {MOST_PORTS} ports"), allowed));
     }
     read.check_name(key::INTERNAL_SUBNET, names::is_resource_name);
     let access = access::read(&mut read);

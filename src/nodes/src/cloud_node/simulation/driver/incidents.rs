@@ -20,7 +20,7 @@ impl Run {
             self.oracle.readdressed(&node, &self.addresses(number, self.now));
         }
         if boots {
-            let boot = Some(format!("boot {}", self.numbers.next()));
+            let boot = Some(format!("boot {}", self.numbers.draw()));
             self.change_node(&name, |node| node.boot_id = boot);
         }
     }

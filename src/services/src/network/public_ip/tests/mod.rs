@@ -465,9 +465,11 @@ fn before_a_frontend_has_a_public_ip_its_maker_or_the_first_in_its_tag_sets_labe
 
 #[test]
 fn a_guest_does_not_change_the_ip_tags_which_would_replace_the_address() {
-    let ip_tags = Some(vec![IpTag { kind: "RoutingPreference".to_owned(), tag: "Internet".to_owned() }]);
-    let asks =
-        || uses(Creation::MustExist, PublicIpSettings { ip_tags: ip_tags.clone(), ..PublicIpSettings::default() });
+    let ip_tags = vec![IpTag { kind: "RoutingPreference".to_owned(), tag: "Internet".to_owned() }];
+    let asks = || {
+        let ip_tags = Some(ip_tags.clone());
+        uses(Creation::MustExist, PublicIpSettings { ip_tags, ..PublicIpSettings::default() })
+    };
     let env = Env { may_change_ip_tags: true, ..env() };
     let owners = crate::ask::names::BaseName::of(&key(2));
     let user = format!("loadBalancers/kubernetes/frontendIPConfigurations/{owners}");
@@ -478,7 +480,7 @@ fn a_guest_does_not_change_the_ip_tags_which_would_replace_the_address() {
     assert_eq!(found.notices[0].reason, RefusalReason::SharedAddress);
     // The owner may.
     let (plan, _) = step(&wants([(1, shares()), (2, asks())]), Some(there), &env);
-    assert_eq!(plan.edits, [Edit::IpTags(ip_tags.unwrap())]);
+    assert_eq!(plan.edits, [Edit::IpTags(ip_tags)]);
 }
 
 #[test]
