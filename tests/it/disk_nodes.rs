@@ -301,6 +301,58 @@ async fn disk_a_disk_that_a_person_moved_away_from_a_deleted_nodes_machine_stays
     }
 }
 
+/// kubelet chooses the provider id of its own Node, so a node may claim another one's machine.
+#[tokio::test(start_paused = true)]
+async fn disk_of_two_nodes_with_one_provider_id_neither_gets_a_disk_nor_an_ok_until_one_is_gone() {
+    let both = || ["node-0", "rogue"].map(|name| (name.to_owned(), node(&vm_id("node-0"))));
+    let (rig, client, tell) = rig(known([both()[0].clone()])).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    publish(&client, &volume, "node-0").await.unwrap();
+    tell.send_replace(known(both()));
+    rig.control.reset_log();
+    for name in ["node-0", "rogue"] {
+        for outcome in [
+            publish(&client, &volume, name).await.map(drop),
+            unpublish(&client, &volume.volume_id, name).await,
+            // The id names the machine, and not which Node the disk is for.
+            publish(&client, &volume, &vm_id("node-0")).await.map(drop),
+        ] {
+            let message = refused(outcome, Code::Unavailable);
+            assert!(message.contains("Node node-0 and of Node rogue"), "{message}");
+        }
+    }
+    assert_eq!((holder(&rig, "pvc-a").unwrap(), rig.writes()), (vm_id("node-0").to_lowercase(), vec![]));
+    // Of the Node that is deleted it is not known whether the machine was its own: the disk is there.
+    tell.send_modify(|nodes| match nodes {
+        ClusterNodes::Known(nodes) => assert!(nodes.remove("rogue")),
+        _ => unreachable!("the Nodes are known"),
+    });
+    let message = refused(unpublish(&client, &volume.volume_id, "rogue").await, Code::Aborted);
+    assert!(message.contains("the providerID of Node node-0"), "{message}");
+    assert_eq!(holder(&rig, "pvc-a").unwrap(), vm_id("node-0").to_lowercase());
+    unpublish(&client, &volume.volume_id, "node-0").await.unwrap();
+    unpublish(&client, &volume.volume_id, "rogue").await.unwrap();
+    assert_eq!(holder(&rig, "pvc-a"), None);
+    rig.check();
+    rig.stop().await;
+}
+
+/// The Node named another machine, which is gone. What merely has its name is some other machine, with a disk of its own.
+#[tokio::test(start_paused = true)]
+async fn disk_a_vm_with_the_name_of_a_node_that_named_another_one_keeps_the_disk_that_a_person_gave_it() {
+    let (rig, client, _tell) = rig(known([("node-0".to_owned(), node(&elsewhere("node-0")))])).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    assert_eq!(rig.other_tool().call("DELETE", &elsewhere("node-0"), None).await.0, 202);
+    pass(seconds(40)).await;
+    assert_eq!(rig.other_tool().attach("node-0", &[("pvc-a", 5)]).await, 202);
+    rig.at_rest().await;
+    rig.control.reset_log();
+    unpublish(&client, &volume.volume_id, "node-0").await.unwrap();
+    assert_eq!((holder(&rig, "pvc-a").unwrap(), rig.writes()), (vm_id("node-0").to_lowercase(), vec![]));
+    rig.check();
+    rig.stop().await;
+}
+
 /// A machine of another cluster has the disk too.
 #[tokio::test(start_paused = true)]
 async fn disk_a_shared_disk_leaves_the_machine_of_a_deleted_node_and_stays_where_another_cluster_has_it() {

@@ -187,6 +187,52 @@ async fn disk_an_instance_is_gone_only_where_its_scale_set_can_be_listed() {
     }
 }
 
+/// Azure may call the request invalid, which it may also mean. Then the list of the instances must lack it twice, by lists
+/// that were sent after the request came.
+#[tokio::test(start_paused = true)]
+async fn disk_an_instance_whose_read_is_called_invalid_is_gone_only_by_two_lists_since_the_request() {
+    let (rig, client) = rig(Method::Action, MissingInstance::InvalidParameter).await;
+    let volumes = create_all(&client, &numbered(2)).await;
+    for volume in &volumes {
+        publish(&client, volume, "pool000001").await.unwrap();
+    }
+    assert_eq!(rig.other_tool().call("DELETE", &instance_id("pool", 1), None).await.0, 202);
+    pass(seconds(120)).await;
+    rig.incident(json!({
+        "match": {"method": "GET", "path": "*/pool/virtualMachines"}, "then": {"delayMs": 1500}, "times": 0,
+    }));
+    rig.control.reset_log();
+    // The second request comes while a list of the first is under way.
+    let first = unpublish(&client, &volumes[0].volume_id, "pool000001");
+    let second = async {
+        pass(seconds(1)).await;
+        let came = rig.calls().last().map_or(0, |call| call.at_ms);
+        unpublish(&client, &volumes[1].volume_id, "pool000001").await.unwrap();
+        came
+    };
+    let (first, came) = futures::join!(first, second);
+    first.unwrap();
+    for (operation, status) in [("virtualMachineScaleSetVMs.get", 400), ("virtualMachineScaleSetVMs.list", 200)] {
+        let since: Vec<u64> = rig
+            .calls()
+            .iter()
+            .filter(|call| call.operation == operation && call.status == status && call.at_ms >= came)
+            .map(|call| call.at_ms)
+            .collect();
+        assert!(since.len() >= 2 && since[since.len() - 1] - since[0] >= 2000, "{operation}: {since:?}");
+    }
+    // An instance that is there answers so for another reason.
+    publish(&client, &volumes[0], "pool000000").await.unwrap();
+    let write = json!({"method": "POST", "path": "*/virtualMachines/0/*"});
+    rig.incident(json!({"match": write, "then": {"status": 400, "code": "InvalidParameter"}, "times": 0}));
+    refused(unpublish(&client, &volumes[0].volume_id, "pool000000").await, Code::InvalidArgument);
+    let read = json!({"method": "GET", "path": "*/virtualMachines/0"});
+    rig.incident(json!({"match": read, "then": {"status": 400, "code": "InvalidParameter"}, "times": 0}));
+    refused(unpublish(&client, &volumes[0].volume_id, "pool000000").await, Code::InvalidArgument);
+    assert_eq!(held(&rig, 0), 1);
+    rig.stop().await;
+}
+
 /// With a scale set all its instances are gone. The resource group must show that it can be read.
 #[tokio::test(start_paused = true)]
 async fn disk_a_scale_set_that_was_deleted_holds_no_disk() {

@@ -13,18 +13,18 @@ mod error;
 mod in_flight;
 mod list;
 mod nodes;
+mod unpublish;
 mod whole_disk;
 mod worker;
 
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use lazuli_azure::compute::{Compute, Freshness};
 use lazuli_model::{
-    ArmId, CachingMode, Disk, Gib, Lun, Vm, VolumeId,
+    ArmId, CachingMode, Disk, Gib, Lun, VolumeId,
     disk_spec::{DiskSpec, Mismatch},
     event::Event,
     fault::Fault,
@@ -34,19 +34,14 @@ use lazuli_model::{
 };
 use lazuli_quota::permit::Priority;
 use lazuli_storage::{
-    dangling::{Blocked, DetachUnused, detach_command},
+    dangling::{Blocked, DetachUnused},
     disk::{Adopted, CreatePlan, Expand, ParameterError, plan_expand},
     force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
-    unpublish::{self, NodeVm, Verdict, is_machine},
 };
 use lazuli_telemetry::lossy;
-use tokio::{
-    sync::watch,
-    time::{sleep, sleep_until},
-};
-use tracing::info;
+use tokio::sync::watch;
 
 pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
@@ -57,12 +52,9 @@ pub use error::VolumeError;
 use in_flight::{Hold, InFlight};
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
-use nodes::{Candidate, Nodes, Search, scale_set_exists, scale_set_of};
+use nodes::{Candidate, Nodes};
 use whole_disk::{create, delete, expand};
 use worker::{Goal, VmWorkers};
-
-/// How long a VM must be missing before it counts as gone.
-const GONE_FOR: Duration = Duration::from_secs(2);
 
 /// A request that changes a disk as a whole. A repeated request joins the operation in flight of the same request.
 #[derive(Debug, Clone, PartialEq)]
@@ -306,224 +298,9 @@ impl Volumes {
         Ok(Published { lun, source })
     }
 
-    /// Detaches a disk from a node, or from every node when none is named.
-    ///
-    /// # Errors
-    /// Azure's own failures. It is an error when it cannot be proved that the VM of the node is gone.
-    pub async fn unpublish(&self, disk: &ArmId, node: Option<&str>) -> Result<(), VolumeError> {
-        if let Some(node) = node {
-            return self.unpublish_from(disk, node).await;
-        }
-        // While the disk is being attached to a node it does not name that VM yet, and it must leave that node too.
-        if self.in_flight.is_attaching_or_detaching(disk) {
-            return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached; retry")));
-        }
-        let holders: Vec<ArmId> = match self.client.get_disk(disk).await {
-            Ok(read) => read.model.holders().into_iter().cloned().collect(),
-            Err(error) if error.fault == Fault::NotFound => return Ok(()),
-            Err(error) => return Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
-        };
-        for vm in holders {
-            self.request(&vm, &self.nodes.name_of(&vm), disk, Goal::Detached).await?;
-        }
-        Ok(())
-    }
-
-    async fn unpublish_from(&self, disk: &ArmId, node: &str) -> Result<(), VolumeError> {
-        let candidate = match self.nodes.candidate(node).await {
-            Ok(candidate) => candidate,
-            // No VM can have this name, so nothing is attached to it.
-            Err(error) if error.fault == Fault::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let known = candidate.known();
-        let Candidate { vm, named } = candidate;
-        // Judged when the VM was guessed: the Node may register again, with another machine, while the detach is under way.
-        let needs_holders = self.nodes.needs_holders(node, known);
-        let before = if needs_holders { self.fresh_disk(disk).await? } else { None };
-        let left = match self.request(&vm, node, disk, Goal::Detached).await {
-            Ok(_) => vm,
-            Err(error) if self.tells_that_it_is_missing(&error, &vm).await? => {
-                self.nodes.forget(node);
-                if named {
-                    let others = self.nodes.vms_beside(&self.client, &vm).await?;
-                    return self.confirm_gone(&vm, node, known, disk, &others).await;
-                }
-                match self.nodes.search(&self.client, node).await? {
-                    Search::Found(found) => {
-                        self.request(&found, node, disk, Goal::Detached).await?;
-                        found
-                    }
-                    Search::Absent(others) => return self.confirm_gone(&vm, node, known, disk, &others).await,
-                }
-            }
-            Err(error) => return Err(error),
-        };
-        if needs_holders {
-            // Nothing is learned of it: the Node is gone, and the VM was a guess.
-            if let Some(before) = before
-                && self.leaves_no_doubt(&before, &left, node).await?
-            {
-                return Ok(());
-            }
-            return self.leave_other_holders(&left, node, known, disk).await;
-        }
-        self.nodes.learn(node, &left);
-        Ok(())
-    }
-
-    /// A disk by a single read that shows what the leader before has written; `None` when it does not exist.
-    async fn fresh_disk(&self, disk: &ArmId) -> Result<Option<Disk>, VolumeError> {
-        if let Some(fresh_from) = self.workers.fresh_from() {
-            sleep_until(fresh_from).await;
-        }
-        match self.client.read_disk(disk, Freshness::single().priority(Priority::DetachDeadNode)).await {
-            Ok(read) => Ok(Some(read.model)),
-            Err(error) if error.fault == Fault::NotFound => Ok(None),
-            Err(error) => Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
-        }
-    }
-
-    /// Whether the detach from the VM, which was a guess, leaves no doubt about the machines that hold the disk now.
-    async fn leaves_no_doubt(&self, before: &Disk, left: &ArmId, node: &str) -> Result<bool, VolumeError> {
-        match self.client.read_vm(left, Freshness::single().priority(Priority::DetachDeadNode)).await {
-            Ok(vm) => Ok(unpublish::leaves_no_doubt(before, &vm.model, node)),
-            Err(error) if error.fault == Fault::NotFound => Ok(false),
-            Err(error) => Err(VolumeError::azure(format!("{left} cannot be read"), error)),
-        }
-    }
-
-    /// Detaches the disk from every machine that is the node beside the VM that the disk has left, or that is gone.
-    ///
-    /// # Errors
-    /// [`Fault::Conflict`] while a machine holds the disk that may be the node's.
-    async fn leave_other_holders(
-        &self,
-        vm: &ArmId,
-        node: &str,
-        known: NodeVm,
-        disk: &ArmId,
-    ) -> Result<(), VolumeError> {
-        let freshness = Freshness::single().priority(Priority::DetachDeadNode);
-        let read = match self.client.read_disk(disk, freshness).await {
-            Ok(read) => read.model,
-            Err(error) if error.fault == Fault::NotFound => return Ok(()),
-            Err(error) => return Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
-        };
-        // While the disk is being attached it does not name that VM yet, and that VM may be the node.
-        if self.in_flight.is_attaching_or_detaching(disk) {
-            return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached; retry")));
-        }
-        for holder in unpublish::other_holders(&read, vm) {
-            let machine = match self.client.get_vm(holder).await {
-                Ok(read) => Some(read.model),
-                Err(error) if error.fault == Fault::NotFound => None,
-                Err(error) => return Err(VolumeError::azure(format!("{holder} cannot be read"), error)),
-            };
-            match self.nodes.judge_holder(node, known, machine.as_ref()) {
-                Verdict::Leave => {}
-                Verdict::Detach => {
-                    self.request(holder, node, disk, Goal::Detached).await?;
-                    self.nodes.learn(node, holder);
-                }
-                Verdict::Unknown => {
-                    return Err(VolumeError::new(
-                        Fault::Conflict,
-                        format!(
-                            "{disk} may still be attached to node {node}: the cluster has no such Node any more, and the \
-                             disk is attached to {holder}, which no Node names and which may be that node's machine; if it \
-                             is, and nothing uses the disk there, detach it in Azure, and this request ends: {}; if it is \
-                             not, let the disk stay there and remove the finalizers of the VolumeAttachment of {} and this \
-                             node",
-                            detach_command(holder, disk),
-                            disk.name()
-                        ),
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
     async fn request(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal) -> worker::Outcome {
         let hold = self.in_flight.hold(disk)?;
         self.workers.request(vm, node, disk, goal, hold).await
-    }
-
-    async fn is_missing(&self, vm: &ArmId) -> Result<bool, VolumeError> {
-        let freshness = Freshness::single().priority(Priority::DetachDeadNode);
-        match self.client.read_vm(vm, freshness).await {
-            Ok(_) => Ok(false),
-            Err(error) => {
-                let error = VolumeError::azure(format!("{vm} cannot be read"), error);
-                if self.tells_that_it_is_missing(&error, vm).await? { Ok(true) } else { Err(error) }
-            }
-        }
-    }
-
-    /// Whether a request that failed so shows that a machine does not exist. Of an instance Azure may also say that its
-    /// scale set does not exist, or that the request is invalid; then the scale set and the list of its instances tell.
-    async fn tells_that_it_is_missing(&self, error: &VolumeError, vm: &ArmId) -> Result<bool, VolumeError> {
-        match (&error.fault, scale_set_of(vm)) {
-            (Fault::NotFound, _) => Ok(true),
-            (Fault::ScopeNotFound | Fault::Invalid, Some(set)) => {
-                if !scale_set_exists(&self.client, &set).await? {
-                    return Ok(true);
-                }
-                let instances = self.nodes.vms_beside(&self.client, vm).await?;
-                Ok(!instances.iter().any(|instance| instance.id == *vm))
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// Succeeds when a VM that was not found is gone for good: it is not found again [`GONE_FOR`] later, another VM of its
-    /// resource group is found then, and the disk does not name a VM that is the node or may be it. A resource group or subscription
-    /// that cannot be read proves nothing.
-    async fn confirm_gone(
-        &self,
-        vm: &ArmId,
-        node: &str,
-        known: NodeVm,
-        disk: &ArmId,
-        others: &[Vm],
-    ) -> Result<(), VolumeError> {
-        sleep(GONE_FOR).await;
-        if !self.is_missing(vm).await? {
-            return Err(VolumeError::new(
-                Fault::Conflict,
-                format!("node {node}: its VM was missing and is there again"),
-            ));
-        }
-        self.positive_control(vm, node, others).await?;
-        // While the disk is being attached it does not name that VM yet, and that VM may be the node.
-        if self.in_flight.is_attaching_or_detaching(disk) {
-            return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached; retry")));
-        }
-        // The VM that was not found may be a guess by the node's name, and a VM of another resource group was not in the
-        // list of VMs. Only a single read shows the VM that has the disk.
-        self.leave_other_holders(vm, node, known, disk).await?;
-        info!(node, %disk, "the node's VM is gone, so the disk is not attached to it");
-        Ok(())
-    }
-
-    /// Proves that this identity can see VMs, so that a VM that is not found does not exist: another VM of the resource
-    /// group can be read. In a group without another VM the list of its VMs must succeed.
-    async fn positive_control(&self, vm: &ArmId, node: &str, others: &[Vm]) -> Result<(), VolumeError> {
-        const MOST: usize = 3;
-        for other in others.iter().filter(|other| other.id != *vm).take(MOST) {
-            if !self.is_missing(&other.id).await? {
-                return Ok(());
-            }
-        }
-        let beside = self.nodes.vms_beside(&self.client, vm).await?;
-        if beside.iter().any(|beside| beside.id == *vm || is_machine(beside, node)) {
-            return Err(VolumeError::new(
-                Fault::Conflict,
-                format!("node {node}: its VM has appeared since it was missing"),
-            ));
-        }
-        Ok(())
     }
 
     /// Grows a disk to `required_bytes`, unless it is that large. Returns its size then.
@@ -546,7 +323,8 @@ impl Volumes {
                 to
             }
         };
-        let operation = |wanted| expand(self.client.clone(), disk.clone(), to, wanted);
+        let before = read.model;
+        let operation = |wanted| expand(self.client.clone(), before, to, wanted);
         Ok(resulting_disk(self.in_flight.run(disk, Request::Expand(to), operation).await?).size)
     }
 

@@ -144,7 +144,8 @@ impl Nodes {
     /// meet another VM, so they are waited for.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] when no VM can have this node id; [`Fault::Unavailable`] while the Nodes are not known.
+    /// [`Fault::NotFound`] when no VM can have this node id; [`Fault::Unavailable`] while the Nodes are not known, and while
+    /// several Nodes name one machine.
     pub(crate) async fn candidate(&self, node: &str) -> Result<Candidate, VolumeError> {
         let _ = timeout(NODES_WAIT, self.cluster.known()).await;
         let place = self.cluster.now().place(node);
@@ -159,6 +160,13 @@ impl Nodes {
                 ));
             }
             Some(Place::Named(Machine::Vm(vm) | Machine::Instance(vm))) => return Ok(Candidate { vm, named: true }),
+            Some(Place::Shared { machine, nodes }) => {
+                return Err(shared(
+                    &format!("node {node}"),
+                    machine.id(),
+                    &nodes.iter().map(|name| &**name).collect::<Vec<_>>(),
+                ));
+            }
             Some(Place::Group(group)) => Some(group),
             Some(Place::ByName) => None,
         };
@@ -192,6 +200,10 @@ impl Nodes {
         let cluster = self.cluster.now();
         if *cluster == ClusterNodes::NoCluster {
             return Ok(());
+        }
+        let names = cluster.names_of(vm);
+        if names.len() > 1 {
+            return Err(shared(&format!("node {node}"), vm, &names));
         }
         let (known, lacks) = if node.starts_with('/') {
             (cluster.has_machine(vm), format!("no Node has the providerID azure://{vm}"))
@@ -235,6 +247,11 @@ impl Nodes {
         self.cluster.now().name_of(vm).map(str::to_owned)
     }
 
+    /// The names of the Nodes of this cluster whose provider ids name this VM.
+    pub(crate) fn names_of(&self, vm: &ArmId) -> Vec<String> {
+        self.cluster.now().names_of(vm).into_iter().map(str::to_owned).collect()
+    }
+
     /// Whether the disk's own state must be read before a detach from the VM of a node is answered.
     pub(crate) fn needs_holders(&self, node: &str, known: NodeVm) -> bool {
         unpublish::needs_holders(known, &self.cluster.now(), node)
@@ -262,7 +279,7 @@ impl Nodes {
     /// # Errors
     /// [`Fault::Conflict`] when several VMs match; Azure's own failures.
     pub(crate) async fn search(&self, client: &Client, node: &str) -> Result<Search, VolumeError> {
-        let vms = self.list(client, MachineList::group(&self.subscription, &self.resource_group)).await?;
+        let (_, vms) = self.list(client, MachineList::group(&self.subscription, &self.resource_group), None).await?;
         let of_its_name = |vm: &&Vm| vm.id.name().eq_ignore_ascii_case(node);
         let mut found: Vec<&Vm> = vms.iter().filter(|vm| is_machine(vm, node)).collect();
         // VM names are unique in a resource group, computer names are not.
@@ -302,41 +319,71 @@ impl Nodes {
     }
 
     /// The machines beside one that is missing: the VMs of its resource group, or the instances of its scale set. Where
-    /// the scale set does not exist either, the VMs of the resource group are beside it.
+    /// the scale set does not exist either, the VMs of the resource group are beside it. The list comes with a time before it
+    /// was sent, which is no earlier than `not_before`.
     ///
     /// # Errors
     /// Azure's own failures.
-    pub(crate) async fn vms_beside(&self, client: &Client, vm: &ArmId) -> Result<Arc<Vec<Vm>>, VolumeError> {
+    pub(crate) async fn vms_beside(
+        &self,
+        client: &Client,
+        vm: &ArmId,
+        not_before: Option<Instant>,
+    ) -> Result<(Instant, Arc<Vec<Vm>>), VolumeError> {
         if let Some(set) = scale_set_of(vm)
             && scale_set_exists(client, &set).await?
         {
-            return self.list(client, MachineList::ScaleSet(set)).await;
+            return self.list(client, MachineList::ScaleSet(set), not_before).await;
         }
-        self.list(client, MachineList::group(vm.subscription(), vm.resource_group())).await
+        self.list(client, MachineList::group(vm.subscription(), vm.resource_group()), not_before).await
     }
 
-    /// The machines of a list. All who ask within a while share one reading.
+    /// The machines of a list, and a time before it was sent. All who ask within a while share one reading, unless it was
+    /// begun before `not_before`.
     ///
     /// # Errors
     /// Azure's own failures.
-    async fn list(&self, client: &Client, of: MachineList) -> Result<Arc<Vec<Vm>>, VolumeError> {
-        let list = {
+    async fn list(
+        &self,
+        client: &Client,
+        of: MachineList,
+        not_before: Option<Instant>,
+    ) -> Result<(Instant, Arc<Vec<Vm>>), VolumeError> {
+        let (began, list) = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = latest.get(&of).filter(|(began, _)| began.elapsed() <= LIST_AGE);
-            match fresh.and_then(|(_, list)| list.upgrade()) {
-                Some(list) => list,
+            let is_fresh = |began: &Instant| {
+                began.elapsed() <= LIST_AGE && not_before.is_none_or(|not_before| *began >= not_before)
+            };
+            let fresh = latest.get(&of).filter(|(began, _)| is_fresh(began));
+            match fresh.and_then(|(began, list)| Some((*began, list.upgrade()?))) {
+                Some(fresh) => fresh,
                 None => {
                     latest.retain(|_, (began, _)| began.elapsed() <= LIST_AGE);
+                    let began = Instant::now();
                     let list = of.clone().read(client.clone()).map_ok(Arc::new).boxed().shared();
                     if let Some(weak) = list.downgrade() {
-                        latest.insert(of.clone(), (Instant::now(), weak));
+                        latest.insert(of.clone(), (began, weak));
                     }
-                    list
+                    (began, list)
                 }
             }
         };
-        list.await.map_err(|error| VolumeError::azure(format!("{of} cannot be listed"), error))
+        let machines = list.await.map_err(|error| VolumeError::azure(format!("{of} cannot be listed"), error))?;
+        Ok((began, machines))
     }
+}
+
+/// Several Nodes name one machine. kubelet may choose the provider id of its own Node, so one of them claims what is
+/// another one's.
+fn shared(what: &str, machine: &ArmId, names: &[&str]) -> VolumeError {
+    VolumeError::new(
+        Fault::Unavailable,
+        format!(
+            "{what}: the providerID of Node {} is azure://{machine}, and a machine is one node, so it is not known which of \
+             them has it; delete the Node that is not this machine",
+            names.join(" and of Node ")
+        ),
+    )
 }
 
 /// Whether a scale set exists.
@@ -454,6 +501,25 @@ mod tests {
         tokio::time::sleep(NODES_WAIT / 2).await;
         tell.send_replace(known([("n0", of_vm(vm("other", "n0")))]));
         assert_eq!(asked.await.unwrap().unwrap().vm, vm("other", "n0"));
+    }
+
+    #[tokio::test]
+    async fn of_two_nodes_with_one_provider_id_neither_has_a_vm_and_the_error_names_both() {
+        let (shared, other) = (vm("g", "n0"), vm("g", "n2"));
+        let nodes =
+            nodes(known([("n0", of_vm(shared.clone())), ("n1", of_vm(shared.clone())), ("n2", of_vm(other.clone()))]));
+        nodes.learn("n0", &shared);
+        for node in ["n0", "N1"] {
+            let error = nodes.candidate(node).await.unwrap_err();
+            assert_eq!(error.fault, Fault::Unavailable, "{node}");
+            for part in [node, "Node n0 and of Node n1", "azure:///subscriptions/s/resourceGroups/g/"] {
+                assert!(error.to_string().contains(part), "{part}: {error}");
+            }
+        }
+        // Its id names the machine, and not which Node the attach is for.
+        assert_eq!(nodes.candidate(shared.as_str()).await.unwrap(), Candidate { vm: shared.clone(), named: true });
+        assert_eq!(nodes.check_is_of_cluster(shared.as_str(), &shared).unwrap_err().fault, Fault::Unavailable);
+        assert_eq!(nodes.candidate("n2").await.unwrap(), Candidate { vm: other, named: true });
     }
 
     #[tokio::test]

@@ -113,9 +113,17 @@ pub struct KnownNodes {
     by_machine: BTreeMap<ArmId, BTreeSet<Box<str>>>,
     /// Of the Nodes whose deletion was seen, the machines that they named last. A list of all Nodes empties it: what
     /// happened since the list before is not known.
-    deleted: BTreeMap<Box<str>, Machine>,
+    deleted: BTreeMap<Box<str>, Deleted>,
     /// Whether the API server has been heard lately, so that a missing Node does not exist.
     current: bool,
+}
+
+/// What a Node that was deleted named last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Deleted {
+    machine: Machine,
+    /// Whether another Node named the same machine then.
+    was_shared: bool,
 }
 
 /// Of how many deleted Nodes the machines are remembered.
@@ -124,8 +132,16 @@ const MOST_DELETED: usize = 4_096;
 /// Where a node's VM is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// Its Node names this machine.
+    /// Its Node names this machine, and no other Node does.
     Named(Machine),
+    /// Its Node names a machine that other Nodes name too. A machine is one node, so it is not known which of these Nodes
+    /// it is, nor which machines the others are.
+    Shared {
+        /// The machine.
+        machine: Machine,
+        /// The names of all Nodes that name it.
+        nodes: Vec<Box<str>>,
+    },
     /// Its Node names only the resource group.
     Group(Box<str>),
     /// Nothing names it: it is the VM of its name.
@@ -167,7 +183,9 @@ impl KnownNodes {
             if self.deleted.len() >= MOST_DELETED {
                 self.deleted.pop_first();
             }
-            self.deleted.insert(name.into(), machine);
+            // Of what is left without this Node.
+            let was_shared = self.by_machine.contains_key(machine.id());
+            self.deleted.insert(name.into(), Deleted { machine, was_shared });
         }
         true
     }
@@ -217,6 +235,18 @@ impl KnownNodes {
         names.next().filter(|_| names.next().is_none()).map(|name| &**name)
     }
 
+    /// The names of the Nodes whose provider ids name this machine.
+    pub fn names_of(&self, machine: &ArmId) -> impl Iterator<Item = &str> {
+        self.by_machine.get(machine).into_iter().flatten().map(|name| &**name)
+    }
+
+    fn deleted(&self, name: &str) -> Option<&Deleted> {
+        if !self.current || self.get(name).is_some() {
+            return None;
+        }
+        self.deleted.get(name).or_else(|| self.deleted.get(&*name.to_ascii_lowercase()))
+    }
+
     /// The machines that several Nodes name in their provider ids, and the names of these Nodes.
     pub fn shared_machines(&self) -> impl Iterator<Item = (&ArmId, Vec<&str>)> {
         let shared = self.by_machine.iter().filter(|(_, names)| names.len() > 1);
@@ -235,25 +265,45 @@ impl ClusterNodes {
 
     /// Where the VM of a node is. `None` while the Nodes are not known.
     pub fn place(&self, node: &str) -> Option<Place> {
-        let node = match self {
+        let known = match self {
             Self::NoCluster => return Some(Place::ByName),
             Self::Cold => return None,
-            Self::Known(nodes) => nodes.get(node),
+            Self::Known(nodes) => nodes,
         };
-        Some(match node {
-            Some(Node { machine: Some(machine), .. }) => Place::Named(machine.clone()),
+        Some(match known.get(node) {
+            Some(Node { machine: Some(machine), .. }) => match known.name_of(machine.id()) {
+                Some(_) => Place::Named(machine.clone()),
+                None => Place::Shared {
+                    machine: machine.clone(),
+                    nodes: known.names_of(machine.id()).map(Into::into).collect(),
+                },
+            },
             Some(Node { resource_group: Some(group), .. }) => Place::Group(group.clone()),
             _ => Place::ByName,
         })
     }
 
     /// The machine of a Node that does not exist any more, where its deletion was seen and the Node named its machine until
-    /// then. No Node of this name has been there since.
+    /// then. No Node of this name has been there since. `None` while a Node exists that named the same machine.
     pub fn machine_of_deleted(&self, node: &str) -> Option<&Machine> {
+        let Self::Known(nodes) = self else { return None };
+        let deleted = nodes.deleted(node)?;
+        let is_shared = deleted.was_shared && nodes.by_machine.contains_key(deleted.machine.id());
+        (!is_shared).then_some(&deleted.machine)
+    }
+
+    /// Whether a machine that a Node names now may be the machine of a Node that does not exist any more, because both named
+    /// it until the deletion.
+    pub fn may_be_of_deleted(&self, node: &str, machine: &ArmId) -> bool {
+        let Self::Known(nodes) = self else { return false };
+        nodes.deleted(node).is_some_and(|deleted| deleted.was_shared && deleted.machine.id() == machine)
+    }
+
+    /// The names of the Nodes whose provider ids name a machine; none while the Nodes are not known.
+    pub fn names_of(&self, machine: &ArmId) -> Vec<&str> {
         match self {
-            Self::NoCluster | Self::Cold => None,
-            Self::Known(nodes) if !nodes.current || nodes.get(node).is_some() => None,
-            Self::Known(nodes) => nodes.deleted.get(node).or_else(|| nodes.deleted.get(&*node.to_ascii_lowercase())),
+            Self::NoCluster | Self::Cold => Vec::new(),
+            Self::Known(nodes) => nodes.names_of(machine).collect(),
         }
     }
 
@@ -466,8 +516,19 @@ mod tests {
         assert_eq!(listed, known);
         let nodes = ClusterNodes::Known(listed);
         assert_eq!((nodes.name_of(&vm), nodes.has_machine(&vm)), (None, Some(true)), "it is of the cluster");
+        let shared = Place::Shared { machine: Machine::Vm(vm.clone()), nodes: vec!["a".into(), "b".into()] };
+        assert_eq!(["a", "B"].map(|node| nodes.place(node)), [Some(shared.clone()), Some(shared)]);
         known.remove("b");
         assert_eq!(known.name_of(&vm), Some("a"));
+        let one_left = ClusterNodes::Known(known.clone());
+        assert_eq!(one_left.place("a"), Some(Place::Named(Machine::Vm(vm.clone()))));
+        // Which of them the machine was is not known of the Node that is gone either, while the other is there.
+        assert_eq!((one_left.place("b"), one_left.machine_of_deleted("b")), (Some(Place::ByName), None));
+        assert_eq!(["a", "b", "c"].map(|node| one_left.may_be_of_deleted(node, &vm)), [false, true, false]);
+        known.remove("a");
+        let none_left = ClusterNodes::Known(known);
+        let machine = Some(&Machine::Vm(vm));
+        assert_eq!(["a", "b"].map(|node| none_left.machine_of_deleted(node)), [machine, machine]);
     }
 
     proptest! {

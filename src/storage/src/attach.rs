@@ -22,12 +22,14 @@ use crate::{
 };
 
 pub use bisection::{Bisection, BisectionStep};
+pub use conflict::{Doubt, Explained, Refused};
 pub use evidence::{
     Bounds, DiskRead, Evidence, Goal, LISTS_LAG, Moment, Open, Plan, Request, Resolution, Shown, Wait, Writes, confirm,
     first_read, plan,
 };
 
 mod bisection;
+mod conflict;
 mod evidence;
 
 /// How a disk is to be attached.
@@ -66,6 +68,9 @@ pub enum Resolved {
     },
     /// The disk is not attached.
     Detached,
+    /// Nothing shows the disk attached, and an attach of it by the leader before may be under way
+    /// ([`late_attach`](crate::late_attach)).
+    MayBeAttaching,
     /// Azure is still detaching the disk. It cannot be attached before the detach has finished.
     StillLeaving,
     /// Azure failed to detach the disk, and a VolumeAttachment says that the node may be using it. The planner neither

@@ -60,22 +60,28 @@ pub fn other_holders<'a>(disk: &'a Disk, vm: &ArmId) -> Vec<&'a ArmId> {
     disk.holders().into_iter().filter(|holder| *holder != vm).collect()
 }
 
-/// What becomes of a machine that holds the disk, by a single read of it; `None` where it does not exist.
+/// What becomes of a machine that holds the disk, by a single read of it; `None` where it does not exist. It is not the
+/// VM of the node that the disk has left, or that is gone.
+///
+/// Where the Node, or the node id itself, named that VM ([`NodeVm::Named`]), the names of another machine say nothing: a
+/// VM that merely has the node's name is left. It is the node only where the Node has registered again and names it now.
 pub fn holder(node: &str, known: NodeVm, cluster: &ClusterNodes, holder: Option<&Vm>) -> Verdict {
     let Some(vm) = holder else { return Verdict::Leave };
-    match cluster.name_of(&vm.id) {
-        Some(name) if name.eq_ignore_ascii_case(node) => return Verdict::Detach,
+    let is_node = |name: &&str| name.eq_ignore_ascii_case(node);
+    match cluster.names_of(&vm.id).as_slice() {
+        [name] if is_node(name) => return Verdict::Detach,
+        [_] if cluster.may_be_of_deleted(node, &vm.id) => return Verdict::Unknown,
         // Its own VolumeAttachment is about it.
-        Some(_) => return Verdict::Leave,
-        None => {}
+        [_] => return Verdict::Leave,
+        [] => {}
+        // Which of these Nodes it is, and whether it is any of them, is not known.
+        several if known == NodeVm::Guessed || several.iter().any(is_node) => return Verdict::Unknown,
+        _ => return Verdict::Leave,
     }
-    if is_machine(vm, node) {
-        return Verdict::Detach;
-    }
-    let is_another_node =
-        || cluster.has_machine(&vm.id) == Some(true) || names(vm).any(|name| cluster.has_node_without_machine(name));
+    let is_another_node = || names(vm).any(|name| cluster.has_node_without_machine(name));
     match (known, cluster) {
         (NodeVm::Named, _) => Verdict::Leave,
+        (NodeVm::Guessed, _) if is_machine(vm, node) => Verdict::Detach,
         // Nothing but its name makes a VM a node there.
         (NodeVm::Guessed, ClusterNodes::NoCluster) => Verdict::Leave,
         (NodeVm::Guessed, _) if is_another_node() => Verdict::Leave,
@@ -130,6 +136,9 @@ mod tests {
             ("while the Nodes are not known", Guessed, &ClusterNodes::Cold, Some(strange()), Unknown),
             ("its VM name", Guessed, &others, Some(vm(id("far", "OLD"), None)), Detach),
             ("its computer name", Guessed, &others, Some(vm(id("far", "vm-9"), Some("Old"))), Detach),
+            // The Node that was asked about names another machine, which the disk has left or which is gone.
+            ("its VM name, with its VM named", Named, &others, Some(vm(id("far", "old"), None)), Leave),
+            ("its computer name, with its VM named", Named, &others, Some(vm(id("far", "vm-9"), Some("old"))), Leave),
             ("another Node's machine", Guessed, &others, Some(vm(id("far", "vm-7"), Some("host"))), Leave),
             ("another Node's machine of its name", Guessed, &others, Some(vm(id("g", "old"), None)), Leave),
             ("the VM of another Node's name", Guessed, &others, Some(vm(id("far", "plain"), None)), Leave),
@@ -144,6 +153,25 @@ mod tests {
             ("the computer of another Node's name", Guessed, &others, Some(vm(id("far", "v"), Some("plain"))), Leave),
         ] {
             assert_eq!(holder("old", known, nodes, machine.as_ref()), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_two_nodes_name_is_left_only_where_the_node_named_another_one() {
+        use {NodeVm::*, Verdict::*};
+        let machine = id("far", "vm-9");
+        let shared = cluster(&[("a", Some(machine.clone())), ("b", Some(machine.clone()))]);
+        let held = vm(machine.clone(), None);
+        for (node, known, expected) in
+            [("old", Guessed, Unknown), ("old", Named, Leave), ("a", Named, Unknown), ("B", Guessed, Unknown)]
+        {
+            assert_eq!(holder(node, known, &shared, Some(&held)), expected, "{node} {known:?}");
+        }
+        let ClusterNodes::Known(mut nodes) = shared else { unreachable!("these Nodes are known") };
+        nodes.remove("b");
+        let one_left = ClusterNodes::Known(nodes);
+        for (node, expected) in [("b", Unknown), ("a", Detach), ("old", Leave)] {
+            assert_eq!(holder(node, Guessed, &one_left, Some(&held)), expected, "{node}");
         }
     }
 
