@@ -63,8 +63,8 @@ pub(super) struct Options {
         default_missing_value = "without a value", value_parser = plan_hash)]
     accept_plan: Option<String>,
     /// The address ranges that Services may name in the annotation azure-additional-public-ips, such as 20.1.0.0/16. They
-    /// restrict the rule that always holds, and open nothing that it closes: an address must be public, and no Node, Pod or
-    /// other Service of the cluster may have it. Default: every address that this rule allows. What a Service has already
+    /// restrict the rule that always holds, and open nothing that it closes: an address must be public, no Node, Pod or
+    /// other Service of the cluster may have it, and it must be outside of --cluster-cidr and --service-cluster-ip-range. Default: every address that this rule allows. What a Service has already
     /// stays.
     #[arg(long, env = "LAZULI_ALLOWED_EXTERNAL_ADDRESSES", value_delimiter = ',', value_name = "RANGE")]
     allowed_external_addresses: Vec<Cidr>,
@@ -282,6 +282,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             external: ClusterAddresses {
                 allowed: options.allowed_external_addresses.clone(),
                 pods: options.nodes.cluster_ranges().to_vec(),
+                services: options.nodes.service_ranges().to_vec(),
                 ..ClusterAddresses::default()
             },
             resync: Some(Duration::from_secs(options.resync_seconds)).filter(|every| !every.is_zero()),

@@ -150,6 +150,11 @@ impl NodeArguments {
         &self.cluster_cidr.0
     }
 
+    /// The address ranges of Services, as far as they are given.
+    pub(super) fn service_ranges(&self) -> &[Cidr] {
+        &self.service_cluster_ip_range.0
+    }
+
     /// Whether a controller is to run.
     pub(super) fn runs(&self, controller: Controller) -> bool {
         runs(&self.controllers, controller)

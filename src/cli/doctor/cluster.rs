@@ -78,7 +78,7 @@ pub(super) async fn examine(
     }
     findings.extend(managers::rivals(&managers, &holders(client, &managers).await));
     match list_load_balancers(client).await {
-        Ok(services) => findings.extend(addresses::additional(&services, &known)),
+        Ok((services, _)) => findings.extend(addresses::additional(&services, &known)),
         Err(error) => findings.push(unseen(ADDRESSES, &error)),
     }
     if let Some(network) = network {

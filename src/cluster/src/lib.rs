@@ -10,6 +10,7 @@ mod attachment_source;
 mod backends;
 mod client;
 mod cloud_nodes;
+mod cluster_ips;
 mod endpoints;
 mod events;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use client::{ConnectError, connect, connect_as};
 pub use cloud_nodes::{
     CloudNodesChange, WriteNodeError, control_plane, delete_node, follow_cloud_nodes, node_exists, patch_node,
 };
+pub use cluster_ips::ClusterIps;
 pub use endpoints::{EndpointNodes, EndpointsChange, follow_endpoints};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;
@@ -58,8 +60,8 @@ pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};
 pub use server::ApiError;
 pub use services::{
-    PatchServiceError, ServicePatch, ServicesChange, VersionedService, follow_services, list_load_balancers,
-    patch_service,
+    PatchServiceError, ServicePatch, ServicesChange, VersionedService, WatchedService, follow_services,
+    list_load_balancers, patch_service,
 };
 pub use sizes::{SizesError, SizesFileError, mounted_sizes, publish_sizes, published_sizes};
 pub use volumes::{ReadVolumeError, read_volume};

@@ -69,6 +69,7 @@ impl Told {
             all.nodes.extend(node.addresses.iter().chain(&node.other_addresses));
             all.pods.extend(&node.pod_ranges);
         }
+        all.cluster_ips.extend(self.cluster_ips.iter());
         let services = self.services.iter().flat_map(BTreeMap::values).map(|service| &service.object);
         services.for_each(|other| all.note_service(object, other));
         let base = BaseName::of(&object.key).as_str().to_lowercase();

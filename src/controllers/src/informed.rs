@@ -16,7 +16,7 @@ use lazuli_balancing::{
     discovery::Discovered,
     interfaces::{Interfaces, Machines},
 };
-use lazuli_cluster::{Change, VersionedService};
+use lazuli_cluster::{Change, ClusterIps, VersionedService};
 use lazuli_engine::{
     Acceptance, Shared,
     object::{Event, Taint},
@@ -57,6 +57,8 @@ pub(crate) struct AllWorkers {
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) services: Option<BTreeMap<String, VersionedService>>,
+    /// The addresses inside the cluster of all other Services.
+    pub(crate) cluster_ips: ClusterIps,
     /// Only [`Told::change_nodes`] changes them.
     pub(crate) nodes: Option<BackendNodes>,
     /// Services that have told the security group what they want. What others were given stays.
@@ -160,6 +162,7 @@ impl Default for Told {
     fn default() -> Self {
         Self {
             services: None,
+            cluster_ips: ClusterIps::default(),
             nodes: None,
             at_security_group: BTreeSet::new(),
             trusted_from: Duration::ZERO,
