@@ -315,7 +315,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     if let Some(nodes) = nodes {
         controller = controller.with_nodes(nodes, azure.compute.clone());
     }
-    let webhook = options.webhook.bind(&azure, &config.cluster.location, &client, &mut registry).await?;
+    let webhook = options.webhook.bind(&azure, &options.cloud, &client, &mut registry).await?;
     // Every replica answers reviews: that needs no Lease, and no start of a cluster waits for a leader.
     let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?.and(webhook);
     if leads {
