@@ -9,7 +9,7 @@ use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_balancing::preview::Planned;
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
 use lazuli_config::LooksAfter;
-use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
+use lazuli_controllers::{Controller, NodeOptions, Options as ControllerOptions, settings};
 use lazuli_diagnosis::controller_list::Controller as ControllerName;
 use lazuli_engine::lease::Loss;
 use lazuli_model::address::Cidr;
@@ -53,7 +53,8 @@ pub(super) struct Options {
     /// region, which Azure is asked for.
     #[arg(long, env = "LAZULI_ZONES", value_delimiter = ',', value_name = "ZONE", value_parser = zone)]
     zones: Vec<String>,
-    /// Print what would be written to Azure and to Services, and end. Writes nothing, and needs no Lease.
+    /// Print what service-lb would write to Azure and to Services, and end. Writes nothing, and needs no Lease. What the
+    /// controllers of Nodes and routes would write is not planned: lazuli doctor --kubeconfig FILE names the routes that stay.
     #[arg(long, value_parser = boolean, env = "LAZULI_DRY_RUN")]
     dry_run: bool,
     /// Make the changes too that remove or replace something of a Service or let more sources reach it, when this program takes the Services over from
@@ -301,7 +302,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             planned = tokio::time::timeout(PLANNING, planning) => planned.map_err(|_| RunError::NoPlan)??,
             () = stop.cancelled() => return Err(RunError::Interrupted.into()),
         };
-        print!("{}", plan(&planned, hash.as_deref()));
+        print!("{}{}", plan(&planned, hash.as_deref()), not_planned(nodes.as_ref()));
         return Ok(());
     }
     if !serves_services {
@@ -376,7 +377,6 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     }
 }
 
-/// A plan, as it is printed.
 /// The plan for people. `hash` is that of what it removes or replaces.
 fn plan(planned: &[Planned], hash: Option<&str>) -> String {
     if planned.is_empty() {
@@ -387,6 +387,19 @@ fn plan(planned: &[Planned], hash: Option<&str>) -> String {
         text.push_str(&format!("at a take-over, --accept-plan={hash} accepts what is removed or replaced\n"));
     }
     text
+}
+
+/// What is said of controllers that run and that no dry run plans.
+fn not_planned(nodes: Option<&NodeOptions>) -> String {
+    let Some(NodeOptions { controllers, routes, .. }) = nodes else { return String::new() };
+    let table = routes.as_ref().map(|routes| format!("the routes of {}", routes.table.name()));
+    let all = [
+        (controllers.node, "cloud-node", Some("addresses, labels and taints of new Nodes".to_owned())),
+        (controllers.lifecycle, "cloud-node-lifecycle", Some("Nodes whose machines are stopped or gone".to_owned())),
+        (controllers.route, "node-route", table),
+    ];
+    let running = all.into_iter().filter(|(runs, ..)| *runs);
+    running.filter_map(|(_, name, what)| Some(format!("not planned: what {name} would change ({})\n", what?))).collect()
 }
 
 /// The hash of a plan, as a dry run prints it. An empty text, such as that of an empty variable, is none.
@@ -594,6 +607,7 @@ mod tests {
             object: object.to_owned(),
             changes: vec!["remove rule x".to_owned(), "add backend pool y".to_owned()],
             replaces,
+            ..Planned::default()
         };
         let expected = "\
 load balancer kubernetes (removes, replaces or opens):

@@ -46,7 +46,8 @@ pub use endpoints::{EndpointNodes, EndpointsChange, follow_endpoints};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;
 pub use inventory::{
-    ListError, ListedNode, lease_holder, list_containers, list_nodes, list_reservations, list_services, list_volumes,
+    AttachedVolume, ListError, ListedAttachment, ListedNode, lease_holder, list_attachments, list_containers,
+    list_nodes, list_reservations, list_services, list_volumes,
 };
 pub use lease::{Ended, LeaseName, lead, read_mark, write_mark};
 pub use liveness::STALE_AFTER;
