@@ -69,6 +69,7 @@ mod it {
     mod service_reach;
     mod service_rig;
     mod tiers;
+    mod unknown_keys;
 }
 
 mod api_server;
