@@ -71,6 +71,7 @@ mod it {
     mod service_rig;
     mod tiers;
     mod worker_answers;
+    mod unknown_keys;
 }
 
 mod api_server;

@@ -9,12 +9,15 @@ use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_balancing::preview::Planned;
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
 use lazuli_config::LooksAfter;
-use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
+use lazuli_controllers::{Controller, NodeOptions, Options as ControllerOptions, settings};
 use lazuli_diagnosis::controller_list::Controller as ControllerName;
 use lazuli_engine::lease::Loss;
 use lazuli_model::address::Cidr;
 use lazuli_reconcile::metrics::Metrics;
-use lazuli_services::{network::settings::AddressSharing, service::ClusterAddresses};
+use lazuli_services::{
+    network::{Settings, settings::AddressSharing},
+    service::ClusterAddresses,
+};
 use lazuli_storage::list::VolumeHandles;
 use lazuli_telemetry::{Readiness, register_process};
 use prometheus_client::registry::Registry;
@@ -53,7 +56,8 @@ pub(super) struct Options {
     /// region, which Azure is asked for.
     #[arg(long, env = "LAZULI_ZONES", value_delimiter = ',', value_name = "ZONE", value_parser = zone)]
     zones: Vec<String>,
-    /// Print what would be written to Azure and to Services, and end. Writes nothing, and needs no Lease.
+    /// Print what service-lb would write to Azure and to Services, and end. Writes nothing, and needs no Lease. What the
+    /// controllers of Nodes and routes would write is not planned: lazuli doctor --kubeconfig FILE names the routes that stay.
     #[arg(long, value_parser = boolean, env = "LAZULI_DRY_RUN")]
     dry_run: bool,
     /// Make the changes too that remove or replace something of a Service or let more sources reach it, when this program takes the Services over from
@@ -63,8 +67,8 @@ pub(super) struct Options {
         default_missing_value = "without a value", value_parser = plan_hash)]
     accept_plan: Option<String>,
     /// The address ranges that Services may name in the annotation azure-additional-public-ips, such as 20.1.0.0/16. They
-    /// restrict the rule that always holds, and open nothing that it closes: an address must be public, and no Node, Pod or
-    /// other Service of the cluster may have it. Default: every address that this rule allows. What a Service has already
+    /// restrict the rule that always holds, and open nothing that it closes: an address must be public, no Node, Pod or
+    /// other Service of the cluster may have it, and it must be outside of --cluster-cidr and --service-cluster-ip-range. Default: every address that this rule allows. What a Service has already
     /// stays.
     #[arg(long, env = "LAZULI_ALLOWED_EXTERNAL_ADDRESSES", value_delimiter = ',', value_name = "RANGE")]
     allowed_external_addresses: Vec<Cidr>,
@@ -104,6 +108,25 @@ enum ShareAddresses {
     Any,
     /// Those of one namespace, and of the namespaces that the owner names.
     Namespace,
+}
+
+impl Options {
+    /// What Services may name of others is in no cloud configuration.
+    fn restrict(&self, settings: &mut Settings) {
+        settings.share_addresses = self.share_addresses.into();
+        let groups = self.allowed_service_resource_groups.iter().map(|group| group.to_lowercase()).collect();
+        settings.allowed_groups = Some(groups).filter(|groups: &BTreeSet<String>| !groups.is_empty());
+    }
+
+    /// What the arguments say of addresses that Services may not name as their own.
+    fn external(&self) -> ClusterAddresses {
+        ClusterAddresses {
+            allowed: self.allowed_external_addresses.clone(),
+            pods: self.nodes.cluster_ranges().to_vec(),
+            services: self.nodes.service_ranges().to_vec(),
+            ..ClusterAddresses::default()
+        }
+    }
 }
 
 impl From<ShareAddresses> for AddressSharing {
@@ -253,9 +276,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     } else {
         settings::without_services(&config, &options.cluster_name)
     };
-    settings.share_addresses = options.share_addresses.into();
-    let groups = options.allowed_service_resource_groups.iter().map(|group| group.to_lowercase()).collect();
-    settings.allowed_groups = Some(groups).filter(|groups: &BTreeSet<String>| !groups.is_empty());
+    options.restrict(&mut settings);
     let (routes, retry) = (options.cloud.routes.table()?, settings::retry(&config));
     let azure = clients::connect_with(&config, routes, &mut registry, seed(), retry).await?;
     azure.network.arm().set_ceilings(settings::ceilings(&config));
@@ -279,11 +300,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             lease: lease.clone(),
             class: options.load_balancer_class.clone(),
             accepted_plan: options.accept_plan.clone().filter(|hash| !hash.is_empty()),
-            external: ClusterAddresses {
-                allowed: options.allowed_external_addresses.clone(),
-                pods: options.nodes.cluster_ranges().to_vec(),
-                ..ClusterAddresses::default()
-            },
+            external: options.external(),
             resync: Some(Duration::from_secs(options.resync_seconds)).filter(|every| !every.is_zero()),
             events,
         },
@@ -300,7 +317,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             planned = tokio::time::timeout(PLANNING, planning) => planned.map_err(|_| RunError::NoPlan)??,
             () = stop.cancelled() => return Err(RunError::Interrupted.into()),
         };
-        print!("{}", plan(&planned, hash.as_deref()));
+        print!("{}{}", plan(&planned, hash.as_deref()), not_planned(nodes.as_ref()));
         return Ok(());
     }
     if !serves_services {
@@ -314,7 +331,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     if let Some(nodes) = nodes {
         controller = controller.with_nodes(nodes, azure.compute.clone());
     }
-    let webhook = options.webhook.bind(&azure, &config.cluster.location, &client, &mut registry).await?;
+    let webhook = options.webhook.bind(&azure, &options.cloud, &client, &mut registry).await?;
     // Every replica answers reviews: that needs no Lease, and no start of a cluster waits for a leader.
     let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?.and(webhook);
     if leads {
@@ -375,7 +392,6 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     }
 }
 
-/// A plan, as it is printed.
 /// The plan for people. `hash` is that of what it removes or replaces.
 fn plan(planned: &[Planned], hash: Option<&str>) -> String {
     if planned.is_empty() {
@@ -386,6 +402,19 @@ fn plan(planned: &[Planned], hash: Option<&str>) -> String {
         text.push_str(&format!("at a take-over, --accept-plan={hash} accepts what is removed or replaced\n"));
     }
     text
+}
+
+/// What is said of controllers that run and that no dry run plans.
+fn not_planned(nodes: Option<&NodeOptions>) -> String {
+    let Some(NodeOptions { controllers, routes, .. }) = nodes else { return String::new() };
+    let table = routes.as_ref().map(|routes| format!("the routes of {}", routes.table.name()));
+    let all = [
+        (controllers.node, "cloud-node", Some("addresses, labels and taints of new Nodes".to_owned())),
+        (controllers.lifecycle, "cloud-node-lifecycle", Some("Nodes whose machines are stopped or gone".to_owned())),
+        (controllers.route, "node-route", table),
+    ];
+    let running = all.into_iter().filter(|(runs, ..)| *runs);
+    running.filter_map(|(_, name, what)| Some(format!("not planned: what {name} would change ({})\n", what?))).collect()
 }
 
 /// The hash of a plan, as a dry run prints it. An empty text, such as that of an empty variable, is none.
@@ -400,241 +429,4 @@ fn plan_hash(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 #[cfg(feature = "emulator")]
-mod tests {
-    use lazuli_emulator::latency::Profile;
-    use lazuli_rig::cluster::Cluster;
-    use serde_json::{Value, json};
-    use tokio::{
-        task::JoinHandle,
-        time::{Instant, sleep},
-    };
-
-    use super::*;
-
-    struct World(Cluster);
-
-    impl World {
-        async fn start() -> Self {
-            let options = lazuli_emulator::Options { latency: Profile::typical(), ..Default::default() };
-            let keys =
-                [("loadBalancerSku", "standard".into()), ("loadBalancerBackendPoolConfigurationType", "nodeIP".into())];
-            Self(Cluster::start(options, &keys).await.unwrap())
-        }
-
-        fn process(&self, more: &[&str]) -> (CancellationToken, JoinHandle<Outcome>) {
-            let mut arguments = vec!["--controllers=service-lb".to_owned()];
-            arguments.extend(self.0.arguments());
-            arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
-            let stop = CancellationToken::new();
-            (stop.clone(), tokio::spawn(Box::pin(run_with(arguments, stop))))
-        }
-
-        fn service(&self, name: &str, class: Option<&str>) {
-            self.0.service(name, Value::Null, json!(class)).unwrap();
-        }
-
-        /// Waits for this, in the time of the paused clock.
-        async fn until(&self, what: &str, is: impl Fn(&Cluster) -> bool) {
-            let began = Instant::now();
-            while !is(&self.0) {
-                assert!(began.elapsed() < Duration::from_secs(300), "{what}: {:#?}", self.0.writes());
-                sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-
-    #[test]
-    fn a_lease_is_named_as_kubernetes_takes_it() {
-        for name in ["cloud-controller-manager", "a", "a.b-1"] {
-            assert_eq!(object_name(name), Ok(name.to_owned()));
-        }
-        for name in ["", "Not Valid!", "-a", "a-", "a..b", "A", &"a".repeat(254)] {
-            assert!(object_name(name).is_err(), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_zone_or_resource_group_that_azure_cannot_have_is_refused_with_what_is_allowed() {
-        let parse = |flag: &str| CommandLine::try_parse_from(["cloud-controllers", flag]);
-        assert_eq!(parse("--zones=1, 2,3").unwrap().options.zones, ["1", "2", "3"]);
-        let groups = parse("--allowed-service-resource-groups=Net, b_(x).y-z").unwrap().options;
-        assert_eq!(groups.allowed_service_resource_groups, ["Net", "b_(x).y-z"]);
-        for (flag, item, allowed) in [
-            ("--zones=1,x", "'x'", "allowed: the numbers of zones"),
-            ("--zones=1,,2", "''", "allowed: the numbers of zones"),
-            ("--zones=0", "'0'", "allowed: the numbers of zones"),
-            ("--zones=+1", "'+1'", "allowed: the numbers of zones"),
-            ("--zones=westeurope-1", "'westeurope-1'", "allowed: the numbers of zones"),
-            ("--allowed-service-resource-groups=a,sub/group/x", "'sub/group/x'", "without their subscription"),
-            ("--allowed-service-resource-groups=sub/group", "'sub/group'", "without their subscription"),
-            ("--allowed-service-resource-groups=*", "'*'", "without their subscription"),
-        ] {
-            let refused = parse(flag).err().unwrap_or_else(|| panic!("{flag} passes")).to_string();
-            let name = flag.split('=').next().unwrap();
-            assert!(refused.contains(item) && refused.contains(name) && refused.contains(allowed), "{flag}: {refused}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_dry_run_without_an_api_server_ends_and_so_does_one_that_is_stopped() {
-        let world = World::start().await;
-        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {}}]});
-        world.0.write("kubeconfig", &kubeconfig).unwrap();
-        let (_, running) = world.process(&["--dry-run"]);
-        let error = running.await.unwrap().unwrap_err().to_string();
-        assert!(error.contains("no plan could be made within 120 s"), "{error}");
-        let (stop, running) = world.process(&["--dry-run"]);
-        sleep(Duration::from_secs(5)).await;
-        stop.cancel();
-        let error = running.await.unwrap().unwrap_err().to_string();
-        assert!(error.contains("stopped before its plan was made"), "{error}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_service_gets_its_address_and_the_next_process_takes_over_without_a_write() {
-        let world = World::start().await;
-        world.service("web", None);
-        world.service("canary", Some("lazuli"));
-        let (stop, running) = world.process(&[]);
-        world.until("web has an address", |cluster| cluster.addresses("web") == 1).await;
-        let first = world.0.holder().expect("the process leads");
-
-        // Another one waits meanwhile, and does nothing.
-        let (stop_second, second) = world.process(&[]);
-        sleep(Duration::from_secs(60)).await;
-        assert_eq!(world.0.holder(), Some(first.clone()));
-        let (writes, services) = (world.0.writes(), world.0.server.list("services"));
-        let stopped = Instant::now();
-        stop.cancel();
-        running.await.unwrap().unwrap();
-        let other_leads = |cluster: &Cluster| cluster.holder().is_some_and(|holder| holder != first);
-        world.until("the second process leads", other_leads).await;
-        // It need not wait until the lease expires.
-        assert!(stopped.elapsed() < Duration::from_secs(10), "{:?}", stopped.elapsed());
-        sleep(Duration::from_secs(600)).await;
-        assert_eq!(world.0.writes(), writes);
-        assert_eq!(world.0.server.list("services"), services);
-        assert_eq!(world.0.addresses("canary"), 0, "a Service of another class");
-
-        world.service("other", None);
-        world.until("other has an address", |cluster| cluster.addresses("other") == 1).await;
-        stop_second.cancel();
-        second.await.unwrap().unwrap();
-        assert_eq!(world.0.holder(), None);
-        // What owners of Services were told is in the cluster.
-        let told = world.0.server.list("events");
-        let ensured = |event: &&Value| event["reason"] == "EnsuredLoadBalancer" && event["regarding"]["name"] == "web";
-        assert_eq!(told.iter().filter(ensured).count(), 1, "{told:#?}");
-        world.0.azure.shutdown().await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_process_that_loses_its_lease_ends_with_an_error_that_names_it() {
-        let world = World::start().await;
-        let (_stop, running) = world.process(&[]);
-        world.until("the process leads", |cluster| cluster.holder().is_some()).await;
-        world.0.take_lease("another").unwrap();
-        let error = running.await.unwrap().unwrap_err().to_string();
-        let taken = "the Lease kube-system/cloud-controller-manager is lost: another process took it";
-        assert!(error.starts_with(taken), "{error}");
-        assert_eq!(world.0.holder().as_deref(), Some("another"), "the Lease of another replica is not touched");
-        world.0.azure.shutdown().await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_class_is_claimed_beside_the_manager_that_serves_the_others() {
-        let world = World::start().await;
-        world.service("web", None);
-        world.service("canary", Some("lazuli"));
-        let (stop, running) = world.process(&["--load-balancer-class=lazuli", "--lease-name=canary"]);
-        world.until("canary has an address", |cluster| cluster.addresses("canary") == 1).await;
-        assert_eq!((world.0.addresses("web"), world.0.holder()), (0, None));
-        stop.cancel();
-        running.await.unwrap().unwrap();
-        world.0.azure.shutdown().await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_dry_run_ends_by_itself_and_takes_no_lease() {
-        let world = World::start().await;
-        world.service("web", None);
-        let writes = world.0.writes();
-        let (_stop, running) = world.process(&["--dry-run"]);
-        running.await.unwrap().unwrap();
-        assert_eq!((world.0.writes(), world.0.holder()), (writes, None));
-        world.0.azure.shutdown().await;
-    }
-
-    /// Another manager may need the Lease.
-    #[tokio::test(start_paused = true)]
-    async fn a_process_without_a_controller_takes_no_lease_and_runs_until_it_is_told_to_stop() {
-        let world = World::start().await;
-        world.service("web", None);
-        let mut config = world.0.config().unwrap();
-        config["disableCloudProvider"] = true.into();
-        world.0.write("azure.json", &config).unwrap();
-        let (stop, running) = world.process(&[]);
-        sleep(Duration::from_secs(600)).await;
-        assert!(!running.is_finished());
-        assert_eq!((world.0.holder(), world.0.addresses("web")), (None, 0));
-        stop.cancel();
-        running.await.unwrap().unwrap();
-        let (_stop, dry_run) = world.process(&["--dry-run"]);
-        dry_run.await.unwrap().unwrap();
-        world.0.azure.shutdown().await;
-    }
-
-    #[test]
-    fn a_plan_is_printed_object_by_object() {
-        let one = |object: &str, replaces| Planned {
-            object: object.to_owned(),
-            changes: vec!["remove rule x".to_owned(), "add backend pool y".to_owned()],
-            replaces,
-        };
-        let expected = "\
-load balancer kubernetes (removes, replaces or opens):
-  remove rule x
-  add backend pool y
-public IP ip:
-  remove rule x
-  add backend pool y
-";
-        let planned = [one("load balancer kubernetes", true), one("public IP ip", false)];
-        assert_eq!(plan(&planned, None), expected);
-        let text = plan(&planned, Some("0123456789abcdef"));
-        assert!(text.starts_with(expected) && text.contains("--accept-plan=0123456789abcdef"), "{text}");
-        assert_eq!(plan(&[], None), "nothing would be written\n");
-    }
-
-    #[test]
-    fn a_plan_is_accepted_by_its_hash_and_a_plain_flag_says_how() {
-        let parse = |flag: &str| CommandLine::try_parse_from(["cloud-controllers", flag]);
-        assert!(parse("--accept-plan=0123456789abcdef").is_ok());
-        // As of a variable that is set and empty.
-        assert_eq!(parse("--accept-plan=").unwrap().options.accept_plan.filter(|hash| !hash.is_empty()), None);
-        let error =
-            CommandLine::try_parse_from(["cloud-controllers", "--accept-plan", "0123456789abcdef"]).unwrap_err();
-        assert!(error.to_string().contains("expected --accept-plan=HASH"), "{error}");
-        for wrong in ["--accept-plan", "--accept-plan=true", "--accept-plan=0123456789ABCDEF"] {
-            let error = parse(wrong).unwrap_err().to_string();
-            assert!(error.contains("--dry-run"), "{error}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_configuration_without_what_services_need_ends_the_start() {
-        let world = World::start().await;
-        let mut config = world.0.config().unwrap();
-        config.as_object_mut().unwrap().remove("securityGroupName");
-        world.0.write("azure.json", &config).unwrap();
-        let (_stop, running) = world.process(&[]);
-        let error = running.await.unwrap().unwrap_err().to_string();
-        assert!(error.contains("securityGroupName"), "{error}");
-        let options = CommandLine::try_parse_from(["cloud-controllers", "--cluster-name="]);
-        assert!(options.is_err(), "a cluster without a name");
-        world.0.azure.shutdown().await;
-    }
-}
+mod tests;

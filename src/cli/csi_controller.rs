@@ -75,6 +75,19 @@ pub(super) struct Options {
     of_driver: GoArguments<DiskController>,
 }
 
+impl Options {
+    /// What the operator chooses of the driver.
+    fn policy(&self) -> Policy {
+        Policy {
+            method: self.attach_method,
+            force_detach: if self.force_detach_stopped_vms { ForceDetach::StoppedVms } else { ForceDetach::Off },
+            detach_unused: if self.detach_unused_disks { DetachUnused::On } else { DetachUnused::Off },
+            inline: if self.allow_inline_claimed_disks { InlineVolumes::Any } else { InlineVolumes::Unclaimed },
+            list_volumes: if self.list_volumes { ListVolumes::On } else { ListVolumes::Off },
+        }
+    }
+}
+
 pub(super) async fn run(options: Options) -> Outcome {
     serve(options, stop::on_signal()?).await
 }
@@ -140,13 +153,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         &azure,
         &options.driver_name,
         ClusterView { reservations, handles, nodes, sizes: known_sizes, node_facts, attachment_source, events },
-        Policy {
-            method: options.attach_method,
-            force_detach: if options.force_detach_stopped_vms { ForceDetach::StoppedVms } else { ForceDetach::Off },
-            detach_unused: if options.detach_unused_disks { DetachUnused::On } else { DetachUnused::Off },
-            inline: if options.allow_inline_claimed_disks { InlineVolumes::Any } else { InlineVolumes::Unclaimed },
-            list_volumes: if options.list_volumes { ListVolumes::On } else { ListVolumes::Off },
-        },
+        options.policy(),
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?;
@@ -433,5 +440,19 @@ mod tests {
         assert_eq!(answer.publish_context["LUN"], "0");
         serving.await.unwrap().unwrap();
         azure.shutdown().await;
+    }
+
+    #[test]
+    fn what_the_arguments_say_of_attaches_is_what_the_driver_knows() {
+        let policy = |arguments: &[&str]| {
+            let arguments = ["csi-controller", "--endpoint=unix:///csi.sock"].iter().chain(arguments);
+            let Policy { force_detach, detach_unused, inline, .. } = Command::parse_from(arguments).options.policy();
+            (force_detach, detach_unused, inline)
+        };
+        let usual = (ForceDetach::Off, DetachUnused::On, InlineVolumes::Unclaimed);
+        assert_eq!(policy(&[]), usual);
+        assert_eq!(policy(&["--detach-unused-disks=false"]), (usual.0, DetachUnused::Off, usual.2));
+        assert_eq!(policy(&["--force-detach-stopped-vms=true"]), (ForceDetach::StoppedVms, usual.1, usual.2));
+        assert_eq!(policy(&["--allow-inline-claimed-disks=true"]), (usual.0, usual.1, InlineVolumes::Any));
     }
 }

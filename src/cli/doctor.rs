@@ -1,6 +1,7 @@
 //! `lazuli doctor`: what is wrong with a cloud configuration, whether Azure lets us in, and what is wrong with the cluster.
 
 mod cluster;
+mod disks;
 
 use std::time::Duration;
 
@@ -126,8 +127,8 @@ async fn ask_azure_and_cluster(
     };
     match client {
         Some(client) => {
-            let network = azure.filter(|_| is_well(&findings)).map(|azure| azure.network);
-            findings.extend(cluster::examine(config, &client, &options.manager_namespaces, network.as_ref()).await);
+            let azure = azure.filter(|_| is_well(&findings));
+            findings.extend(cluster::examine(config, &client, &options.manager_namespaces, azure.as_ref()).await);
         }
         // What is wrong with the cluster is said before.
         None if !is_reached => {}

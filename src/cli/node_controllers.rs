@@ -45,8 +45,8 @@ pub(super) struct NodeArguments {
     /// is ever removed.
     #[arg(long, env = "LAZULI_CLUSTER_CIDR", value_name = "RANGE,…", default_value = "", hide_default_value = true)]
     cluster_cidr: Ranges,
-    /// The address ranges of Services: one, or one of each family. None may overlap a range of --cluster-cidr. A Node whose
-    /// pod range overlaps one of them gets no route.
+    /// The address ranges of Services: one, or one of each family. A Node whose pod range overlaps one of them gets no
+    /// route, and no Service may name an address of them as its own.
     #[arg(long, env = "LAZULI_SERVICE_CLUSTER_IP_RANGE", value_name = "RANGE,…", default_value = "")]
     #[arg(hide_default_value = true, value_parser = one_of_each_family)]
     service_cluster_ip_range: Ranges,
@@ -135,11 +135,6 @@ pub(super) enum NodeArgumentsError {
          --configure-cloud-routes=false"
     )]
     NoRouteTable,
-    #[error(
-        "--service-cluster-ip-range={services} overlaps --cluster-cidr={pods}: an address would be a Service's and a pod's; \
-         give both the ranges that kube-apiserver and kube-controller-manager have"
-    )]
-    Overlap { services: Cidr, pods: Cidr },
     #[error("the cloud configuration names a route table or subnet that cannot be one")]
     Id(#[from] ArmIdError),
 }
@@ -148,6 +143,11 @@ impl NodeArguments {
     /// The address ranges of Pods, as far as they are given.
     pub(super) fn cluster_ranges(&self) -> &[Cidr] {
         &self.cluster_cidr.0
+    }
+
+    /// The address ranges of Services, as far as they are given.
+    pub(super) fn service_ranges(&self) -> &[Cidr] {
+        &self.service_cluster_ip_range.0
     }
 
     /// Whether a controller is to run.
@@ -160,7 +160,7 @@ impl NodeArguments {
     /// # Errors
     /// [`NodeArgumentsError`].
     pub(super) fn options(&self, config: &Config) -> Result<Option<NodeOptions>, NodeArgumentsError> {
-        self.check_ranges()?;
+        self.overlaps().iter().for_each(|overlap| tracing::warn!("{overlap}"));
         if self.allocate_node_cidrs {
             tracing::info!(
                 "--allocate-node-cidrs is true: kube-controller-manager gives Nodes the ranges of their pods, this process \
@@ -199,12 +199,20 @@ impl NodeArguments {
         }))
     }
 
-    /// That no address is one of Services and of pods.
-    fn check_ranges(&self) -> Result<(), NodeArgumentsError> {
+    /// What is said of ranges of Services and of pods that overlap. The Go manager and kube-controller-manager start with them
+    /// and give Nodes the rest of the range (source: `filterOutServiceRange` of their range allocators).
+    fn overlaps(&self) -> Vec<String> {
         let (services, pods) = (&self.service_cluster_ip_range.0, &self.cluster_cidr.0);
-        let mut pairs = services.iter().flat_map(|services| pods.iter().map(move |pods| (*services, *pods)));
-        let overlap = pairs.find(|(services, pods)| services.overlaps(pods));
-        overlap.map_or(Ok(()), |(services, pods)| Err(NodeArgumentsError::Overlap { services, pods }))
+        let pairs = services.iter().flat_map(|services| pods.iter().map(move |pods| (services, pods)));
+        let overlapping = pairs.filter(|(services, pods)| services.overlaps(pods));
+        let said = |(services, pods): (&Cidr, &Cidr)| {
+            format!(
+                "--service-cluster-ip-range={services} overlaps --cluster-cidr={pods}: a Node whose pod range lies in it gets \
+                 no route; give both the ranges that kube-apiserver and kube-controller-manager have, and apart where the \
+                 cluster is made anew"
+            )
+        };
+        overlapping.map(said).collect()
     }
 
     fn routes(&self, config: &Config) -> Result<RouteOptions, NodeArgumentsError> {
@@ -292,21 +300,23 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_services_and_of_pods_that_overlap_are_refused_with_both() {
+    fn ranges_of_services_and_of_pods_that_overlap_are_named_and_the_process_starts_as_gos() {
         let of = |services: &str, pods: &str| {
             let (services, pods) = (format!("--service-cluster-ip-range={services}"), format!("--cluster-cidr={pods}"));
-            // Whatever runs: addresses of Services are compared with these ranges too.
-            options(&["--controllers=service-lb", &services, &pods], json!({})).map(|_| ())
+            let arguments = ["--controllers=node-route", &services, &pods];
+            assert!(options(&arguments, json!({"routeTableName": "rt"})).is_ok(), "{services} {pods}");
+            Command::parse_from([&["x"], &arguments[..]].concat()).nodes.overlaps()
         };
-        assert!(of("10.96.0.0/16,fd00::/112", "10.244.0.0/16,fd01::/48").is_ok());
-        assert!(of("", "10.244.0.0/16").is_ok() && of("10.96.0.0/16", "").is_ok());
+        let none = Vec::<String>::new();
+        assert_eq!(of("10.96.0.0/16,fd00::/112", "10.244.0.0/16,fd01::/48"), none);
+        assert_eq!((of("", "10.244.0.0/16"), of("10.96.0.0/16", "")), (none.clone(), none));
         for (services, pods, named) in [
-            ("10.244.3.0/24", "10.244.0.0/16", ["10.244.3.0/24", "10.244.0.0/16"]),
-            ("10.0.0.0/8", "10.244.0.0/16", ["10.0.0.0/8", "10.244.0.0/16"]),
-            ("10.96.0.0/16,fd00::/112", "10.244.0.0/16,fd00::/48", ["fd00::/112", "fd00::/48"]),
+            ("10.244.3.0/24", "10.244.0.0/16", ["=10.244.3.0/24", "=10.244.0.0/16"]),
+            ("10.0.0.0/8", "10.244.0.0/16", ["=10.0.0.0/8", "=10.244.0.0/16"]),
+            ("10.96.0.0/16,fd00::/112", "10.244.0.0/16,fd00::/48", ["=fd00::/112", "=fd00::/48"]),
         ] {
-            let refused = of(services, pods).expect_err(services).to_string();
-            assert!(named.iter().all(|range| refused.contains(range)), "{refused}");
+            let said = of(services, pods);
+            assert!(said.len() == 1 && named.iter().all(|range| said[0].contains(range)), "{said:?}");
         }
     }
 

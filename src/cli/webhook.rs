@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lazuli_assembly::clients::Azure;
+use lazuli_assembly::clients::{Azure, CloudOptions};
+use lazuli_storage::admission::volume::Readable;
 use lazuli_telemetry::http::{CertificateError, CertificateFiles, Listen, ServeError, Server, ServingCertificate};
 use lazuli_webhook::{Metrics, Options, router};
 use prometheus_client::registry::Registry;
@@ -45,7 +46,7 @@ impl WebhookOptions {
     pub(super) async fn bind(
         &self,
         azure: &Azure,
-        region: &str,
+        cloud: &CloudOptions,
         api: &kube::Client,
         registry: &mut Registry,
     ) -> Result<Option<Server>, WebhookError> {
@@ -56,7 +57,13 @@ impl WebhookOptions {
         };
         let files = CertificateFiles { certificate: certificate.clone(), key: key.clone() };
         let certificate = ServingCertificate::from_files(files).await?;
-        let options = Options { compute: azure.compute.clone(), api: api.clone(), region: region.to_owned() };
+        let readable = Readable {
+            allowed: cloud.allowed_resource_groups(),
+            subscription: azure.defaults.subscription.clone(),
+            resource_group: azure.defaults.resource_group.clone(),
+        };
+        let region = azure.defaults.location.clone();
+        let options = Options { compute: azure.compute.clone(), api: api.clone(), region, readable };
         let router = router(options, Metrics::register(registry));
         let server = Server::tls(at, "admission reviews", router, certificate).await?;
         tracing::info!(address = %server.address(), "answering admission reviews");

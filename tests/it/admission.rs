@@ -85,6 +85,7 @@ impl World {
         command.arg("--webhook-address=127.0.0.1:0");
         command.arg(format!("--webhook-certificate={}", path("tls.crt")));
         command.arg(format!("--webhook-key={}", path("tls.key")));
+        command.arg("--allowed-resource-groups=team");
         let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
         let address = tokio::time::timeout(PATIENCE, served_at(log)).await.expect("serves");
@@ -240,6 +241,14 @@ async fn a_new_volume_gets_region_and_zone_of_its_disk_over_tls_and_without_the_
     let (stored, _) = world.volume(&translated).await;
     assert_eq!(stored["spec"]["csi"]["volumeHandle"], BLOB);
     assert_eq!(world.reads_of_disks(), before);
+    // The operator allows no disks there, so none is read.
+    let reads = world.reads_of_disks();
+    let elsewhere = disk_id("zonal").replace("/lazuli/", "/vault/");
+    let (stored, warnings) = world.volume(&csi_volume("static", &elsewhere)).await;
+    assert!(stored["metadata"]["labels"].is_null(), "{stored}");
+    let warning = warnings[0].as_str().unwrap();
+    assert!(warning.contains("/vault; allowed are") && warning.contains("team"), "{warning}");
+    assert_eq!(world.reads_of_disks(), reads);
     world.stop().await;
 }
 
@@ -327,6 +336,11 @@ async fn attached_beside(reviews: usize) -> (Duration, usize, usize) {
         compute: azure.compute.clone(),
         api: Client::new(server.router(), "default"),
         region: scenario::LOCATION.to_owned(),
+        readable: lazuli_storage::admission::volume::Readable {
+            allowed: Default::default(),
+            subscription: azure.defaults.subscription.clone(),
+            resource_group: azure.defaults.resource_group.clone(),
+        },
     };
     let webhook = lazuli_webhook::router(options, lazuli_webhook::Metrics::register(&mut Registry::default()));
     rig.control.reset_log();

@@ -181,6 +181,37 @@ fn cloud_controllers_in_pods_of_their_own_share_no_account_secret_or_port_with_t
     }
 }
 
+/// They initialise the first Node, so they start where no Node is ready and no pod network is there.
+#[test]
+fn cloud_controllers_in_pods_of_their_own_are_placed_where_a_cluster_begins() {
+    let deployment = named(DEPLOYED, "Deployment", "lazuli-cloud-controllers");
+    let spec = &deployment["spec"];
+    assert_eq!(spec["replicas"], 2, "another one takes the Lease over");
+    // A second pod of a node finds the ports taken.
+    assert_eq!(spec["strategy"]["rollingUpdate"], json!({"maxSurge": 0, "maxUnavailable": 1}));
+    let pod = &spec["template"]["spec"];
+    assert_eq!((&pod["hostNetwork"], &pod["dnsPolicy"]), (&json!(true), &json!("Default")));
+    assert_eq!(pod["priorityClassName"], "system-cluster-critical");
+    assert_eq!(pod["nodeSelector"]["kubernetes.io/os"], "linux");
+    let tolerated: BTreeSet<&str> = list(&pod["tolerations"]).iter().map(|one| one["key"].as_str().unwrap()).collect();
+    let needed = [
+        "node-role.kubernetes.io/control-plane",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.kubernetes.io/network-unavailable",
+        "node.kubernetes.io/not-ready",
+    ];
+    assert!(needed.iter().all(|key| tolerated.contains(key)), "{tolerated:?}");
+    // The account is made, and named by nothing else.
+    let account = named(DEPLOYED, "ServiceAccount", "lazuli-cloud-controllers");
+    assert_eq!(account["metadata"]["namespace"], deployment["metadata"]["namespace"]);
+    let others = [controller(DEPLOYED), node(DEPLOYED)];
+    assert!(others.iter().all(|other| other["serviceAccountName"] != "lazuli-cloud-controllers"));
+    let budget = &named(DEPLOYED, "PodDisruptionBudget", "lazuli-cloud-controllers")["spec"];
+    assert_eq!(budget["maxUnavailable"], 1);
+    assert_eq!(budget["selector"]["matchLabels"], spec["selector"]["matchLabels"]);
+    assert_ne!(budget["selector"], named(DEPLOYED, "PodDisruptionBudget", "lazuli-controller")["spec"]["selector"]);
+}
+
 /// An API server that waits for a webhook, or a webhook that waits for a cluster, stops the cluster.
 #[test]
 fn the_webhooks_keep_nothing_from_working_and_look_at_nothing_but_volumes_and_claims_that_grow() {

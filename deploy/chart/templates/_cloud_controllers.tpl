@@ -102,6 +102,9 @@
     - --webhook-address=:{{ add $port 2 }}
     - --webhook-certificate=/etc/lazuli/webhook/tls.crt
     - --webhook-key=/etc/lazuli/webhook/tls.key
+    {{- with $.Values.azure.allowedResourceGroups }}
+    - --allowed-resource-groups={{ join "," . }}
+    {{- end }}
     {{- end }}
     - --drain-seconds={{ int $controller.drainSeconds }}
     {{- include "lazuli.cloudArgs" (dict "root" $ "secret" (include "lazuli.cloudControllersSecret" $ | fromJson)) | nindent 4 }}

@@ -51,7 +51,7 @@ pub struct CloudOptions {
     pub kubeconfig: Option<PathBuf>,
     /// The resource groups, besides the cluster's own, in which a StorageClass may have disks made by its
     /// subscriptionID and resourceGroup: GROUP, SUBSCRIPTION/GROUP or SUBSCRIPTION/*, separated by commas. Default: any
-    /// that the controller's identity may write to.
+    /// that the controller's identity may write to. The webhook of the cloud controllers reads disks there alone.
     #[arg(long, env = "LAZULI_ALLOWED_RESOURCE_GROUPS", value_delimiter = ',', value_name = "GROUP")]
     pub allowed_resource_groups: Vec<plan::AllowedResourceGroup>,
     #[expect(rustdoc::bare_urls, reason = "the text is printed by --help, where a link's brackets would show")]

@@ -12,7 +12,8 @@
 //!
 //! A Service is gone only when every group that it names has been read ([`Owned::unread`]). Groups that other Services name
 //! hold up nothing. A list counts if it was sent since this process leads, for an earlier one may lack what the leader before
-//! has made. What a list has shown once is kept: the object is read alone before anything rests on it.
+//! has made. What a list has shown is kept for [`KEPT`] and, where it may be a Service's, for as long as the Service exists: the
+//! object is read alone before anything rests on it. What no Service names any more is forgotten.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,6 +33,9 @@ use lazuli_services::{
 };
 
 use super::Key;
+
+/// For so long what a list has shown is known although later lists lack it: no list lags longer.
+pub const KEPT: Duration = Duration::from_secs(3_600);
 
 /// What is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,6 +137,16 @@ fn of_prefixes(object: &ServiceObject, settings: &Settings) -> impl Iterator<Ite
 struct Seen {
     group: String,
     address: Option<IpAddr>,
+    /// When the last list that showed it was sent.
+    shown_at: Duration,
+}
+
+/// A private link service as a list has shown it.
+#[derive(Debug, Clone)]
+struct SeenLink {
+    link: PrivateLink,
+    /// When the last list that showed it was sent.
+    shown_at: Duration,
 }
 
 /// What lists have shown.
@@ -145,7 +159,7 @@ pub struct Discovered {
     tagged: BTreeMap<String, BTreeSet<ArmId>>,
     /// The load balancers and the public IPs of frontends, by the base name in the name of a frontend or rule, in lower case.
     of_names: BTreeMap<String, BTreeSet<Key>>,
-    private_links: BTreeMap<ArmId, PrivateLink>,
+    private_links: BTreeMap<ArmId, SeenLink>,
 }
 
 impl Discovered {
@@ -192,8 +206,9 @@ impl Discovered {
                 self.tagged.entry(service).or_default().insert(ip.id.clone());
             }
             let group = ip.id.resource_group().to_lowercase();
-            self.public_ips.insert(ip.id.clone(), Seen { group, address: ip.address });
+            self.public_ips.insert(ip.id.clone(), Seen { group, address: ip.address, shown_at: sent_at });
         }
+        self.public_ips.retain(|_, seen| seen.group != place.group || seen.shown_at + KEPT >= sent_at);
         self.places.insert(place.clone(), Ok(sent_at));
         concerned
     }
@@ -209,7 +224,7 @@ impl Discovered {
         let mut concerned = BTreeSet::new();
         for link in all.into_iter().filter(|link| link.is_of_cluster(&settings.cluster_name)) {
             concerned.extend(link.owner().map(str::to_lowercase));
-            self.private_links.insert(link.id.clone(), link);
+            self.private_links.insert(link.id.clone(), SeenLink { link, shown_at: sent_at });
         }
         self.places.insert(place.clone(), Ok(sent_at));
         concerned
@@ -238,7 +253,48 @@ impl Discovered {
 
     /// The private link services of this cluster.
     pub fn private_links(&self) -> impl Iterator<Item = &PrivateLink> {
-        self.private_links.values()
+        self.private_links.values().map(|seen| &seen.link)
+    }
+
+    /// Forgets what none of these Services names: those are all that exist. What bears the tag of a Service is known for as
+    /// long as the Service exists, wherever it is.
+    pub fn forget_unnamed<'s>(&mut self, services: impl IntoIterator<Item = &'s ServiceObject>, settings: &Settings) {
+        let mut places: BTreeSet<Place> = configured(settings).into();
+        let mut owners = BTreeSet::new();
+        for object in services {
+            places.extend(named(object, settings).into_iter().chain(of_prefixes(object, settings)));
+            owners.insert(object.key.tag_name().to_lowercase());
+        }
+        self.places.retain(|place, _| places.contains(place));
+        let is_named = |kind: Kind, id: &ArmId| places.contains(&Place::new(kind, id.resource_group()));
+        self.public_ips.retain(|id, _| is_named(Kind::PublicIp, id));
+        let public_ips = &self.public_ips;
+        self.tagged.retain(|owner, ids| {
+            owners.contains(owner) || {
+                ids.retain(|id| public_ips.contains_key(id));
+                !ids.is_empty()
+            }
+        });
+        let last_lists = &self.places;
+        self.private_links.retain(|id, seen| {
+            let is_lacking = match last_lists.get(&Place::new(Kind::PrivateLink, id.resource_group())) {
+                Some(Ok(sent_at)) => seen.shown_at + KEPT < *sent_at,
+                Some(Err(_)) => false,
+                None => true,
+            };
+            !is_lacking || seen.link.owner().is_some_and(|owner| owners.contains(&owner.to_lowercase()))
+        });
+    }
+
+    /// How many of each kind are known.
+    pub fn sizes(&self) -> [(&'static str, usize); 4] {
+        let tagged = self.tagged.values().map(BTreeSet::len).sum();
+        [
+            ("places", self.places.len()),
+            ("public IPs", self.public_ips.len()),
+            ("tagged public IPs", tagged),
+            ("private link services", self.private_links.len()),
+        ]
     }
 
     /// The public IP with an address in a resource group.
@@ -285,7 +341,7 @@ impl Discovered {
             link.owner().is_some_and(|owner| owner.eq_ignore_ascii_case(&tag))
                 && (is_named(Kind::PrivateLink, &link.id) || bears_uid())
         };
-        owned.keys.extend(self.private_links.values().filter(owns).map(|link| Key::PrivateLink(link.id.clone())));
+        owned.keys.extend(self.private_links().filter(owns).map(|link| Key::PrivateLink(link.id.clone())));
         let unread = named.iter().filter(|place| !self.is_read(place, not_before));
         owned.unread.extend(unread.map(|place| match self.places.get(place) {
             Some(Err(why)) => format!("{place} cannot be read: {why}"),

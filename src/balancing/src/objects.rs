@@ -273,7 +273,7 @@ impl Object for PrivateLinks {
             priority: Priority::Create,
             replaces: private_link::replaces(&plan.edits, actual),
             taints,
-            report: |_: &ServiceKey| Report::default(),
+            report: |_: &ServiceKey| Report { exists: actual.is_some(), ..Report::default() },
         };
         planned(plan, actual.map(|actual| actual.provisioning), kind)
     }

@@ -20,7 +20,7 @@ use lazuli_model::{ArmId, ServiceKey, address::Family};
 use lazuli_services::{
     ask::WarningReason,
     network::{
-        Refusal, RefusalReason,
+        RefusalReason,
         load_balancer::{self, LoadBalancer},
         private_link::{self, PrivateLink},
         public_ip::{self, PublicIp},
@@ -90,12 +90,16 @@ pub trait Environment {
 }
 
 /// The changes of one object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Planned {
     /// What is changed, such as `load balancer kubernetes`.
     pub object: String,
     /// Each change, as a sentence without a subject.
     pub changes: Vec<String>,
+    /// What stays of a Service although a new one would not get it: each as a sentence.
+    pub kept: Vec<String>,
+    /// What a Service does or does not at the addresses of others: each as a sentence.
+    pub notes: Vec<String>,
     /// Whether something that exists is removed or replaced, or more sources are let in to what is reached already.
     pub replaces: bool,
 }
@@ -103,7 +107,9 @@ pub struct Planned {
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}:", self.object, if self.replaces { " (removes, replaces or opens)" } else { "" })?;
-        self.changes.iter().try_for_each(|change| write!(f, "\n  {change}"))
+        self.changes.iter().try_for_each(|change| write!(f, "\n  {change}"))?;
+        self.kept.iter().try_for_each(|kept| write!(f, "\n  leave as it is: {kept}"))?;
+        self.notes.iter().try_for_each(|note| write!(f, "\n  note: {note}"))
     }
 }
 
@@ -111,7 +117,7 @@ impl fmt::Display for Planned {
 pub fn not_served(service: &ServiceKey, has_status: bool, mistakes: &[String]) -> Planned {
     let how = if has_status { "not changed" } else { "not served" };
     let changes = mistakes.iter().map(|mistake| format!("{how}: {mistake}")).collect();
-    Planned { object: format!("Service {service}"), changes, replaces: false }
+    Planned { object: format!("Service {service}"), changes, ..Planned::default() }
 }
 
 /// The wants of all Services, by object.
@@ -218,7 +224,8 @@ pub fn preview(
     }
     planned.extend(subjects.iter().filter_map(|subject| of_service(subject, &reports, &refused, inputs)));
     for one in &mut planned {
-        one.changes.iter_mut().for_each(|change| *change = without_placeholders(change));
+        let said = one.changes.iter_mut().chain(&mut one.kept).chain(&mut one.notes);
+        said.for_each(|text| *text = without_placeholders(text));
     }
     planned
 }
@@ -239,7 +246,7 @@ fn of_service(subject: &Subject, reports: &Reports, refused: &Refused, inputs: &
     let none = BTreeMap::new();
     let reports = reports.get(&subject.key).unwrap_or(&none);
     let seen = subject.seen(reports);
-    let mut changes = Vec::new();
+    let (mut changes, mut kept, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     match &subject.spec {
         Some(spec) => {
             if !subject.finalizer {
@@ -255,21 +262,21 @@ fn of_service(subject: &Subject, reports: &Reports, refused: &Refused, inputs: &
                 changes.push(format!("set the status to {}", all.join(", ")));
             }
             changes.extend(refused.into_iter().flatten().map(|why| format!("not served: {why}")));
-            let kept = spec.ask.warnings.iter().filter(|warning| warning.reason == WarningReason::KeptValue);
-            changes.extend(kept.map(|warning| format!("leave as it is: {}", warning.message)));
-            let said = |notice: &Refusal| match notice.reason {
-                RefusalReason::SharedAddress => Some(format!("note: {notice}")),
-                RefusalReason::KeptValue => Some(format!("leave as it is: {notice}")),
-                _ => None,
+            let warnings = spec.ask.warnings.iter().filter(|warning| warning.reason == WarningReason::KeptValue);
+            kept.extend(warnings.map(|warning| warning.message.clone()));
+            let of_reason = |reason: RefusalReason| -> BTreeSet<String> {
+                let all = reports.values().flat_map(|report| &report.found.notices);
+                all.filter(|notice| notice.reason == reason).map(ToString::to_string).collect()
             };
-            let all = reports.values().flat_map(|report| &report.found.notices);
-            let notices: BTreeSet<String> = all.filter_map(said).collect();
-            changes.extend(notices);
+            kept.extend(of_reason(RefusalReason::KeptValue));
+            notes.extend(of_reason(RefusalReason::SharedAddress));
         }
         None if subject.finalizer => changes.push("clear the status and remove the finalizer".to_owned()),
         None => {}
     }
-    (!changes.is_empty()).then(|| Planned { object: format!("Service {}", subject.key), changes, replaces: false })
+    let says_nothing = changes.is_empty() && kept.is_empty() && notes.is_empty();
+    let object = format!("Service {}", subject.key);
+    (!says_nothing).then(|| Planned { object, changes, kept, notes, replaces: false })
 }
 
 fn wants(subjects: &[Subject], reports: &Reports, inputs: &Inputs, level: Level) -> Wants {
@@ -320,7 +327,10 @@ impl Notes<'_> {
                 planned.changes.extend(news);
                 planned.replaces |= write.replaces;
             }
-            None => self.planned.push(Planned { object, changes: changes.collect(), replaces: write.replaces }),
+            None => {
+                let (changes, replaces) = (changes.collect(), write.replaces);
+                self.planned.push(Planned { object, changes, replaces, ..Planned::default() });
+            }
         }
         write.op
     }

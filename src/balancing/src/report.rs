@@ -22,6 +22,8 @@ use super::objects::load_balancer_of;
 pub struct Report {
     /// What the Service was told that it serves it with.
     pub found: Found,
+    /// Of a public IP or a private link service: whether it exists.
+    pub exists: bool,
     /// Of a load balancer: the frontends that bear the Service's name or that its rules use.
     pub frontends: BTreeSet<Frontend>,
     /// Those of them that rules of others use too.
@@ -56,7 +58,7 @@ impl Report {
         let is_tagged = actual.lists(&service.tag_name());
         let is_shared = actual.is_users() || actual.lists_another(&service.tag_name());
         let used_by = actual.used_by.clone().filter(|user| load_balancer_of(user).is_some());
-        Self { address: actual.address, is_tagged, is_shared, used_by, ..Self::default() }
+        Self { exists: true, address: actual.address, is_tagged, is_shared, used_by, ..Self::default() }
     }
 }
 

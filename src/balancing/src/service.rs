@@ -137,6 +137,11 @@ impl Service for Balanced {
         }
     }
 
+    /// A load balancer and a security group always count as parts, and what a subnet let in stays.
+    fn is_absent(report: &Report) -> bool {
+        !report.exists
+    }
+
     fn role(key: &Key) -> Role {
         match key {
             Key::PublicIp(_) => Role::PublicIp,

@@ -1,35 +1,47 @@
 //! What is wrong with the cluster. Everything is decided in [`lazuli_diagnosis`]; here are the reads.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use lazuli_assembly::clients::Azure;
 use lazuli_azure::{
     Until,
     error::ArmError,
     network::{Network, NetworkType},
 };
+use lazuli_balancing::preview::Planned;
 use lazuli_cluster::{
-    ListError, ListedNode, lease_holder, list_containers, list_load_balancers, list_nodes, list_services,
+    LeaseName, ListError, ListedNode, lease_holder, list_containers, list_load_balancers, list_nodes, list_services,
 };
 use lazuli_config::Config;
-use lazuli_controllers::settings::without_services;
+use lazuli_controllers::{
+    Controller, Options,
+    settings::{settings, without_services},
+};
 use lazuli_csi::server::chain;
 use lazuli_diagnosis::{
-    Finding, Grade, Node, addresses,
-    managers::{self, CLOUD_LEASE, Manager},
+    Finding, Grade, Node, addresses, kept,
+    managers::{self, CLOUD_LEASE, Manager, ServiceFlags},
     objects::{self, Observed},
     pod_ranges, regions, routes,
 };
 use lazuli_model::{ArmId, node::Machine};
 use lazuli_nodes::cloud_node::{is_unmanaged, labels::REGION};
+use lazuli_reconcile::metrics::Metrics;
 use lazuli_services::{
     network::{
         backends::labels::MANAGED, load_balancer::LoadBalancer, public_ip::PublicIp, security_group::SecurityGroup,
+        settings::AddressSharing,
     },
     service::ClusterAddresses,
 };
+use lazuli_telemetry::lossy;
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use super::super::get;
+use super::{super::get, disks};
 
 /// The cluster as a whole.
 pub(super) const CLUSTER: &str = "cluster";
@@ -44,21 +56,28 @@ const SERVICES: &str = "objects of unknown Services";
 /// Reads of the route table.
 const ROUTES: &str = "routes";
 /// How long Azure may take to answer.
-const READS: Duration = Duration::from_secs(60);
+pub(super) const READS: Duration = Duration::from_secs(60);
 
-/// Examines a cluster. Without `network` Azure is not asked.
+/// Examines a cluster. Without `azure` Azure is not asked.
 pub(super) async fn examine(
     config: &Config,
     client: &kube::Client,
     namespaces: &[String],
-    network: Option<&Network>,
+    azure: Option<&Azure>,
 ) -> Vec<Finding> {
+    let network = azure.map(|azure| &azure.network);
     let mut findings = Vec::new();
+    let mut machines = BTreeMap::new();
     let mut have_ranges = false;
     let mut known = ClusterAddresses::default();
     let mut listed_nodes = None;
     match list_nodes(client).await {
         Ok(listed) => {
+            known.nodes =
+                listed.iter().flat_map(|node| node.addresses.iter().chain(&node.other_addresses)).copied().collect();
+            let machine = |node: &ListedNode| Machine::of_provider_id(node.provider_id.as_deref()?);
+            let with_machine = |node: &ListedNode| Some((node.name.clone(), machine(node)?.id().clone()));
+            machines.extend(listed.iter().filter_map(with_machine));
             let nodes: Vec<Node> = listed.into_iter().map(node).collect();
             let ranges = nodes.iter().flat_map(|node| &node.pod_ranges);
             known.pods = ranges.filter_map(|range| range.parse().ok()).collect();
@@ -77,9 +96,34 @@ pub(super) async fn examine(
         findings.extend(managers::allocators(&managers, have_ranges));
     }
     findings.extend(managers::rivals(&managers, &holders(client, &managers).await));
+    let (pods, services) = managers::ranges(&managers);
+    known.pods.extend(pods);
+    known.services = services;
+    let flags = managers::of_services(&managers);
     match list_load_balancers(client).await {
-        Ok(services) => findings.extend(addresses::additional(&services, &known)),
+        Ok((services, others)) => {
+            known.cluster_ips.extend(others.iter());
+            let kept = match network {
+                Some(network) if listed_nodes.is_some() => {
+                    kept_by_services(config, client, network, &flags, &known).await
+                }
+                _ => None,
+            };
+            findings.extend(kept.unwrap_or_else(|| {
+                // Of what a Service keeps only this is seen without Azure.
+                let allowed = flags.iter().flat_map(|flags| flags.allowed_external.clone()).collect();
+                addresses::additional(&services, &ClusterAddresses { allowed, ..known })
+            }));
+        }
         Err(error) => findings.push(unseen(ADDRESSES, &error)),
+    }
+    if let Some(azure) = azure {
+        for flags in managers::of_disks(&managers) {
+            match disks::attached(config, client, &azure.compute, &flags, &machines).await {
+                Ok(found) => findings.extend(found),
+                Err(error) => findings.push(unseen(kept::ATTACHED, &error)),
+            }
+        }
     }
     if let Some(network) = network {
         findings.extend(unknown_objects(config, client, network).await);
@@ -88,6 +132,67 @@ pub(super) async fn examine(
         }
     }
     findings
+}
+
+/// What Services keep, by a dry run of the controllers that serve them, each with its flags; `None` where the cloud controllers
+/// would not start with the configuration, which another check says.
+async fn kept_by_services(
+    config: &Config,
+    client: &kube::Client,
+    network: &Network,
+    flags: &[ServiceFlags],
+    known: &ClusterAddresses,
+) -> Option<Vec<Finding>> {
+    let mut kept = Vec::new();
+    for flags in flags {
+        let mut settings = settings(config, flags.cluster_name.as_deref().unwrap_or("kubernetes")).ok()?;
+        if flags.share_addresses.as_deref() == Some("namespace") {
+            settings.share_addresses = AddressSharing::Namespace;
+        }
+        let groups: BTreeSet<String> = flags.allowed_groups.iter().cloned().collect();
+        settings.allowed_groups = Some(groups).filter(|groups| !groups.is_empty());
+        let allowed = flags.allowed_external.clone();
+        // Nothing is led, and no event is written.
+        let options = Options {
+            settings,
+            zones: Some(vec![]),
+            lease: LeaseName { namespace: String::new(), name: String::new(), identity: String::new() },
+            class: flags.class.clone(),
+            accepted_plan: None,
+            external: ClusterAddresses {
+                allowed,
+                pods: known.pods.clone(),
+                services: known.services.clone(),
+                ..Default::default()
+            },
+            resync: None,
+            events: lossy::Sender::nowhere(),
+        };
+        let controller =
+            Controller::new(options, network.clone(), client.clone(), Metrics::register(&mut Registry::default()));
+        let planned = match tokio::time::timeout(READS, controller.dry_run()).await {
+            Ok(Ok((planned, _))) => planned,
+            Ok(Err(error)) => return Some(vec![not_checked(kept::KEPT, &chain(&error))]),
+            Err(_) => {
+                let text = format!(
+                    "the Services of the cluster, or what Azure has of them, were not told within {} s",
+                    READS.as_secs()
+                );
+                return Some(vec![not_checked(kept::KEPT, &text)]);
+            }
+        };
+        kept.extend(planned);
+    }
+    let of_service = |one: &'_ Planned| {
+        let all = one.kept.iter().chain(&one.notes).map(|why| (one.object.clone(), why.clone()));
+        all.collect::<Vec<_>>()
+    };
+    let all: Vec<(String, String)> = kept.iter().flat_map(of_service).collect();
+    Some(kept::by_services(all.iter().map(|(service, why)| (service.as_str(), why.as_str()))))
+}
+
+fn not_checked(check: &'static str, why: &str) -> Finding {
+    Finding::new(check, Grade::Unseen, format!("not checked: {why}"))
 }
 
 /// What stays in the route table of the configuration, where it names one.
@@ -187,119 +292,4 @@ async fn observe(config: &Config, network: &Network) -> Result<Observed, ArmErro
 
 #[cfg(test)]
 #[cfg(feature = "emulator")]
-mod tests {
-    use clap::Parser;
-    use lazuli_rig::cluster::Cluster;
-    use serde_json::json;
-
-    use super::super::{Options, examined};
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        options: Options,
-    }
-
-    async fn doctor(cluster: &Cluster) -> (String, bool) {
-        let words = ["doctor".to_owned()].into_iter().chain(cluster.arguments());
-        Box::pin(examined(&Command::parse_from(words).options)).await
-    }
-
-    fn pod(name: &str, command: &[&str]) -> serde_json::Value {
-        json!({"metadata": {"name": name, "namespace": "kube-system",
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "cp-1", "uid": "u"}]},
-            "spec": {"containers": [{"name": "c", "image": "i", "command": command}]}, "status": {"phase": "Running"}})
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_cluster_is_examined_and_each_fault_is_a_sentence() {
-        let cluster = Cluster::start(lazuli_emulator::Options::default(), &[]).await.unwrap();
-        for at in 0..2 {
-            let mut node = cluster.server.get("nodes", "", &format!("node-{at}")).unwrap();
-            node["metadata"]["labels"] = json!({"topology.kubernetes.io/region": "westeurope"});
-            node["spec"]["podCIDRs"] = json!([format!("10.244.{at}.0/24")]);
-            cluster.server.put("nodes", node).unwrap();
-        }
-        let allocator = ["kube-controller-manager", "--allocate-node-cidrs=true"];
-        cluster.server.put("pods", pod("kube-controller-manager-cp-1", &allocator)).unwrap();
-        let (text, is_well) = doctor(&cluster).await;
-        assert!(is_well, "{text}");
-        for line in [
-            "ok   pod ranges: each of 2 Nodes has a pod range, and none overlap\n",
-            "ok   region of Nodes: 2 Nodes are labelled with the region westeurope\n",
-            "ok   allocators of pod ranges: kube-controller-manager (kube-system/static pods) gives Nodes pod ranges",
-            "ok   additional addresses of Services: none is an address of the cluster",
-            "ok   objects of unknown Services: there are none\n",
-        ] {
-            assert!(text.contains(line), "{line}: {text}");
-        }
-
-        let mut node = cluster.server.get("nodes", "", "node-1").unwrap();
-        node["metadata"]["labels"] = json!({});
-        node["spec"]["podCIDRs"] = json!(["10.244.0.0/25"]);
-        cluster.server.put("nodes", node).unwrap();
-        let second = ["cloud-controller-manager", "--allocate-node-cidrs=true"];
-        cluster.server.put("pods", pod("cloud-controller-manager-cp-1", &second)).unwrap();
-        let ours = pod("lazuli", &["lazuli", "cloud-controllers", "--lease-name=mine"]);
-        cluster.server.put("pods", ours).unwrap();
-        let (text, is_well) = doctor(&cluster).await;
-        assert!(!is_well);
-        let wrong: Vec<&str> = text.lines().filter(|line| line.starts_with("FAIL")).collect();
-        assert_eq!(wrong.len(), 4, "{text}");
-        for (line, part) in wrong.iter().zip(["overlap", "topology.kubernetes.io/region", "each give", "both run"]) {
-            assert!(line.contains(part), "{part}: {line}");
-        }
-        cluster.azure.shutdown().await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn routes_that_stay_are_named() {
-        let cluster =
-            Cluster::start(lazuli_emulator::Options::default(), &[("routeTableName", "rt".into())]).await.unwrap();
-        for name in ["node-0", "node-1"] {
-            let mut node = cluster.server.get("nodes", "", name).unwrap();
-            node["metadata"]["labels"] = json!({"topology.kubernetes.io/region": "westeurope"});
-            cluster.server.put("nodes", node).unwrap();
-        }
-        let (text, is_well) = doctor(&cluster).await;
-        assert!(text.contains("?    routes: not checked: ") && text.contains("routeTables/rt"), "{text}");
-        assert!(is_well, "the route controller makes the table: {text}");
-
-        for (at, range) in ["10.244.0.0/24", "10.9.0.0/24"].into_iter().enumerate() {
-            let mut node = cluster.server.get("nodes", "", &format!("node-{at}")).unwrap();
-            node["spec"]["podCIDRs"] = json!([range]);
-            cluster.server.put("nodes", node).unwrap();
-        }
-        let manager = ["lazuli", "cloud-controllers", "--cluster-cidr=10.244.0.0/16"];
-        cluster.server.put("pods", pod("lazuli", &manager)).unwrap();
-        let route = |name: &str, range: &str, hop: &str| {
-            json!({"name": name, "properties":
-                {"addressPrefix": range, "nextHopType": "VirtualAppliance", "nextHopIpAddress": hop}})
-        };
-        let routes = json!([
-            route("node-0____10244000024", "10.244.0.0/24", "10.240.0.4"),
-            route("node-1____109000024", "10.9.0.0/24", "10.240.0.5"),
-            route("to-firewall", "0.0.0.0/0", "10.1.0.4"),
-        ]);
-        cluster.make_route_table("rt", &routes).await.unwrap();
-        let (text, _) = doctor(&cluster).await;
-        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("note routes: ")).collect();
-        assert_eq!(lines.len(), 2, "{text}");
-        assert!(lines[0].contains("Node node-1 has a route in route table rt that would not be added today"), "{text}");
-        assert!(lines[1].contains("1 of 3 routes") && lines[1].contains("(to-firewall)"), "{text}");
-        cluster.azure.shutdown().await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn without_a_cluster_it_says_that_the_cluster_is_not_checked() {
-        let cluster = Cluster::start(lazuli_emulator::Options::default(), &[]).await.unwrap();
-        let words = ["doctor".to_owned(), "--output=json".to_owned()].into_iter().chain(cluster.arguments());
-        let words = words.filter(|word| !word.starts_with("--kubeconfig"));
-        let (text, is_well) = Box::pin(examined(&Command::parse_from(words).options)).await;
-        let printed: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let last = printed["findings"].as_array().unwrap().last().unwrap();
-        assert_eq!((&last["check"], &last["grade"]), (&json!("cluster"), &json!("?")));
-        assert!(is_well);
-        cluster.azure.shutdown().await;
-    }
-}
+mod tests;

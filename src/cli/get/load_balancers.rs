@@ -9,7 +9,7 @@ use clap::Args;
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_azure::{Until, network::NetworkType};
 use lazuli_balancing::listing::{self, Row, Served};
-use lazuli_cluster::{Change, follow_services};
+use lazuli_cluster::{Change, WatchedService, follow_services};
 use lazuli_controllers::settings;
 use lazuli_model::{ArmId, ServiceKey};
 use lazuli_services::network::{load_balancer::LoadBalancer, public_ip::PublicIp};
@@ -82,9 +82,13 @@ struct NoServices(String);
 /// The Services of the cluster.
 async fn services(client: kube::Client) -> Result<Vec<ServiceKey>, NoServices> {
     let (following, mut told) = follow_services(client, BTreeSet::new());
+    let key = |service| match service {
+        WatchedService::Balanced(service) => Some(service.object.key),
+        WatchedService::Other(_) => None,
+    };
     let first = async {
         match told.recv().await {
-            Some(Change::Replaced(all)) => Ok(all.into_iter().map(|(_, service)| service.object.key).collect()),
+            Some(Change::Replaced(all)) => Ok(all.into_iter().filter_map(|(_, service)| key(service)).collect()),
             Some(Change::Lost(why)) => Err(NoServices(why)),
             _ => Err(NoServices("the first list has not come".to_owned())),
         }

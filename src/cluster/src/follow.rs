@@ -72,7 +72,7 @@ pub(super) struct SlimMetadata {
 
 impl SlimMetadata {
     /// The name; of what lives in namespaces, `namespace/name`.
-    fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         if self.namespace.is_empty() { self.name.clone() } else { format!("{}/{}", self.namespace, self.name) }
     }
 }

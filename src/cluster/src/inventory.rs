@@ -17,7 +17,7 @@ use super::{
     client::{Pages, get},
     follow::{Interest, Slim as _, SlimMetadata},
     nodes::NODES,
-    reservations::{ATTACHMENTS, SlimAttachment, SlimVolumeSpec, VOLUMES},
+    reservations::{ATTACHMENTS, SlimAttachment, SlimAttachmentSpec, SlimSource, SlimVolumeSpec, VOLUMES},
     server::ApiError,
 };
 
@@ -70,6 +70,8 @@ pub struct ListedNode {
     pub pod_ranges: Vec<String>,
     /// Its addresses of type `InternalIP`.
     pub addresses: Vec<IpAddr>,
+    /// Its other addresses, such as those of type `ExternalIP`.
+    pub other_addresses: Vec<IpAddr>,
 }
 
 #[derive(Deserialize)]
@@ -114,16 +116,21 @@ struct NodeSpec {
 /// # Errors
 /// [`ListError`].
 pub async fn list_nodes(client: &Client) -> Result<Vec<ListedNode>, ListError> {
-    let internal = |one: NodeAddress| (one.kind == "InternalIP").then(|| one.address.parse().ok())?;
-    let listed = |SlimNode { metadata, spec, status }: SlimNode| ListedNode {
-        addresses: status.addresses.unwrap_or_default().into_iter().filter_map(internal).collect(),
-        name: metadata.name,
-        provider_id: spec.provider_id.filter(|id| !id.is_empty()),
-        labels: metadata.labels.unwrap_or_default(),
-        pod_ranges: match spec.pod_ranges.unwrap_or_default() {
-            none if none.is_empty() => spec.pod_range.into_iter().filter(|range| !range.is_empty()).collect(),
-            ranges => ranges,
-        },
+    let parsed = |all: Vec<NodeAddress>| all.into_iter().filter_map(|one| one.address.parse().ok()).collect();
+    let listed = |SlimNode { metadata, spec, status }: SlimNode| {
+        let all = status.addresses.unwrap_or_default().into_iter();
+        let (internal, others): (Vec<_>, Vec<_>) = all.partition(|one| one.kind == "InternalIP");
+        ListedNode {
+            addresses: parsed(internal),
+            other_addresses: parsed(others),
+            name: metadata.name,
+            provider_id: spec.provider_id.filter(|id| !id.is_empty()),
+            labels: metadata.labels.unwrap_or_default(),
+            pod_ranges: match spec.pod_ranges.unwrap_or_default() {
+                none if none.is_empty() => spec.pod_range.into_iter().filter(|range| !range.is_empty()).collect(),
+                ranges => ranges,
+            },
+        }
     };
     Ok(list::<SlimNode>(client, NODES, "nodes").await?.into_iter().map(listed).collect())
 }
@@ -159,6 +166,54 @@ pub async fn list_volumes(client: &Client, driver: &str) -> Result<Vec<Volume>, 
         Some(Volume { name: metadata.name, handle: spec.volume.handle(driver)?, claim })
     };
     Ok(list::<BoundVolume>(client, VOLUMES, "persistentvolumes").await?.into_iter().filter_map(volume).collect())
+}
+
+/// A VolumeAttachment that has attached its volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedAttachment {
+    /// The Node.
+    pub node: String,
+    /// The volume.
+    pub volume: AttachedVolume,
+}
+
+/// What a VolumeAttachment is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttachedVolume {
+    /// The PersistentVolume of this name.
+    Persistent(String),
+    /// The volume with this handle, which a Pod names itself.
+    Inline(String),
+}
+
+#[derive(Deserialize)]
+struct AttachedAttachment {
+    spec: SlimAttachmentSpec,
+    #[serde(default)]
+    status: AttachedStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct AttachedStatus {
+    #[serde(default)]
+    attached: bool,
+}
+
+/// Lists the VolumeAttachments of a driver that have attached their volume.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn list_attachments(client: &Client, driver: &str) -> Result<Vec<ListedAttachment>, ListError> {
+    let attachment = |AttachedAttachment { spec, status }: AttachedAttachment| {
+        let SlimSource { persistent_volume_name, inline_volume_spec } = spec.source;
+        let volume = match persistent_volume_name {
+            Some(name) => AttachedVolume::Persistent(name),
+            None => AttachedVolume::Inline(inline_volume_spec?.handle(driver)?),
+        };
+        (status.attached && spec.attacher == driver).then_some(ListedAttachment { node: spec.node_name, volume })
+    };
+    let all = list::<AttachedAttachment>(client, ATTACHMENTS, "volumeattachments").await?;
+    Ok(all.into_iter().filter_map(attachment).collect())
 }
 
 /// Lists the LUNs that the VolumeAttachments of a driver name, by node. `volumes` tell the handle of each.

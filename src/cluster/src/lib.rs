@@ -10,6 +10,7 @@ mod attachment_source;
 mod backends;
 mod client;
 mod cloud_nodes;
+mod cluster_ips;
 mod endpoints;
 mod events;
 #[cfg(test)]
@@ -40,11 +41,13 @@ pub use client::{ConnectError, connect, connect_as};
 pub use cloud_nodes::{
     CloudNodesChange, WriteNodeError, control_plane, delete_node, follow_cloud_nodes, node_exists, patch_node,
 };
+pub use cluster_ips::ClusterIps;
 pub use endpoints::{EndpointNodes, EndpointsChange, follow_endpoints};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;
 pub use inventory::{
-    ListError, ListedNode, lease_holder, list_containers, list_nodes, list_reservations, list_services, list_volumes,
+    AttachedVolume, ListError, ListedAttachment, ListedNode, lease_holder, list_attachments, list_containers,
+    list_nodes, list_reservations, list_services, list_volumes,
 };
 pub use lease::{Ended, LeaseName, lead, read_mark, write_mark};
 pub use liveness::STALE_AFTER;
@@ -58,8 +61,8 @@ pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};
 pub use server::ApiError;
 pub use services::{
-    PatchServiceError, ServicePatch, ServicesChange, VersionedService, follow_services, list_load_balancers,
-    patch_service,
+    PatchServiceError, ServicePatch, ServicesChange, VersionedService, WatchedService, follow_services,
+    list_load_balancers, patch_service,
 };
 pub use sizes::{SizesError, SizesFileError, mounted_sizes, publish_sizes, published_sizes};
 pub use volumes::{ReadVolumeError, read_volume};

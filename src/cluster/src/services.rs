@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 
 use super::{
     client::{Pages, answered, null_as_empty},
+    cluster_ips::ClusterIps,
     follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow},
     inventory::ListError,
     server::ApiError,
@@ -43,8 +44,17 @@ pub struct VersionedService {
     pub version: u64,
 }
 
+/// A Service, as far as the cloud controllers look at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchedService {
+    /// It is or was a load balancer.
+    Balanced(Box<VersionedService>),
+    /// It is another one, with these addresses inside the cluster.
+    Other(Vec<IpAddr>),
+}
+
 /// A change of the Services.
-pub type ServicesChange = Change<VersionedService>;
+pub type ServicesChange = Change<WatchedService>;
 
 /// A change of one Service that its controller makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +91,8 @@ pub enum PatchServiceError {
     },
 }
 
-/// Follows the Services until the receiver is dropped. Poll the future beside the receiver. Of their labels those with these
+/// Follows the Services until the receiver is dropped: those that are or were load balancers, and of the others the addresses
+/// inside the cluster. Poll the future beside the receiver. Of their labels those with these
 /// keys are kept: a Service may have any number of others.
 pub fn follow_services(
     client: Client,
@@ -92,18 +103,22 @@ pub fn follow_services(
     (follow::<SlimService>(client, SERVICES, interest, changes), told)
 }
 
-/// The Services that are load balancers, once and whole but for their labels.
+/// The Services that are load balancers, once and whole but for their labels, and the addresses inside the cluster of the
+/// others.
 ///
 /// # Errors
 /// When they cannot be listed.
-pub async fn list_load_balancers(client: &Client) -> Result<Vec<ServiceObject>, ListError> {
-    let (interest, mut kept) = (Interest::default(), Vec::new());
+pub async fn list_load_balancers(client: &Client) -> Result<(Vec<ServiceObject>, ClusterIps), ListError> {
+    let (interest, mut kept, mut others) = (Interest::default(), Vec::new(), ClusterIps::default());
     let mut pages = Pages::new(client, SERVICES);
     while let Some(page) = pages.next::<SlimService>().await.map_err(|source| ListError::new("services", source))? {
-        let services = page.into_items().into_iter().filter_map(|service| service.keep(&interest));
-        kept.extend(services.map(|service| service.object));
+        for service in page.into_items() {
+            let name = service.metadata().key();
+            let balanced = service.keep(&interest).and_then(|service| others.note(name, service));
+            kept.extend(balanced.map(|service| service.object));
+        }
     }
-    Ok(kept)
+    Ok((kept, others))
 }
 
 /// Patches a Service if it is still at this version. Returns the version after it.
@@ -389,20 +404,22 @@ struct SlimIngress {
 }
 
 impl Slim for SlimService {
-    type Kept = VersionedService;
+    type Kept = WatchedService;
 
     fn metadata(&self) -> &SlimMetadata {
         &self.metadata.base
     }
 
-    /// A Service that neither is nor was a load balancer does not matter.
-    fn keep(self, interest: &Interest) -> Option<VersionedService> {
+    /// Of a Service that neither is nor was a load balancer its addresses matter, and nothing else.
+    fn keep(self, interest: &Interest) -> Option<WatchedService> {
         let Self { mut metadata, spec, status } = self;
         metadata.labels.retain(|key, _| interest.labels.contains(key));
         let is_load_balancer = spec.kind == "LoadBalancer";
         let has_finalizer = metadata.finalizers.iter().any(|one| one == FINALIZER);
+        let cluster_ips: Vec<IpAddr> = spec.cluster_ips.iter().filter_map(|address| address.parse().ok()).collect();
         if !is_load_balancer && !has_finalizer {
-            return None;
+            // A Service without an address of its own, such as a headless one, has the text None there.
+            return (!cluster_ips.is_empty()).then_some(WatchedService::Other(cluster_ips));
         }
         let family = |text: &String| match text.as_str() {
             "IPv4" => Some(Family::V4),
@@ -423,13 +440,13 @@ impl Slim for SlimService {
             is_client_ip_affine: spec.session_affinity == "ClientIP",
             source_ranges: spec.load_balancer_source_ranges,
             load_balancer_ip: spec.load_balancer_ip.filter(|address| !address.is_empty()),
-            cluster_ips: spec.cluster_ips.iter().filter_map(|address| address.parse().ok()).collect(),
+            cluster_ips,
             ingress: status.load_balancer.ingress.iter().filter_map(|one| one.ip.parse().ok()).collect(),
             is_deleting: metadata.deletion_timestamp.is_some(),
             has_finalizer,
         };
         let version = metadata.base.resource_version.parse().unwrap_or_default();
-        Some(VersionedService { object, version })
+        Some(WatchedService::Balanced(Box::new(VersionedService { object, version })))
     }
 }
 
@@ -453,7 +470,7 @@ mod tests {
     /// The Service of a change.
     fn applied(change: Option<ServicesChange>) -> VersionedService {
         match change {
-            Some(Change::Applied(_, Some(service))) => service,
+            Some(Change::Applied(_, Some(WatchedService::Balanced(service)))) => *service,
             other => panic!("{other:?}"),
         }
     }
@@ -496,7 +513,10 @@ mod tests {
                 "status": {"conditions": [{"message": "x".repeat(1000)}]}});
             let service: SlimService = serde_json::from_value(service).unwrap();
             let interest = Interest { labels: ["team".to_owned()].into(), ..Interest::default() };
-            service.keep(&interest).unwrap().object
+            let Some(WatchedService::Balanced(service)) = service.keep(&interest) else {
+                panic!("it is a load balancer")
+            };
+            service.object
         };
         let many: BTreeMap<String, &str> = (0..5_000).map(|number| (format!("label-{number}"), "x")).collect();
         let mut labels = json!(many);
@@ -545,8 +565,10 @@ mod tests {
         let (following, mut told) = follow_services(client, BTreeSet::new());
         tokio::spawn(following);
         let Some(Change::Replaced(all)) = told.recv().await else { panic!("no list") };
-        let [(name, first)] = &all[..] else { panic!("{all:?}") };
-        assert_eq!(name, "shop/web");
+        let [(_, WatchedService::Other(addresses)), (name, WatchedService::Balanced(first))] = &all[..] else {
+            panic!("{all:?}")
+        };
+        assert_eq!((name.as_str(), addresses.len()), ("shop/web", 1));
         let object = &first.object;
         assert_eq!((object.ports[0].port, object.ports[0].protocol), (80, PortProtocol::Tcp));
         assert!(object.ports[0].node_port >= 30_000);
@@ -560,6 +582,44 @@ mod tests {
         assert!(changed.version > first.version);
         server.delete("services", "shop", "web").unwrap();
         assert_eq!(told.recv().await, Some(Change::Deleted("shop/web".to_owned())));
+    }
+
+    #[test]
+    fn the_addresses_of_services_that_are_no_load_balancers_are_known_while_they_have_them() {
+        let keep = |spec: Value| {
+            let service = json!({"metadata": {"name": "dns", "namespace": "shop"}, "spec": spec});
+            let service: SlimService = serde_json::from_value(service).unwrap();
+            service.keep(&Interest::default())
+        };
+        let of = |kind: &str, addresses: Value| keep(json!({"type": kind, "clusterIPs": addresses}));
+        assert_eq!(of("ClusterIP", json!(["None"])), None, "a headless Service");
+        assert_eq!(of("ExternalName", Value::Null), None);
+        let balanced = of("LoadBalancer", json!(["10.0.0.10"])).unwrap();
+        let mut known = ClusterIps::default();
+        let mut after = |change: ServicesChange| {
+            let balanced = match known.take_in(change) {
+                Change::Replaced(all) => all.len(),
+                Change::Applied(_, service) => usize::from(service.is_some()),
+                _ => 0,
+            };
+            (known.iter().map(|address| address.to_string()).collect::<Vec<_>>().join(" "), balanced)
+        };
+        let name = |name: &str| name.to_owned();
+        let both = of("NodePort", json!(["10.0.0.11", "fd00::b"])).unwrap();
+        let all = vec![(name("shop/dns"), both.clone()), (name("shop/web"), balanced.clone())];
+        assert_eq!(after(Change::Replaced(all)), (name("10.0.0.11 fd00::b"), 1));
+        assert_eq!(
+            after(Change::Applied(name("shop/web"), Some(both))),
+            (name("10.0.0.11 fd00::b 10.0.0.11 fd00::b"), 0)
+        );
+        assert_eq!(after(Change::Applied(name("shop/web"), Some(balanced))), (name("10.0.0.11 fd00::b"), 1));
+        assert_eq!(after(Change::Confirmed), (name("10.0.0.11 fd00::b"), 0));
+        assert_eq!(after(Change::Lost(name("x"))), (name("10.0.0.11 fd00::b"), 0), "what was known is known");
+        assert_eq!(after(Change::Deleted(name("shop/dns"))), (name(""), 0));
+        let one = of("ClusterIP", json!(["10.0.0.12"])).unwrap();
+        assert_eq!(after(Change::Applied(name("shop/dns"), Some(one))), (name("10.0.0.12"), 0));
+        assert_eq!(after(Change::Applied(name("shop/dns"), None)), (name(""), 0), "it is an ExternalName now");
+        assert_eq!(after(Change::Replaced(vec![])), (name(""), 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,6 @@
 //! Starts the service controller and feeds it.
 
+mod around;
 mod discover;
 mod look;
 mod recovery;
@@ -23,13 +24,13 @@ use lazuli_azure::{
     network::{Network, NetworkType},
 };
 use lazuli_balancing::{
-    Balanced, Key, LocalPools, Spec,
+    Balanced, Key, Spec,
     discovery::{self, Owned, Standing},
     events,
 };
 use lazuli_cluster::{
-    BackendsChange, Change, Ended, EndpointNodes, EndpointsChange, LeaseName, NamespacesChange, VersionedService,
-    follow_backends, follow_endpoints, follow_namespaces, follow_services, lead,
+    BackendsChange, Change, Ended, LeaseName, VersionedService, follow_backends, follow_endpoints, follow_namespaces,
+    follow_services, lead,
 };
 use lazuli_engine::{
     freshness,
@@ -37,7 +38,7 @@ use lazuli_engine::{
     object::{EnvChange, Event as ObjectEvent},
     service::{Desired, Event, Snapshot},
 };
-use lazuli_model::{ArmId, ArmIdError, address::Cidr, fault::Fault};
+use lazuli_model::{ArmIdError, address::Cidr, fault::Fault};
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::{Clock, LeaseHolder, Workers, metrics::Metrics, object::Objects};
 use lazuli_services::{
@@ -92,7 +93,7 @@ pub struct Options {
     pub class: Option<String>,
     /// The hash of the plan that the operator has accepted: what it removes or replaces is done at the first leadership too.
     pub accepted_plan: Option<String>,
-    /// The ranges that `azure-additional-public-ips` is restricted to, and ranges of Pods.
+    /// The ranges that `azure-additional-public-ips` is restricted to, and the ranges of Pods and of Services.
     pub external: ClusterAddresses,
     /// How old an observation may become before its object is read again, to find what others changed; `None` for never.
     pub resync: Option<Duration>,
@@ -102,7 +103,7 @@ pub struct Options {
 
 /// The service controller.
 pub struct Controller {
-    informed: Arc<Informed>,
+    pub(crate) informed: Arc<Informed>,
     options: Options,
     holder: LeaseHolder,
     metrics: Metrics,
@@ -276,7 +277,10 @@ impl Controller {
             let mut nodes_changes = Vec::new();
             loop {
                 tokio::select! {
-                    Some(change) = of_services.recv() => self.services_changed(change),
+                    Some(change) = of_services.recv() => {
+                        let change = self.informed.told().cluster_ips.take_in(change);
+                        self.services_changed(change);
+                    }
                     1.. = of_nodes.recv_many(&mut nodes_changes, BURST) => {
                         self.nodes_changed(nodes_changes.drain(..));
                     }
@@ -415,84 +419,6 @@ impl Controller {
             told.unplaced.remove(&key.tag_name());
         }
         self.informed.to_service(key, Event::Removed);
-    }
-
-    fn namespaces_changed(&self, change: NamespacesChange) {
-        let was_synced = self.informed.shared().synced;
-        let differ: BTreeSet<String> = {
-            let mut told = self.informed.told();
-            let known = told.namespaces.get_or_insert_default();
-            match change {
-                Change::Replaced(all) => {
-                    let all: BTreeMap<_, _> = all.into_iter().collect();
-                    let before = std::mem::replace(known, all);
-                    let names = before.keys().chain(known.keys()).cloned();
-                    names.filter(|name| before.get(name) != known.get(name)).collect()
-                }
-                Change::Applied(name, Some(labels)) => {
-                    let differs = known.insert(name.clone(), labels.clone()) != Some(labels);
-                    differs.then_some(name).into_iter().collect()
-                }
-                // Its Services go one by one.
-                Change::Applied(name, None) | Change::Deleted(name) => {
-                    known.remove(&name);
-                    BTreeSet::new()
-                }
-                Change::Confirmed | Change::Lost(_) => BTreeSet::new(),
-            }
-        };
-        let services = self.informed.told().services.clone().unwrap_or_default();
-        services.values().filter(|one| differ.contains(&one.object.key.namespace)).for_each(|one| self.changed(one));
-        self.note_synced(was_synced);
-    }
-
-    fn endpoints_changed(&self, change: EndpointsChange) {
-        let was_synced = self.informed.shared().synced;
-        let now = self.informed.clock.now();
-        let differ: BTreeSet<String> = {
-            let mut told = self.informed.told();
-            let interval = self.informed.settings.pool_update_interval;
-            let known = told.endpoints.get_or_insert_with(|| LocalPools::new(interval));
-            let nodes = |slice: EndpointNodes| (slice.service, slice.nodes);
-            match change {
-                Change::Replaced(all) => known.replace(all.into_iter().map(|(name, slice)| (name, nodes(slice))), now),
-                Change::Applied(name, slice) => known.slice(&name, slice.map(nodes), now),
-                Change::Deleted(name) => known.slice(&name, None, now),
-                Change::Confirmed | Change::Lost(_) => BTreeSet::new(),
-            }
-        };
-        self.pools_changed(&differ);
-        self.informed.pools_wait.notify_one();
-        self.note_synced(was_synced);
-    }
-
-    /// Follows the changes of endpoints that waited for the end of their interval.
-    async fn follow_waiting_pools(&self) {
-        loop {
-            let wake_at = self.informed.told().endpoints.as_ref().and_then(LocalPools::wake_at);
-            let due = OptionFuture::from(wake_at.map(|at| tokio::time::sleep_until(self.informed.clock.at(at))));
-            tokio::select! {
-                () = self.informed.pools_wait.notified() => {}
-                Some(()) = due => {
-                    let now = self.informed.clock.now();
-                    let differ = self.informed.told().endpoints.as_mut().map(|known| known.due(now));
-                    self.pools_changed(&differ.unwrap_or_default());
-                }
-            }
-        }
-    }
-
-    /// The pools of these Services have other members now.
-    fn pools_changed(&self, differing: &BTreeSet<String>) {
-        let on: BTreeSet<ArmId> = {
-            let told = self.informed.told();
-            let services = told.services.iter().flatten().map(|(_, service)| &service.object);
-            let local = services.filter(|object| object.is_local && differing.contains(&object.key.tag_name()));
-            local.filter_map(|object| told.balancers.place_of(&object.key).cloned()).collect()
-        };
-        if let Some(workers) = self.informed.workers.get() {
-            on.iter().for_each(|id| workers.load_balancers.send(id, ObjectEvent::EnvChanged(EnvChange::Replan).into()));
-        }
     }
 
     fn nodes_changed(&self, changes: impl Iterator<Item = BackendsChange>) {

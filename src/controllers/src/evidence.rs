@@ -1,8 +1,13 @@
 //! What a Service is read beside: what load balancers show of it, and the addresses that it may not name.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
 
 use lazuli_azure::Until;
+use lazuli_balancing::discovery::KEPT;
 use lazuli_model::{ArmId, fault::Fault};
 use lazuli_quota::permit::Priority;
 use lazuli_services::{
@@ -25,8 +30,8 @@ pub(crate) struct Evidence {
     /// By load balancer, what it shows of each Service, also of one that does not exist, and when the request for that was
     /// sent. The newest one counts, whoever has sent it.
     balancers: BTreeMap<ArmId, (Duration, ShownServices)>,
-    /// The addresses of public IPs, which never change.
-    public_ips: BTreeMap<ArmId, IpAddr>,
+    /// The addresses of public IPs, which never change, and when each was shown last.
+    public_ips: BTreeMap<ArmId, (IpAddr, Duration)>,
     /// Whether all load balancers have been read since this process began to lead: before, another one writes them.
     pub(crate) is_of_leader: bool,
     /// Whether a Service waits for that.
@@ -47,17 +52,31 @@ impl Evidence {
         self.balancers.values().map(|(_, shown)| shown)
     }
 
-    /// A read or a list has shown this of a public IP, or that it does not exist.
-    pub(crate) fn public_ip_observed(&mut self, id: &ArmId, actual: Option<&PublicIp>) {
+    /// A read or a list that was sent at this time has shown this of a public IP, or that it does not exist.
+    pub(crate) fn public_ip_observed(&mut self, id: &ArmId, sent_at: Duration, actual: Option<&PublicIp>) {
         match actual.and_then(|actual| actual.address) {
-            Some(address) => _ = self.public_ips.insert(id.clone(), address),
+            Some(address) => _ = self.public_ips.insert(id.clone(), (address, sent_at)),
             None => _ = self.public_ips.remove(id),
         }
     }
 
+    /// Forgets the addresses of public IPs that no frontend uses and that nothing has shown for [`KEPT`].
+    pub(crate) fn forget_unused(&mut self, now: Duration) {
+        let frontends =
+            self.balancers.values().flat_map(|(_, shown)| shown.values()).flat_map(|one| one.frontends.values());
+        let used: BTreeSet<&ArmId> = frontends.filter_map(|frontend| frontend.public_ip.as_ref()).collect();
+        self.public_ips.retain(|id, (_, shown_at)| used.contains(id) || *shown_at + KEPT >= now);
+    }
+
+    /// Of how many public IPs the address is known.
+    #[cfg(test)]
+    pub(crate) fn addresses(&self) -> usize {
+        self.public_ips.len()
+    }
+
     /// The address of a public IP.
     fn address(&self, id: &ArmId) -> Option<IpAddr> {
-        self.public_ips.get(id).copied()
+        self.public_ips.get(id).map(|(address, _)| *address)
     }
 }
 
@@ -69,6 +88,7 @@ impl Told {
             all.nodes.extend(node.addresses.iter().chain(&node.other_addresses));
             all.pods.extend(&node.pod_ranges);
         }
+        all.cluster_ips.extend(self.cluster_ips.iter());
         let services = self.services.iter().flat_map(BTreeMap::values).map(|service| &service.object);
         services.for_each(|other| all.note_service(object, other));
         let base = BaseName::of(&object.key).as_str().to_lowercase();
@@ -186,6 +206,29 @@ mod tests {
         assert_eq!(shown(&[(2, newer), (1, older)]), ["anew"]);
         assert_eq!(shown(&[(2, older), (2, newer)]), ["anew"], "what arrives later, where both may be newest");
         assert_eq!(shown(&[(2, newer), (1, None)]), ["anew"], "it was made since");
+    }
+
+    #[test]
+    fn the_address_of_a_public_ip_is_forgotten_when_no_frontend_has_used_it_for_long() {
+        let settings = crate::tests::settings();
+        let ip = |name: &str| settings.public_ip_id("group", name).unwrap();
+        let mut evidence = Evidence::default();
+        for (name, shown_at) in [("in-use", 0), ("old", 0), ("new", 1)] {
+            let body = json!({"properties": {"ipAddress": "20.0.0.1"}});
+            let read = PublicIp::read(&ip(name), &body).unwrap();
+            evidence.public_ip_observed(&ip(name), at(shown_at), Some(&read));
+        }
+        let frontend = json!({"name": "aweb", "properties": {"publicIPAddress": {"id": ip("in-use").as_str()}}});
+        let body = json!({"properties": {"frontendIPConfigurations": [frontend]}});
+        evidence.balancer_seen(&id(), at(1), Some(&LoadBalancer::read(&id(), &body).unwrap()));
+        let known = |evidence: &Evidence| ["in-use", "old", "new"].map(|name| evidence.address(&ip(name)).is_some());
+        evidence.forget_unused(KEPT);
+        assert_eq!(known(&evidence), [true, true, true]);
+        evidence.forget_unused(KEPT + at(1));
+        assert_eq!(known(&evidence), [true, false, true]);
+        evidence.balancer_seen(&id(), at(2), None);
+        evidence.forget_unused(2 * KEPT);
+        assert_eq!(evidence.addresses(), 0);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use lazuli_balancing::{
     discovery::Discovered,
     interfaces::{Interfaces, Machines},
 };
-use lazuli_cluster::{Change, VersionedService};
+use lazuli_cluster::{Change, ClusterIps, VersionedService};
 use lazuli_engine::{
     Acceptance, Shared,
     object::{Event, Taint},
@@ -37,7 +37,9 @@ use lazuli_services::{
 use lazuli_telemetry::lossy;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{Options, api::Api, controller::Lost, evidence::Evidence, objects::Of, services::Services};
+use crate::{
+    Options, api::Api, controller::Lost, evidence::Evidence, objects::Of, refusals::Refusals, services::Services,
+};
 
 /// For so long after a write has begun an object is read alone: the longest operation, and the lag of lists.
 const LATELY: Duration = Duration::from_secs(600);
@@ -57,6 +59,8 @@ pub(crate) struct AllWorkers {
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) services: Option<BTreeMap<String, VersionedService>>,
+    /// The addresses inside the cluster of all other Services.
+    pub(crate) cluster_ips: ClusterIps,
     /// Only [`Told::change_nodes`] changes them.
     pub(crate) nodes: Option<BackendNodes>,
     /// Services that have told the security group what they want. What others were given stays.
@@ -160,6 +164,7 @@ impl Default for Told {
     fn default() -> Self {
         Self {
             services: None,
+            cluster_ips: ClusterIps::default(),
             nodes: None,
             at_security_group: BTreeSet::new(),
             trusted_from: Duration::ZERO,
@@ -216,7 +221,10 @@ pub(crate) struct Informed {
     /// When this process began its last write of an object.
     written: Mutex<BTreeMap<ArmId, Instant>>,
     /// The code and the message of Azure's last refusal of a write, by object, for those events.
-    refusals: Mutex<BTreeMap<ArmId, String>>,
+    refusals: Mutex<Refusals>,
+    /// Services that this process has changed, or has reported a failure of. A Service that is served as it was when this
+    /// process began gets no event.
+    active: Mutex<BTreeSet<ServiceKey>>,
     pub(crate) found: OnceLock<Found>,
     pub(crate) workers: OnceLock<AllWorkers>,
     /// Services that have no place may have one now.
@@ -247,6 +255,7 @@ impl Informed {
             events: options.events.clone(),
             written: Mutex::default(),
             refusals,
+            active: Mutex::default(),
             found,
             workers,
             retry: Notify::new(),
@@ -280,16 +289,38 @@ impl Informed {
         written.get(object).is_some_and(|at| at.elapsed() < LATELY)
     }
 
+    /// The Services that this process has changed, or has reported a failure of.
+    pub(crate) fn active(&self) -> MutexGuard<'_, BTreeSet<ServiceKey>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes what Azure answered when it refused a write.
     pub(crate) fn refused(&self, object: &ArmId, error: &ArmError) {
-        let answer = answer(error);
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        refusals.insert(object.clone(), answer);
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).note(object, answer(error));
     }
 
     /// The code and the message of Azure's last refusal of a write of the object.
     pub(crate) fn refusal_of(&self, object: &ArmId) -> String {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).get(object).cloned().unwrap_or_default()
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).of(object)
+    }
+
+    /// How much is remembered of what Services have named.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> BTreeMap<&'static str, usize> {
+        let (told, workers) = (self.told(), self.workers().expect("the controller has workers"));
+        let mut all: BTreeMap<&'static str, usize> = told.discovered.sizes().into();
+        all.insert("addresses of public IPs", told.evidence.addresses());
+        all.insert("refusals", self.refusals.lock().unwrap_or_else(PoisonError::into_inner).len());
+        all.insert("unplaced Services", told.unplaced.len());
+        all.insert("Services with events", self.active().len());
+        all.insert("Services at the security group", told.at_security_group.len());
+        all.insert("cluster IPs", told.cluster_ips.iter().count());
+        all.insert("released public IPs", told.balancers.released_public_ips().len());
+        all.insert("work on public IPs", workers.public_ips.len());
+        all.insert("work on private link services", workers.private_links.len());
+        all.insert("work on subnets", workers.subnets.len());
+        all.insert("work on Services", workers.services.len());
+        all
     }
 
     pub(crate) fn told(&self) -> MutexGuard<'_, Told> {

@@ -19,6 +19,7 @@
 //! | `objects` | public IPs, load balancers, security groups and private link services as objects of the engine |
 //! | `pools` | several load balancers: what they hold, and the members of their pools |
 //! | `preview` | what would be written, for `--dry-run` and at a take-over |
+//! | `refusals` | what Azure answered when it refused a write |
 //! | `services` | a Service as a key of the engine |
 //! | `nodes` | the node, node-lifecycle and route controllers |
 //! | [`controller`] | starts all of it and feeds it; looks for machines and public IPs; decides at a take-over |
@@ -31,6 +32,7 @@ mod nodes;
 mod objects;
 mod pools;
 mod preview;
+mod refusals;
 mod services;
 pub mod settings;
 

@@ -138,9 +138,9 @@ impl Planned for PublicIps {
         })
     }
 
-    fn observed(informed: &Informed, id: &ArmId, _: Duration, actual: Option<&Self::Model>) {
+    fn observed(informed: &Informed, id: &ArmId, sent_at: Duration, actual: Option<&Self::Model>) {
         let told = &mut *informed.told();
-        told.evidence.public_ip_observed(id, actual);
+        told.evidence.public_ip_observed(id, sent_at, actual);
         told.balancers.public_ip_observed(id, actual, &informed.settings);
     }
 

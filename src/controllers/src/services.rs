@@ -1,10 +1,6 @@
 //! A Service as a key of the engine.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use lazuli_balancing::{Balanced, Key, events};
@@ -22,18 +18,11 @@ use crate::informed::Informed;
 /// The kind of all Services.
 pub(crate) struct Services {
     informed: Arc<Informed>,
-    /// Services that this process has changed, or has reported a failure of. A Service that is served as it was when this
-    /// process began gets no event.
-    active: Mutex<BTreeSet<ServiceKey>>,
 }
 
 impl Services {
     pub(crate) fn new(informed: Arc<Informed>) -> Self {
-        Self { informed, active: Mutex::default() }
-    }
-
-    fn active(&self) -> MutexGuard<'_, BTreeSet<ServiceKey>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { informed }
     }
 
     fn report(&self, service: &ServiceKey, reason: &Reason<Key>) {
@@ -44,8 +33,8 @@ impl Services {
         let answer = object.map(|object| self.informed.refusal_of(object)).unwrap_or_default();
         let event = events::of_reason(service, reason, &answer);
         let was_active = match reason {
-            Reason::Deleted => self.active().remove(service),
-            _ => !self.active().insert(service.clone()),
+            Reason::Deleted => self.informed.active().remove(service),
+            _ => !self.informed.active().insert(service.clone()),
         };
         match event.reason.severity() {
             Severity::Normal => info!(%service, reason = event.reason.as_str(), "{}", event.note),
@@ -93,7 +82,13 @@ impl Kind for Services {
         }
         let inputs = self.informed.inputs();
         let env = Env { shared: self.informed.shared(), id: key, inputs: &*inputs };
-        service::step(state, &env, now, event)
+        let is_removed = matches!(event, Event::Removed);
+        let actions = service::step(state, &env, now, event);
+        // One that was never served is reported as deleted by nothing.
+        if is_removed {
+            self.informed.active().remove(key);
+        }
+        actions
     }
 
     fn wake_at(&self, state: &Self::State) -> Option<Duration> {
@@ -118,7 +113,7 @@ impl Kind for Services {
             Action::Report(reason) => self.report(key, &reason),
             Action::Drained => {}
             Action::Patch { id, version, patch } => {
-                self.active().insert(key.clone());
+                self.informed.active().insert(key.clone());
                 let (api, key) = (self.informed.api.clone(), key.clone());
                 return Some(Box::pin(async move {
                     let patch = match patch {

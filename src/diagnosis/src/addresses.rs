@@ -49,7 +49,12 @@ mod tests {
             ingress: ingress.iter().map(|text| text.parse().unwrap()).collect(),
             ..annotated(&[("azure-additional-public-ips", addresses)])
         };
-        let cluster = ClusterAddresses::default();
+        let cluster = ClusterAddresses {
+            nodes: ["20.1.1.1".parse().unwrap()].into(),
+            services: vec!["20.97.0.0/16".parse().unwrap()],
+            cluster_ips: ["20.96.0.10".parse().unwrap()].into(),
+            ..ClusterAddresses::default()
+        };
         let fine = [names("a", "20.9.9.9", &["20.0.0.1", "20.9.9.9"]), names("b", "10.0.0.10", &["20.0.0.2"])];
         let found = additional(&fine, &cluster);
         assert_eq!(found[0].grade, Grade::Fine, "{found:?}");
@@ -59,5 +64,14 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].text.starts_with("Service shop/a has 10.0.0.10, which is private"), "{found:?}");
         assert!(found[1].text.starts_with("Service shop/b has 20.0.0.1, which is the address of another"), "{found:?}");
+        let all = "20.1.1.1, 20.96.0.10, 20.97.0.1";
+        let of_cluster = [names("a", all, &["20.1.1.1", "20.96.0.10", "20.97.0.1"])];
+        let found = additional(&of_cluster, &cluster);
+        let why = [
+            "20.1.1.1, which is the address of a Node",
+            "20.96.0.10, which is the cluster IP",
+            "20.97.0.1, which is in",
+        ];
+        assert!(found.len() == 3 && found.iter().zip(why).all(|(one, why)| one.text.contains(why)), "{found:?}");
     }
 }

@@ -8,11 +8,13 @@
 //! | [`managers`] | which managers run, whether exactly one gives pod ranges, whether two do the same work |
 //! | [`addresses`] | addresses that Services name beside their own and would not get today |
 //! | [`controller_list`] | which of the cloud controllers run |
+//! | [`kept`] | what Services have and a new one would not get, and disks that would not be attached now |
 //! | [`objects`] | objects in Azure that were made for Services which the cluster does not have |
 //! | [`routes`] | routes that stay although none would be added for them, and routes of no Node |
 
 pub mod addresses;
 pub mod controller_list;
+pub mod kept;
 pub mod managers;
 mod nodes;
 pub mod objects;

@@ -17,6 +17,9 @@ const MANAGERS: &str = "cloud controllers";
 /// The check of CSI controllers of one driver.
 const DRIVERS: &str = "disk drivers";
 
+/// The usual name of the disk driver.
+const DISK_DRIVER: &str = "disk.csi.azure.com";
+
 /// A program that this one must know of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
@@ -157,6 +160,22 @@ impl Manager {
             || self.flag("leader-elect").is_none()
     }
 
+    fn service_flags(&self) -> ServiceFlags {
+        let known = |name: &str| self.flag(name).filter(|text| !text.is_empty() && !text.contains("$("));
+        let text = |name: &str| known(name).map(str::to_owned);
+        let items = |name: &str| known(name).into_iter().flat_map(|text| text.split(',').map(str::trim));
+        let mut flags = ServiceFlags { cluster_name: text("cluster-name"), ..ServiceFlags::default() };
+        // The others are this program's own.
+        if self.program == Program::CloudControllers {
+            flags.class = text("load-balancer-class");
+            flags.allowed_external =
+                items("allowed-external-addresses").filter_map(|range| range.parse().ok()).collect();
+            flags.share_addresses = text("share-addresses");
+            flags.allowed_groups = items("allowed-service-resource-groups").map(str::to_lowercase).collect();
+        }
+        flags
+    }
+
     /// The class of the Services that it serves.
     fn class(&self) -> Option<&str> {
         self.flag("load-balancer-class")
@@ -230,6 +249,58 @@ pub fn ranges(managers: &[Manager]) -> (Vec<Cidr>, Vec<Cidr>) {
         ranges.into_iter().collect()
     };
     (of("cluster-cidr"), of("service-cluster-ip-range"))
+}
+
+/// What the flags of a manager say of Services. What an environment variable or a file sets cannot be seen.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServiceFlags {
+    /// `--cluster-name`.
+    pub cluster_name: Option<String>,
+    /// `--load-balancer-class`.
+    pub class: Option<String>,
+    /// `--allowed-external-addresses`.
+    pub allowed_external: Vec<Cidr>,
+    /// `--share-addresses`.
+    pub share_addresses: Option<String>,
+    /// `--allowed-service-resource-groups`.
+    pub allowed_groups: Vec<String>,
+}
+
+/// What the flags say of Services, for each manager that serves some: those of this program, else those of the Azure
+/// cloud-controller-manager. Where none can be seen, as if one had no flags.
+pub fn of_services(managers: &[Manager]) -> Vec<ServiceFlags> {
+    let serves = |program: Program| -> Vec<ServiceFlags> {
+        let all = managers.iter().filter(|one| one.program == program);
+        all.filter(|one| one.cloud_controllers().contains(&Controller::ServiceLb)).map(Manager::service_flags).collect()
+    };
+    let all = [serves(Program::CloudControllers), serves(Program::CloudControllerManager)];
+    all.into_iter().find(|all| !all.is_empty()).unwrap_or_else(|| vec![ServiceFlags::default()])
+}
+
+/// What the flags of the disk driver's controller say of attaches. What an environment variable sets cannot be seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskFlags {
+    /// `--driver-name`.
+    pub driver: String,
+    /// The entries of `--allowed-resource-groups`.
+    pub allowed_groups: Vec<String>,
+    /// Whether Pods may name the disks of claims: `--allow-inline-claimed-disks`.
+    pub allows_inline: bool,
+}
+
+/// What the flags say of attaches, for each controller of this program's disk driver.
+pub fn of_disks(managers: &[Manager]) -> Vec<DiskFlags> {
+    let ours = managers.iter().filter(|one| one.program == Program::DiskController);
+    let flags = |one: &Manager| {
+        let text = |name: &str| one.flag(name).filter(|text| !text.is_empty() && !text.contains("$("));
+        let groups = text("allowed-resource-groups").into_iter().flat_map(|text| text.split(','));
+        DiskFlags {
+            driver: text("driver-name").or(text("drivername")).unwrap_or(DISK_DRIVER).to_owned(),
+            allowed_groups: groups.map(|group| group.trim().to_owned()).collect(),
+            allows_inline: one.is_set("allow-inline-claimed-disks") != Some(false),
+        }
+    };
+    ours.map(flags).collect()
 }
 
 /// Whether exactly one program gives pod ranges, as far as can be seen.
@@ -340,7 +411,7 @@ fn rival_clouds(one: &Manager, other: &Manager, holders: &BTreeMap<String, Strin
 
 fn rival_drivers(one: &Manager, other: &Manager) -> Option<Finding> {
     let driver = |manager: &Manager| {
-        manager.flag("driver-name").or(manager.flag("drivername")).unwrap_or("disk.csi.azure.com").to_owned()
+        manager.flag("driver-name").or(manager.flag("drivername")).unwrap_or(DISK_DRIVER).to_owned()
     };
     let name = driver(one);
     if name != driver(other) {

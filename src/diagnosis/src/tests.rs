@@ -8,7 +8,7 @@ use lazuli_services::{
 use serde_json::json;
 
 use super::{
-    managers::{Container, Manager, allocators, managers, rivals},
+    managers::{Container, DiskFlags, Manager, ServiceFlags, allocators, managers, of_disks, of_services, rivals},
     objects::{Observed, unknown},
     *,
 };
@@ -193,4 +193,38 @@ fn objects_of_services_that_the_cluster_does_not_have_are_listed() {
     assert!(!told.contains(base.as_str()) && !told.contains("mine"), "{told}");
     assert!(findings[1].text.contains("others is tagged for shop/gone") && findings[1].text.contains("prod"));
     assert_eq!(graded(&unknown(&Observed::default(), &[])), [Grade::Fine]);
+}
+
+#[test]
+fn the_flags_about_services_are_those_of_the_programs_that_serve_them() {
+    let none = ServiceFlags::default();
+    assert_eq!(of_services(&[]), std::slice::from_ref(&none));
+    let go = "cloud-controller-manager|--cluster-name=prod|--share-addresses=namespace|--load-balancer-class=x";
+    let of_go = ServiceFlags { cluster_name: Some("prod".to_owned()), ..none.clone() };
+    assert_eq!(of_services(&found(&[("Deployment/go", go)])), [of_go]);
+    let ours = "lazuli|cloud-controllers|--cluster-name=c|--load-balancer-class=canary|--share-addresses=namespace|\
+                --allowed-external-addresses=20.1.0.0/16,20.2.0.0/16|--allowed-service-resource-groups=Net,ips";
+    let nodes_alone = "lazuli|cloud-controllers|--controllers=*,-service-lb|--cluster-name=other";
+    let hidden = "lazuli|cloud-controllers|--cluster-name=$(NAME)|--allowed-service-resource-groups=";
+    let all = found(&[("Deployment/a", ours), ("Deployment/b", nodes_alone), ("Deployment/c", hidden), ("d", go)]);
+    let expected = ServiceFlags {
+        cluster_name: Some("c".to_owned()),
+        class: Some("canary".to_owned()),
+        allowed_external: ["20.1.0.0/16", "20.2.0.0/16"].map(|range| range.parse().unwrap()).to_vec(),
+        share_addresses: Some("namespace".to_owned()),
+        allowed_groups: vec!["net".to_owned(), "ips".to_owned()],
+    };
+    assert_eq!(of_services(&all), [expected, none]);
+}
+
+#[test]
+fn the_flags_about_attaches_are_those_of_this_programs_disk_driver() {
+    let of = |command: &str| of_disks(&found(&[("Deployment/csi", command)]));
+    assert_eq!(of("azurediskplugin|--endpoint=x"), []);
+    let usual = DiskFlags { driver: "disk.csi.azure.com".to_owned(), allowed_groups: vec![], allows_inline: false };
+    assert_eq!(of("lazuli|csi-controller|--allow-inline-claimed-disks=false"), [usual.clone()]);
+    let allowed_groups = vec!["team".to_owned(), "s/*".to_owned()];
+    let command =
+        "lazuli|csi-controller|--driver-name=d|--allowed-resource-groups=team,s/*|--allow-inline-claimed-disks=true";
+    assert_eq!(of(command), [DiskFlags { driver: "d".to_owned(), allowed_groups, allows_inline: true }]);
 }

@@ -48,7 +48,8 @@ impl Cluster {
             config[*key] = value.clone();
         }
         // Its installer makes it.
-        make(&config, (NetworkType::SecurityGroup, "networkSecurityGroups"), "nodes-nsg", json!({})).await?;
+        let group = scenario::RESOURCE_GROUP;
+        make(&config, group, (NetworkType::SecurityGroup, "networkSecurityGroups"), "nodes-nsg", json!({})).await?;
         let server = ApiServer::start(lazuli_apiserver::Options::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -111,12 +112,23 @@ impl Cluster {
         Ok(())
     }
 
+    /// Makes a public IP in a resource group of the scenario.
+    ///
+    /// # Errors
+    /// When Azure refuses it.
+    pub async fn make_public_ip(&self, group: &str, name: &str) -> Result<(), AnyError> {
+        let body = json!({"sku": {"name": "Standard"},
+            "properties": {"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"}});
+        make(&self.config()?, group, (NetworkType::PublicIp, "publicIPAddresses"), name, body).await
+    }
+
     /// Makes a route table with these routes.
     ///
     /// # Errors
     /// When Azure refuses it.
     pub async fn make_route_table(&self, name: &str, routes: &Value) -> Result<(), AnyError> {
-        make(&self.config()?, (NetworkType::RouteTable, "routeTables"), name, json!({"routes": routes})).await
+        let (group, body) = (scenario::RESOURCE_GROUP, json!({"properties": {"routes": routes}}));
+        make(&self.config()?, group, (NetworkType::RouteTable, "routeTables"), name, body).await
     }
 
     /// Puts a Service of type LoadBalancer with one port. `annotations` and `class` may be null.
@@ -168,19 +180,24 @@ impl Cluster {
 /// Makes an object of the network in Azure.
 async fn make(
     config: &Value,
+    group: &str,
     (kind, path): (NetworkType, &str),
     name: &str,
-    properties: Value,
+    mut body: Value,
 ) -> Result<(), AnyError> {
     let document = Document::parse("azure.json", config.to_string().as_bytes())?;
     let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default()))?;
     let azure = clients::connect(&config, Routes::none(), &mut Registry::default(), 1).await?;
-    let (subscription, group) = (scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP);
+    let subscription = scenario::SUBSCRIPTION;
     let id = ArmId::resource(subscription, group, &format!("Microsoft.Network/{path}"), name)?;
     let until = Until::within(SET_UP);
     // Reads bring the token that a write needs.
     azure.network.list(kind, subscription, group, &until).await?;
-    let put = NetworkWrite::Put { body: json!({"location": scenario::LOCATION, "properties": properties}), etag: None };
+    body["location"] = scenario::LOCATION.into();
+    if body["properties"].is_null() {
+        body["properties"] = json!({});
+    }
+    let put = NetworkWrite::Put { body, etag: None };
     azure.network.write(kind, &id, put, None, &until).await?.settle(&until).await?;
     Ok(())
 }

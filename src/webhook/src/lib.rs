@@ -18,7 +18,7 @@
 //!
 //! Any client that reaches the port can send a review, for the API server usually shows no certificate of its own. So the
 //! body of a request has a limit, few reviews run at a time, all together read few disks of Azure
-//! ([`lazuli_storage::admission::budget`]), and an answer says no more of a disk than its volume would.
+//! ([`lazuli_storage::admission::budget`]), for a new volume only where the operator allows disks, and an answer says no more of a disk than its volume would.
 
 mod metrics;
 mod review;
@@ -35,6 +35,7 @@ use axum::{
     routing::post,
 };
 use lazuli_azure::compute::Compute;
+use lazuli_storage::admission::volume::Readable;
 use tokio::{sync::Semaphore, time::Instant};
 
 pub use metrics::Metrics;
@@ -66,6 +67,8 @@ pub struct Options {
     pub api: kube::Client,
     /// The region of the cluster, as the cloud configuration names it.
     pub region: String,
+    /// Which disks are read for new PersistentVolumes.
+    pub readable: Readable,
 }
 
 impl std::fmt::Debug for Options {

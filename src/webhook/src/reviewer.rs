@@ -56,15 +56,16 @@ impl Reviewer {
         if request.operation != "CREATE" {
             return (Outcome::Unchanged, Answer::default());
         }
-        let changes = match volume::review(&request.object, &self.options.region) {
+        let changes = match volume::review(&request.object, &self.options.region, &self.options.readable) {
             volume::Review::Changed(changes) => changes,
+            volume::Review::NotAllowed { disk, why } => {
+                return (Outcome::Unknown, Answer::admitted_with(no_labels(&disk, &why)));
+            }
             // Neither region nor zone of a disk ever changes, so a list will do.
             volume::Review::ReadDisk(id) => match self.disk(&id, Freshness::listed(), deadline).await {
                 Ok(disk) => volume::changes_by_disk(&request.object, &disk),
                 Err(why) => {
-                    let why = why.why();
-                    let warning = format!("the volume gets no labels of region and zone: disk {}: {why}", id.name());
-                    return (Outcome::Unknown, Answer::admitted_with(warning));
+                    return (Outcome::Unknown, Answer::admitted_with(no_labels(&id, why.why())));
                 }
             },
         };
@@ -128,6 +129,11 @@ impl Reviewer {
             Err(error) => Err(no_disk(id, &error)),
         }
     }
+}
+
+/// What is said of a volume whose disk is not read.
+fn no_labels(disk: &ArmId, why: &str) -> String {
+    format!("the volume gets no labels of region and zone: disk {}: {why}", disk.name())
 }
 
 fn no_disk(id: &ArmId, error: &ArmError) -> NoDisk {

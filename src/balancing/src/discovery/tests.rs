@@ -205,3 +205,73 @@ fn a_private_link_service_goes_with_its_service_where_the_service_names_the_grou
     // With the annotation gone a private link service stays while its Service is served.
     assert_eq!(names(&discovered.owned(&web, None, Standing::Served, NOW, &settings)), Vec::<&str>::new());
 }
+
+/// The sizes of what is known.
+fn sizes(discovered: &Discovered) -> [usize; 4] {
+    discovered.sizes().map(|(_, size)| size)
+}
+
+#[test]
+fn what_thousands_of_changed_annotations_named_is_forgotten_and_found_again() {
+    let settings = settings();
+    let mut discovered = Discovered::default();
+    let other = ServiceObject { key: ServiceKey::new("shop", "other", "other"), ..web(&[]) };
+    for number in 0..5_000 {
+        let group = format!("group-{number}");
+        let web = ServiceObject {
+            is_deleting: false,
+            ..web(&[("azure-load-balancer-resource-group", &group), ("azure-pls-resource-group", &group)])
+        };
+        for place in discovered.due([(&web, Standing::Served)], NOW, &settings) {
+            let others = [tagged(&other, &place.group, "theirs"), tagged(&other, &place.group, "theirs-too")];
+            match place.kind {
+                Kind::PublicIp => discovered.public_ips_listed(&place, NOW, others, &settings),
+                Kind::PrivateLink => {
+                    let theirs = [link(&other, &place.group, "theirs", "frontend")];
+                    discovered.private_links_listed(&place, NOW, theirs, &settings)
+                }
+            };
+        }
+        if number == 7 {
+            let own = [tagged(&web, "group-7", "own")];
+            discovered.public_ips_listed(&public(Kind::PublicIp, "group-7"), NOW, own, &settings);
+        }
+        discovered.forget_unnamed([&web], &settings);
+        assert!(sizes(&discovered).iter().all(|size| *size <= 6), "{number}: {:?}", discovered.sizes());
+    }
+    let web = web(&[]);
+    discovered.forget_unnamed([&web], &settings);
+    // The configured places, and what they hold; and the Service's own.
+    assert_eq!(sizes(&discovered), [2, 2, 3, 1], "{:?}", discovered.sizes());
+    let owned = discovered.owned(&web, None, Standing::Served, NOW, &settings);
+    assert_eq!(
+        owned.keys,
+        BTreeSet::new(),
+        "its name does not bear the uid, and the Service does not name the group now"
+    );
+    let again = ServiceObject { is_deleting: false, ..self::web(&[("azure-load-balancer-resource-group", "group-7")]) };
+    assert_eq!(names(&discovered.owned(&again, None, Standing::Served, NOW, &settings)), ["own"]);
+    let due = discovered.due([(&again, Standing::Served)], NOW, &settings);
+    assert_eq!(due, [public(Kind::PublicIp, "group-7")].into(), "it is listed again");
+    // The Service is gone, and with it what bears its tag.
+    discovered.forget_unnamed([], &settings);
+    assert_eq!(sizes(&discovered), [2, 2, 2, 1], "{:?}", discovered.sizes());
+}
+
+#[test]
+fn what_lists_lack_for_an_hour_is_forgotten_unless_it_bears_the_tag_of_a_service() {
+    let settings = settings();
+    let place = public(Kind::PublicIp, "shared");
+    let web = web(&[("azure-load-balancer-resource-group", "shared")]);
+    let address = "20.0.0.9".parse().unwrap();
+    let mut discovered = Discovered::default();
+    discovered.public_ips_listed(&place, NOW, [tagged(&web, "shared", "own")], &settings);
+    let is_known = |discovered: &Discovered| discovered.with_address(address, "shared").is_some();
+    discovered.public_ips_listed(&place, NOW + KEPT, [], &settings);
+    assert!(is_known(&discovered), "a list may lag");
+    discovered.public_ips_listed(&place, NOW + KEPT + Duration::from_secs(1), [], &settings);
+    discovered.forget_unnamed([&web], &settings);
+    assert!(!is_known(&discovered));
+    let owned = discovered.owned(&web, None, Standing::Going, NOW, &settings);
+    assert_eq!(names(&owned), ["own"], "a list proves no absence");
+}

@@ -62,6 +62,7 @@ impl Controller {
 
     /// Lists what is to be listed, and tells the Services that it concerns.
     pub(super) async fn discover(&self) {
+        self.forget();
         let lacking = self.lacking_addresses();
         let due = self.due_places(None, &lacking);
         if due.is_empty() {
@@ -92,6 +93,16 @@ impl Controller {
         }
     }
 
+    /// Forgets what was listed for Services that do not name it any more.
+    fn forget(&self) {
+        let told = &mut *self.informed.told();
+        // Before the first list no Service is known, and each may name what was listed at the start.
+        let Some(services) = &told.services else { return };
+        let objects = services.values().map(|service| &service.object);
+        told.discovered.forget_unnamed(objects, &self.informed.settings);
+        told.evidence.forget_unused(self.informed.clock.now());
+    }
+
     /// Lists one place. Returns the Services that own something there, as their tags say.
     pub(super) async fn read_place(&self, place: &Place, until: &Until) -> Result<BTreeSet<String>, ArmError> {
         let settings = &self.informed.settings;
@@ -118,7 +129,7 @@ impl Controller {
             Kind::PublicIp => {
                 let all: Vec<_> = bodies.filter_map(|(id, body)| PublicIp::read(&id, body).ok()).collect();
                 for ip in &all {
-                    told.evidence.public_ip_observed(&ip.id, Some(ip));
+                    told.evidence.public_ip_observed(&ip.id, sent_at, Some(ip));
                     told.balancers.public_ip_observed(&ip.id, Some(ip), settings);
                 }
                 discovered.public_ips_listed(place, sent_at, all, settings)

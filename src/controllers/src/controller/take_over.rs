@@ -158,7 +158,7 @@ mod tests {
 
     fn change(replaces: bool) -> Planned {
         let changes = vec!["rule web goes".to_owned()];
-        Planned { object: "load balancer kubernetes".into(), changes, replaces }
+        Planned { object: "load balancer kubernetes".into(), changes, replaces, ..Planned::default() }
     }
 
     #[test]

@@ -143,3 +143,46 @@ async fn an_address_that_no_service_has_any_more_holds_up_only_services_that_nam
     stop.cancel();
     running.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_hundreds_of_changed_annotations_nothing_is_remembered_but_what_services_name_now() {
+    let rig = Rig::start().await;
+    let stop = CancellationToken::new();
+    let controller = rig.replica("one", None, &stop);
+    let informed = controller.informed.clone();
+    let running = tokio::spawn(controller.run(stop.clone()));
+    rig.service("web");
+    rig.service("honest");
+    rig.addresses("web").await;
+    rig.addresses("honest").await;
+    sleep(Duration::from_secs(120)).await;
+    let before = informed.remembered();
+    for number in 0..200 {
+        let name = format!("name-{number}");
+        // A public IP to be made in a group that is not there, one to be found, and an address to be looked for.
+        let own = match number % 3 {
+            0 => ("azure-load-balancer-resource-group", &*name),
+            1 => ("azure-pip-name", &*name),
+            _ => ("azure-pls-name", &*name),
+        };
+        // A public Service gets a private link service where floating IP is off; a pool of addresses gets none.
+        let link = [("azure-disable-load-balancer-floating-ip", "true"), ("azure-pls-create", "true")];
+        let all: Vec<_> = link.into_iter().filter(|_| number % 3 == 2).chain([own]).collect();
+        rig.annotated("web", &all);
+        sleep(Duration::from_secs(6)).await;
+        // Services come and go that are never served.
+        rig.annotated(&name, &[("azure-load-balancer-tcp-idle-timeout", "soon")]);
+        sleep(Duration::from_secs(1)).await;
+        rig.server.delete("services", "default", &name).unwrap();
+    }
+    rig.annotated("web", &[]);
+    sleep(Duration::from_secs(7_200)).await;
+    let after = informed.remembered();
+    for (what, size) in &after {
+        // Of refusals so many are kept.
+        let most = if *what == "refusals" { 512 } else { before[what] + 2 };
+        assert!(*size <= most, "{what}: {size}, before {}: {after:?}", before[what]);
+    }
+    stop.cancel();
+    running.await.unwrap();
+}

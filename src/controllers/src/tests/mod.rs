@@ -18,9 +18,12 @@ use lazuli_emulator::{
     scenario::{self, Scenario},
 };
 use lazuli_model::tags::TagPolicy;
-use lazuli_services::network::{
-    Settings,
-    settings::{LoadBalancerSku, PoolKind, PreconfiguredPools},
+use lazuli_services::{
+    network::{
+        Settings,
+        settings::{LoadBalancerSku, PoolKind, PreconfiguredPools},
+    },
+    service::ClusterAddresses,
 };
 use lazuli_storage::list::VolumeHandles;
 use serde_json::{Value, json};
@@ -42,6 +45,7 @@ const LOGIN: &str = "https://login.microsoftonline.com/";
 mod discovery;
 mod dual_stack;
 mod events;
+mod external;
 mod nics;
 mod policy;
 mod preconfigured;
@@ -56,6 +60,7 @@ struct Rig {
     server: ApiServer,
     network: Network,
     settings: Settings,
+    external: ClusterAddresses,
 }
 
 fn url(text: &str) -> Url {
@@ -152,7 +157,7 @@ impl Rig {
                 "status": {"addresses": [{"type": "InternalIP", "address": address}]}});
             server.put("nodes", node).unwrap();
         }
-        Self { emulator, server, network, settings }
+        Self { emulator, server, network, settings, external: ClusterAddresses::default() }
     }
 
     fn client(&self) -> Client {
@@ -182,7 +187,7 @@ impl Rig {
                 identity: identity.to_owned(),
             },
             class: None,
-            external: Default::default(),
+            external: self.external.clone(),
             accepted_plan,
             resync: Some(RESYNC),
             events,
@@ -204,6 +209,17 @@ impl Rig {
         let mut service = self.server.get("services", "default", name).unwrap_or_else(|| self.service(name));
         service["metadata"]["annotations"] = annotations.into();
         self.server.put("services", service).unwrap()
+    }
+
+    /// Makes an object of the network provider in the cluster's resource group, and returns its id.
+    async fn make(&self, kind: NetworkType, path: &str, body: Value) -> String {
+        let (subscription, group) = (scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP);
+        let id = format!("/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/{path}");
+        let until = lazuli_azure::Until::within(Duration::from_secs(600));
+        let put = lazuli_azure::network::NetworkWrite::Put { body, etag: None };
+        let mut made = self.network.write(kind, &id.parse().unwrap(), put, None, &until).await.unwrap();
+        made.settle(&until).await.unwrap();
+        id
     }
 
     /// The reasons and notes of the events about a Service, in the order of their names.

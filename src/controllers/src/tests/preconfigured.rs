@@ -39,23 +39,16 @@ async fn the_operators_load_balancer_stays_with_its_frontend_pool_and_members() 
         scenario::SUBSCRIPTION,
         scenario::RESOURCE_GROUP
     );
-    let until = lazuli_azure::Until::within(Duration::from_secs(600));
-    let put = async |kind, path: &str, body: Value| {
-        let put = lazuli_azure::network::NetworkWrite::Put { body, etag: None };
-        let mut made =
-            rig.network.write(kind, &format!("{network}/{path}").parse().unwrap(), put, None, &until).await.unwrap();
-        made.settle(&until).await.unwrap();
-    };
     let address = json!({"location": scenario::LOCATION, "sku": {"name": "Standard"},
         "properties": {"publicIPAllocationMethod": "Static"}});
-    put(NetworkType::PublicIp, "publicIPAddresses/theirs", address).await;
+    rig.make(NetworkType::PublicIp, "publicIPAddresses/theirs", address).await;
     let member = json!({"name": "appliance", "properties": {"ipAddress": "10.240.0.99",
         "virtualNetwork": {"id": format!("{network}/virtualNetworks/lazuli-vnet")}}});
     let balancer = json!({"location": scenario::LOCATION, "sku": {"name": "Standard"}, "properties": {
         "frontendIPConfigurations": [{"name": "theirs", "properties": {
             "publicIPAddress": {"id": format!("{network}/publicIPAddresses/theirs")}}}],
         "backendAddressPools": [{"name": "kubernetes", "properties": {"loadBalancerBackendAddresses": [member]}}]}});
-    put(NetworkType::LoadBalancer, "loadBalancers/kubernetes", balancer).await;
+    rig.make(NetworkType::LoadBalancer, "loadBalancers/kubernetes", balancer).await;
     let before = balancers(&rig).await;
 
     rig.service("web");

@@ -78,3 +78,60 @@ async fn what_a_private_link_service_needs_and_lacks_is_told() {
     stop.cancel();
     running.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_private_link_service_stays_as_it_is_while_an_annotation_of_it_cannot_be_used() {
+    let rig = Rig::with(Settings { pool_kind: PoolKind::Nic, ..settings() }).await;
+    rig.annotated("web", &internal(&[]));
+    let (mut stop, mut running) = rig.controller("first");
+    rig.addresses("web").await;
+    sleep(Duration::from_secs(60)).await;
+    let now = async || {
+        let all = links(&rig).await;
+        let [link] = &all[..] else { panic!("{all:?}") };
+        (link["id"].clone(), link["tags"].clone(), link["properties"].clone())
+    };
+    let made = now().await;
+    let balancer = rig.settings.load_balancer_id("kubernetes-internal").unwrap();
+    let ports = || {
+        let body = rig.emulator.control().store(|store| store.document(balancer.as_str())).unwrap_or_default();
+        let rules = body["properties"]["loadBalancingRules"].as_array().cloned().unwrap_or_default();
+        rules.iter().filter_map(|rule| rule["properties"]["frontendPort"].as_u64()).collect::<Vec<_>>()
+    };
+    for (port, mistaken) in [
+        ("azure-pls-create", "maybe"),
+        ("azure-pls-name", "a b"),
+        ("azure-pls-resource-group", "a/b"),
+        ("azure-pls-ip-configuration-subnet", "a/b"),
+        ("azure-pls-ip-configuration-ip-address-count", "9"),
+        ("azure-pls-ip-configuration-ip-address", "nowhere"),
+        ("azure-pls-proxy-protocol", "yes"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let port = 8_000 + port as u64;
+        // What else is asked of it waits too.
+        let mut annotations = internal(&[("azure-pls-visibility", "*")]);
+        annotations.retain(|(key, _)| *key != mistaken.0);
+        annotations.push(mistaken);
+        let mut service = rig.annotated("web", &annotations);
+        service["spec"]["ports"] = json!([{"port": port}]);
+        rig.server.put("services", service).unwrap();
+        rig.until("the Service is served", async || ports() == [port]).await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(now().await, made, "{mistaken:?}");
+        let is_told = |(reason, note): &(String, String)| reason == "IgnoredValue" && note.contains(mistaken.0);
+        assert!(rig.events("web").iter().any(is_told), "{mistaken:?}: {:#?}", rig.events("web"));
+        stop.cancel();
+        running.await.unwrap();
+        (stop, running) = rig.controller(mistaken.0);
+        sleep(Duration::from_secs(300)).await;
+        assert_eq!(now().await, made, "{mistaken:?}, another process");
+    }
+    rig.annotated("web", &internal(&[("azure-pls-visibility", "*")]));
+    let is_changed = async || now().await.2["visibility"]["subscriptions"] == json!(["*"]);
+    rig.until("the private link service is changed", is_changed).await;
+    stop.cancel();
+    running.await.unwrap();
+}

@@ -117,6 +117,7 @@ impl<S: Service> State<S> {
                 if !matches!(end, End::Members(..)) {
                     self.awaited = None;
                 }
+                self.forget(env, (spec, &snapshot), matches!(end, End::Top), actions);
                 match end {
                     End::Stage => self.waits = true,
                     End::Members(key, what) => self.awaits(Awaited::Members(key, what), now),
@@ -180,6 +181,43 @@ impl<S: Service> State<S> {
         let is_named = |key: &S::Key| S::place(key).is_none_or(|place| snapshot.named.contains(&place));
         let holds = |key: &S::Key, why: &Fault| is_own(key) || (*why != Fault::ScopeNotFound && is_named(key));
         closed.filter(|(key, why)| !holds(key, why)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Withdraws what holds no part of the Service and is not asked for now: an object that an earlier spec named, and that
+    /// does not exist, is out of reach or, once all stages are done, shows nothing more. With each change of its spec a
+    /// Service may name another one.
+    fn forget(
+        &mut self,
+        env: &Env<'_, S>,
+        (spec, snapshot): (&S::Spec, &Snapshot<S>),
+        is_at_top: bool,
+        actions: &mut Vec<Action<S>>,
+    ) {
+        let needed = S::keys(env.id, spec, env.inputs);
+        let is_held = |key: &S::Key| {
+            needed.contains(key)
+                || snapshot.found.contains(key)
+                || snapshot.ownerless.contains(key)
+                || self.parts.contains(key)
+        };
+        let mut others = self.asked.iter().filter(|(key, asked)| asked.spec == self.spec && !is_held(key)).peekable();
+        if others.peek().is_none() {
+            return;
+        }
+        let out_of_reach = self.out_of_reach(env, snapshot);
+        let has_none = |key: &S::Key, asked: &Asked<S>| {
+            let Some(report) = self.reports.get(key).filter(|_| asked.is_done()) else { return false };
+            let is_given_up = is_at_top && asked.level == Level::Clean;
+            S::is_absent(report) || (is_given_up && S::has_part(&asked.want, report) == Some(false))
+        };
+        let free = others.filter(|(key, asked)| out_of_reach.contains(*key) || has_none(key, asked));
+        let free: Vec<S::Key> = free.map(|(key, _)| key.clone()).collect();
+        for key in free {
+            self.asked.remove(&key);
+            self.reports.remove(&key);
+            self.done.remove(&key);
+            actions.push(Action::Withdraw(key));
+        }
     }
 
     /// Leaves of what the security group was told only its last want, when it has given up everything else.

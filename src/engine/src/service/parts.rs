@@ -37,6 +37,11 @@ pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
     /// `None` when that does not tell.
     fn has_part(want: &Self::Want, report: &Self::Report) -> Option<bool>;
 
+    /// Whether a report shows that the object does not exist, or may never hold a part that is to be removed.
+    fn is_absent(_: &Self::Report) -> bool {
+        false
+    }
+
     /// The objects that the spec needs.
     fn keys(id: &Self::Identity, spec: &Self::Spec, inputs: &Self::Inputs) -> BTreeSet<Self::Key>;
 

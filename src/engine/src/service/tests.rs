@@ -1,6 +1,8 @@
 use super::{reporting::THROTTLED, *};
 use crate::{Acceptance, Lease};
 
+mod forgotten;
+
 /// A Service of a public IP, a load balancer and a security group, whose wants are their level and the spec.
 #[derive(Debug, Clone, PartialEq)]
 struct Web;
@@ -38,6 +40,10 @@ impl Service for Web {
 
     fn has_part(_: &Self::Want, report: &u8) -> Option<bool> {
         Some(*report != NOTHING)
+    }
+
+    fn is_absent(report: &u8) -> bool {
+        *report == NOTHING
     }
 
     fn role(key: &&'static str) -> Role {
@@ -540,12 +546,14 @@ fn deleted_after_elsewhere(
     bench.answer_elsewhere(actions, before);
     let corrected = bench.naming(named, Desired::Present(1));
     let actions = bench.step(Event::Changed(corrected));
-    let served = bench.answer_elsewhere(actions, after);
+    let mut served = bench.answer_elsewhere(actions, after);
     assert!(patches(&served).contains(&Patch::SetStatus(7)), "{served:?}");
+    served.retain(|action| matches!(action, Action::Withdraw(_)));
     let mut gone = bench.naming(named, Desired::Gone);
     gone.status = Some(7);
     let actions = bench.step(Event::Changed(gone));
-    bench.answer_elsewhere(actions, after)
+    served.extend(bench.answer_elsewhere(actions, after));
+    served
 }
 
 fn fails(fault: Fault) -> Outcome<u8> {
@@ -575,6 +583,8 @@ fn what_an_earlier_spec_wants_in_a_place_that_does_not_exist_is_withdrawn() {
     assert!(actions.iter().any(looks), "{actions:?}");
     let other = bench.answer_elsewhere(actions, &fails(Fault::ScopeNotFound));
     assert_eq!(other.last(), Some(&Action::Report(Reason::Ensured)), "what is left elsewhere is trimmed");
+    assert!(other.contains(&Action::Withdraw(IP_ELSEWHERE)), "nothing is read there any more");
+    assert_eq!(bench.state.level_of(&IP_ELSEWHERE), None);
     assert_eq!(bench.step(Event::Woke), [], "its owner is not told of it again");
 }
 

@@ -4,10 +4,10 @@ use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::{
     claim::{Growth, growth, refusal},
-    volume::{REGION_KEY, Review, ZONE_KEY, changes_by_disk, review},
+    volume::{REGION_KEY, Readable, Review, ZONE_KEY, changes_by_disk},
     *,
 };
-use crate::disk::DISK_TOPOLOGY_KEY;
+use crate::disk::{AllowedResourceGroups, DISK_TOPOLOGY_KEY};
 
 const DISK: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/pvc-1";
 const BLOB: &str = "https://dd1.blob.core.windows.net/vhds/pvc-1.vhd";
@@ -61,6 +61,31 @@ fn apply(volume: &Value, patches: &[Patch]) -> Value {
     patched
 }
 
+fn readable(allowed: &[&str]) -> Readable {
+    let allowed = AllowedResourceGroups::of(allowed.iter().map(|group| group.parse().unwrap()).collect());
+    Readable { allowed, subscription: "sub".to_owned(), resource_group: "cluster".to_owned() }
+}
+
+fn review(volume: &Value, region: &str) -> Review {
+    volume::review(volume, region, &readable(&[]))
+}
+
+#[test]
+fn a_disk_is_read_where_the_operator_allows_disks() {
+    let of = |allowed: &[&str]| volume::review(&csi(), "westeurope", &readable(allowed));
+    for allowed in [&[][..], &["s/g"], &["other", "S/*"]] {
+        assert_eq!(of(allowed), Review::ReadDisk(DISK.parse().unwrap()), "{allowed:?}");
+    }
+    // A name alone is of the cluster's subscription.
+    for allowed in [&["g"][..], &["s/other"], &["sub/*"]] {
+        let Review::NotAllowed { disk, why } = of(allowed) else { panic!("{allowed:?}") };
+        assert!(disk == DISK.parse().unwrap() && why.contains("its resource group would be s/g"), "{why}");
+    }
+    // What names its zones needs no disk.
+    let zonal = volume::review(&bound(ZONE_KEY, &[&["westeurope-1"]]), "westeurope", &readable(&["other"]));
+    assert!(matches!(zonal, Review::Changed(_)), "{zonal:?}");
+}
+
 /// What the API server stores of a volume whose disk this is.
 fn admitted(volume: &Value, disk: &Disk) -> Value {
     match review(volume, "westeurope") {
@@ -69,6 +94,7 @@ fn admitted(volume: &Value, disk: &Disk) -> Value {
             assert_eq!(id, disk.id);
             apply(volume, &changes_by_disk(volume, disk))
         }
+        Review::NotAllowed { disk, why } => panic!("{disk}: {why}"),
     }
 }
 

@@ -30,7 +30,9 @@ use lazuli_model::{ArmId, Disk};
 use serde_json::{Map, Value, json};
 
 use super::{DRIVER, PageBlob, Patch, Source, source};
-use crate::disk::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, is_zone_label, region_label, zone_label};
+use crate::disk::{
+    AllowedResourceGroups, DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, is_zone_label, region_label, zone_label,
+};
 
 /// The label and topology key of a region.
 pub const REGION_KEY: &str = "topology.kubernetes.io/region";
@@ -53,6 +55,31 @@ pub enum Review {
     Changed(Vec<Patch>),
     /// That depends on this disk: see [`changes_by_disk`].
     ReadDisk(ArmId),
+    /// That depends on this disk, which is not read, because the operator allows no disk in its resource group.
+    NotAllowed {
+        /// Which.
+        disk: ArmId,
+        /// A sentence that says what is allowed.
+        why: String,
+    },
+}
+
+/// Which disks reviews read: any client that reaches the webhook can name one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readable {
+    /// Where the operator allows disks.
+    pub allowed: AllowedResourceGroups,
+    /// The subscription of the cluster.
+    pub subscription: String,
+    /// The resource group of the cluster.
+    pub resource_group: String,
+}
+
+impl Readable {
+    fn check(&self, disk: &ArmId) -> Result<(), String> {
+        let cluster = (self.subscription.as_str(), self.resource_group.as_str());
+        self.allowed.check((disk.subscription(), disk.resource_group()), cluster)
+    }
 }
 
 /// Where a volume can be used.
@@ -66,7 +93,7 @@ struct Place {
 
 /// Reviews a new PersistentVolume. `region` is that of the cluster, for volumes that name no zone and no location.
 #[must_use]
-pub fn review(volume: &Value, region: &str) -> Review {
+pub fn review(volume: &Value, region: &str, readable: &Readable) -> Review {
     match source(volume) {
         None => Review::Changed(Vec::new()),
         Some(Source::PageBlob(blob)) => Review::Changed(source_of_page_blob(volume, &blob)),
@@ -76,7 +103,10 @@ pub fn review(volume: &Value, region: &str) -> Review {
                 Review::Changed(changes(volume, &Place { regions: [region_label(region)].into(), ..place }))
             }
             Some(place) => Review::Changed(changes(volume, &place)),
-            None => Review::ReadDisk(disk),
+            None => match readable.check(&disk) {
+                Ok(()) => Review::ReadDisk(disk),
+                Err(why) => Review::NotAllowed { disk, why },
+            },
         },
     }
 }

@@ -57,7 +57,9 @@ pub struct ClusterAddresses {
     pub nodes: BTreeSet<IpAddr>,
     /// The ranges of Pods.
     pub pods: Vec<Cidr>,
-    /// The addresses of Services inside the cluster, as far as they are known.
+    /// The ranges that Services get their addresses inside the cluster from, as far as the operator gives them.
+    pub services: Vec<Cidr>,
+    /// The addresses of Services of every type inside the cluster.
     pub cluster_ips: BTreeSet<IpAddr>,
     /// The addresses at which other Services are reached.
     pub frontends: BTreeSet<IpAddr>,
@@ -91,6 +93,9 @@ impl ClusterAddresses {
         }
         if self.cluster_ips.contains(&address) {
             return Some("is the cluster IP of a Service");
+        }
+        if self.services.iter().any(|range| range.contains(address)) {
+            return Some("is in the range of Services");
         }
         if self.pods.iter().any(|range| range.contains(address)) {
             return Some("is in the range of Pods");
@@ -168,6 +173,7 @@ mod tests {
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let cluster = ClusterAddresses {
             pods: vec!["20.244.0.0/16".parse().unwrap(), "2603:1030:f::/64".parse().unwrap()],
+            services: vec!["20.97.0.0/16".parse().unwrap(), "2603:1030:6::/112".parse().unwrap()],
             cluster_ips: ["20.96.0.10", "2603:1030:5::a"].map(address).into(),
             ..ClusterAddresses::default()
         };
@@ -193,6 +199,8 @@ mod tests {
             ("ff02::1", of_many),
             ("20.96.0.10", Some("is the cluster IP of a Service")),
             ("2603:1030:5::a", Some("is the cluster IP of a Service")),
+            ("20.97.255.255", Some("is in the range of Services")),
+            ("2603:1030:6::1", Some("is in the range of Services")),
             ("20.244.3.4", Some("is in the range of Pods")),
             ("2603:1030:f::9", Some("is in the range of Pods")),
             // Next to them.
@@ -202,6 +210,8 @@ mod tests {
             ("100.128.0.1", None),
             ("168.63.129.17", None),
             ("20.96.0.11", None),
+            ("20.98.0.0", None),
+            ("2603:1030:6::1:0", None),
             ("20.245.0.1", None),
             ("2603:1030::1", None),
         ] {

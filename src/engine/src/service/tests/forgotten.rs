@@ -1,0 +1,29 @@
+//! What an earlier spec named and that holds no part of the Service.
+
+use super::*;
+
+#[test]
+fn an_object_that_an_earlier_spec_named_is_forgotten_once_it_holds_no_part() {
+    // What the public IP elsewhere reports before and after the correction, and whether it is known afterwards.
+    for (before, after, is_known) in [
+        (fails(Fault::NotFound), Outcome::Done(NOTHING), false),
+        (Outcome::Done(7), Outcome::Done(NOTHING), false),
+        (Outcome::Done(7), Outcome::Done(7), true),
+        (Outcome::Waiting(Waiting::Write), fails(Fault::ScopeNotFound), true),
+        (fails(Fault::Unavailable), fails(Fault::Unavailable), true),
+    ] {
+        let mut bench = Bench::new(Order::Parallel);
+        let there = bench.naming(&["elsewhere"], Desired::Present(ELSEWHERE));
+        let actions = bench.step(Event::Changed(there));
+        bench.answer_elsewhere(actions, &before);
+        let corrected = bench.naming(&[], Desired::Present(1));
+        let actions = bench.step(Event::Changed(corrected));
+        let other = bench.answer_elsewhere(actions, &after);
+        assert_eq!(bench.state.level_of(&IP_ELSEWHERE).is_some(), is_known, "{before:?} {after:?}");
+        assert_eq!(other.contains(&Action::Withdraw(IP_ELSEWHERE)), !is_known, "{before:?} {after:?}");
+        // It is asked again when a spec names it again.
+        let again = bench.naming(&["elsewhere"], Desired::Present(ELSEWHERE));
+        let actions = bench.step(Event::Changed(again));
+        assert!(actions.iter().any(|action| matches!(action, Action::Tell { key: IP_ELSEWHERE, .. })), "{actions:?}");
+    }
+}
