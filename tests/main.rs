@@ -35,6 +35,7 @@ mod it {
     mod disk_gone;
     mod disk_incidents;
     mod disk_kill;
+    mod disk_late_attach;
     mod disk_late_writes;
     mod disk_leaving;
     mod disk_list;

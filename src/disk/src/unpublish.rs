@@ -234,6 +234,9 @@ impl Volumes {
         // The VM that was not found may be a guess by the node's name, and a VM of another resource group was not in the
         // list of VMs. Only a single read shows the VM that has the disk.
         self.leave_other_holders(vm, node, known, disk).await?;
+        if known == NodeVm::Guessed {
+            self.workers.check_late_attach(vm, node, disk)?;
+        }
         info!(node, %disk, "the node's VM is gone, so the disk is not attached to it");
         Ok(())
     }

@@ -63,6 +63,7 @@ use lazuli_storage::{
     attach::{self, Bisection, BisectionStep, Shown, Wait, Writes},
     dangling::{Dangling, SeenAttachments},
     force_detach::{FailedDetaches, ForceDetach},
+    late_attach::Suspicions,
     lun::LunReservations,
 };
 use lazuli_telemetry::{lossy, panics::catch};
@@ -116,6 +117,8 @@ struct Shared {
     policy: Policy,
     failed_detaches: Mutex<FailedDetaches>,
     seen_attachments: Mutex<SeenAttachments>,
+    /// The attaches of the leader before that may be under way.
+    suspicions: Mutex<Suspicions<Instant>>,
 }
 
 /// Whether disks may be detached by force, and where that is reported.
@@ -149,6 +152,7 @@ impl VmWorkers {
                 policy,
                 failed_detaches: Mutex::default(),
                 seen_attachments: Mutex::default(),
+                suspicions: Mutex::default(),
             }),
         }
     }
@@ -173,6 +177,18 @@ impl VmWorkers {
     pub(crate) fn fresh_from(&self) -> Option<Instant> {
         self.shared.leadership().request_arrived(Instant::now());
         self.shared.fresh_from()
+    }
+
+    /// Fails while an attach of the disk to the VM of a node may be under way of which Azure shows nothing.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`].
+    pub(crate) fn check_late_attach(&self, vm: &ArmId, node: &str, disk: &ArmId) -> Result<(), VolumeError> {
+        let now = Instant::now();
+        match self.shared.late_attach(vm, &[node], disk) {
+            Some(until) if now < until => Err(answers::may_be_attaching(disk, node)),
+            _ => Ok(()),
+        }
     }
 
     /// Whether an attach or detach of the disk on this VM is requested or under way.
@@ -236,6 +252,9 @@ impl VmWorkers {
     ) -> Result<oneshot::Receiver<Outcome>, VolumeError> {
         let now = Instant::now();
         self.shared.leadership().request_arrived(now);
+        if goal != Goal::Detached {
+            self.shared.suspicions().forget(vm, disk);
+        }
         let mut queues = self.shared.queues();
         let idle = !queues.contains_key(vm);
         let answer = queues
@@ -294,6 +313,20 @@ impl Shared {
     fn shown_on(&self, vm: &ArmId) -> BTreeMap<ArmId, Shown<Instant>> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.iter().filter(|((of, _), _)| of == vm).map(|((_, disk), shown)| (disk.clone(), *shown)).collect()
+    }
+
+    fn suspicions(&self) -> MutexGuard<'_, Suspicions<Instant>> {
+        // Every change is a single insertion or removal, so a panic elsewhere leaves the map consistent.
+        self.suspicions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until when an attach of the disk to the VM of a node with these names may be under way of which Azure shows nothing.
+    /// A detach of it is requested.
+    fn late_attach(&self, vm: &ArmId, names: &[&str], disk: &ArmId) -> Option<Instant> {
+        let now = Instant::now();
+        let record = self.reservations.now().record(names, disk);
+        let leading_since = self.leadership().leading_since(now);
+        self.suspicions().of_detach(vm, disk, record, leading_since, now)
     }
 
     fn leadership(&self) -> MutexGuard<'_, Leadership> {

@@ -66,6 +66,9 @@ pub enum Resolved {
     },
     /// The disk is not attached.
     Detached,
+    /// Nothing shows the disk attached, and an attach of it by the leader before may be under way
+    /// ([`late_attach`](crate::late_attach)).
+    MayBeAttaching,
     /// Azure is still detaching the disk. It cannot be attached before the detach has finished.
     StillLeaving,
     /// Azure failed to detach the disk, and a VolumeAttachment says that the node may be using it. The planner neither

@@ -10,6 +10,7 @@
 //! | [`force_detach`] | whether a data disk may be detached by force |
 //! | [`gone`] | whether a machine that Azure does not find is gone |
 //! | [`inline_volume`] | whether a disk may be attached for what asks for it: resource groups, disks that Pods name |
+//! | [`late_attach`] | whether an attach may be under way of which Azure shows nothing |
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
 //! | [`lun`] | which LUN a disk gets |
 //! | [`single_write`] | when the creation or deletion of a disk is sent again, and what is looked at before |
@@ -23,6 +24,7 @@ pub mod disk;
 pub mod force_detach;
 pub mod gone;
 pub mod inline_volume;
+pub mod late_attach;
 pub mod list;
 pub mod lun;
 pub mod single_write;

@@ -41,6 +41,20 @@ pub enum NodeReservations {
     Known(Reserved),
 }
 
+/// What a VolumeAttachment says of the attach of its disk. external-attacher writes the LUN into it once, when the attach has
+/// succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Record {
+    /// There is no cluster to ask.
+    NoCluster,
+    /// The attachments are not known.
+    Unknown,
+    /// It names no LUN, or there is no attachment of the disk on this node.
+    NotAttached,
+    /// It names a LUN.
+    Attached,
+}
+
 /// Each reserved LUN, with the disks whose attachments name it; `None` stands for one that cannot be told.
 pub type Reserved = BTreeMap<Lun, BTreeSet<Option<ArmId>>>;
 
@@ -60,6 +74,18 @@ impl LunReservations {
                 }
                 NodeReservations::Known(luns)
             }
+        }
+    }
+
+    /// What the attachment of a disk on a node says of its attach. The node may have several names.
+    pub fn record(&self, names: &[&str], disk: &ArmId) -> Record {
+        match self.of_node(names) {
+            _ if *self == Self::NoCluster => Record::NoCluster,
+            NodeReservations::Unknown => Record::Unknown,
+            NodeReservations::Known(luns) => match luns.values().flatten().any(|owner| owner.as_ref() == Some(disk)) {
+                true => Record::Attached,
+                false => Record::NotAttached,
+            },
         }
     }
 
@@ -162,6 +188,22 @@ mod tests {
         let both = Reserved::from([(lun(3), [Some(disk(1))].into()), (lun(4), [None].into())]);
         assert_eq!(all.of_node(&["/a/b", "Node-0", "VM7"]), NodeReservations::Known(both));
         assert_eq!(all.of_node(&["node"]), NodeReservations::Known(Reserved::new()));
+    }
+
+    #[test]
+    fn an_attachment_that_names_a_lun_records_that_its_attach_has_ended() {
+        let reservation =
+            Reservation { lun: lun(3), volume_handle: Some(disk(1).to_string()), attachment: "csi-1".into() };
+        let synced = LunReservations::Synced([("node-0".to_owned(), vec![reservation])].into());
+        for (all, node, n, expected) in [
+            (&synced, "NODE-0", 1, Record::Attached),
+            (&synced, "node-0", 2, Record::NotAttached),
+            (&synced, "node-1", 1, Record::NotAttached),
+            (&LunReservations::Cold, "node-0", 1, Record::Unknown),
+            (&LunReservations::NoCluster, "node-0", 1, Record::NoCluster),
+        ] {
+            assert_eq!(all.record(&[node], &disk(n)), expected, "{node} {n}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use lazuli_model::{ArmId, AzureTime, fault::Fault};
 use lazuli_storage::{
     attach::{Resolution, Resolved, Unattachable},
     force_detach::Detach,
+    late_attach,
 };
 use tokio::time::Instant;
 
@@ -40,6 +41,7 @@ impl VmWorker {
         Err(match resolved {
             Resolved::Attached { lun } => return Ok(Some(lun)),
             Resolved::Detached => return Ok(None),
+            Resolved::MayBeAttaching => may_be_attaching(disk, node),
             Resolved::StillLeaving => {
                 VolumeError::new(Fault::BeingDetached, format!("{disk} is still being detached from node {node}"))
             }
@@ -171,6 +173,18 @@ pub(super) fn opposed_message(disk: &ArmId, node: &str, goal: Goal, opposed: Opp
             )
         }
     }
+}
+
+/// The answer to a detach while an attach of the disk may be under way of which Azure shows nothing.
+pub(crate) fn may_be_attaching(disk: &ArmId, node: &str) -> VolumeError {
+    VolumeError::new(
+        Fault::Busy,
+        format!(
+            "{disk} may still become attached to node {node}: its VolumeAttachment names no LUN, and a controller that ran \
+             before this one may have sent an attach that Azure does not show yet; retry, the detach succeeds within {} s",
+            late_attach::LONGEST.as_secs()
+        ),
+    )
 }
 
 /// The failure of a batch's write, as the caller of one of its requests gets it.

@@ -140,21 +140,37 @@ impl VmWorker {
         force: &BTreeSet<ArmId>,
     ) -> Planned {
         let shown = self.shared.shown_on(&self.vm);
+        let names = [Some(self.node.as_str()), Some(vm.model.id.name()), vm.model.computer_name.as_deref()];
+        let names: Vec<&str> = names.into_iter().flatten().collect();
+        let late_attaches = self.late_attaches(&vm, &names, &members);
         let evidence = Evidence {
             vm: &vm.model,
             seen: vm.seen,
             disks: &reads.reads,
             shown: &shown,
             fresh_from: self.shared.fresh_from(),
+            late_attaches: &late_attaches,
         };
-        let names = [Some(self.node.as_str()), Some(vm.model.id.name()), vm.model.computer_name.as_deref()];
-        let names: Vec<&str> = names.into_iter().flatten().collect();
         let reservations = self.shared.reservations.now().of_node(&names);
         let limit = self.shared.sizes.borrow().max_data_disks(&vm.model.size);
         let max_data_disks = limit.map_or(usize::from(Lun::COUNT), usize::from);
         let bounds = Bounds { reservations: &reservations, max_data_disks, force, writes };
         let plan = attach::plan(&evidence, &self.requests(&members), &bounds);
         Planned { vm, reads, members, plan }
+    }
+
+    /// Until when attaches of the leader before may be under way, of those disks that are to be detached and that a read of
+    /// the VM does not show.
+    fn late_attaches(&self, vm: &Snapshot<Vm>, names: &[&str], members: &Batch) -> BTreeMap<ArmId, Instant> {
+        let detach = members.iter().filter(|(_, goal)| **goal == Goal::Detached).map(|(disk, _)| disk);
+        let (listed, missing): (Vec<_>, Vec<_>) = detach.partition(|disk| vm.model.data_disk(disk).is_some());
+        if vm.seen.by == By::Single {
+            let mut suspicions = self.shared.suspicions();
+            listed.into_iter().for_each(|disk| suspicions.shown(&self.vm, disk, Instant::now()));
+        }
+        let late =
+            missing.into_iter().map(|disk| Some((disk.clone(), self.shared.late_attach(&self.vm, names, disk)?)));
+        late.flatten().collect()
     }
 
     /// Answers the requests of a plan that need no write.

@@ -15,6 +15,8 @@ const MAX_READ_LAG: Duration = Duration::from_secs(4);
 #[derive(Debug, Default)]
 pub(super) struct Leadership {
     last_request: Option<Instant>,
+    /// When the first of these requests came.
+    since: Option<Instant>,
     /// From then on no read is older than the last write of the leader before.
     pub(super) reads_fresh_since: Option<Instant>,
 }
@@ -22,8 +24,14 @@ pub(super) struct Leadership {
 impl Leadership {
     pub(super) fn request_arrived(&mut self, now: Instant) {
         if self.last_request.is_none_or(|last| now >= last + MAX_READ_LAG) {
+            self.since = Some(now);
             self.reads_fresh_since = Some(now + MAX_READ_LAG);
         }
         self.last_request = Some(now);
+    }
+
+    /// Since when this replica may have been the leader: before that another one may have been.
+    pub(super) fn leading_since(&self, now: Instant) -> Instant {
+        self.since.unwrap_or(now)
     }
 }

@@ -99,6 +99,9 @@ pub struct Evidence<'a, T> {
     pub shown: &'a BTreeMap<ArmId, Shown<T>>,
     /// A read of the VM that was sent earlier may lack the last write of another replica, and proves no detach.
     pub fresh_from: Option<T>,
+    /// By disk, until when an attach to this VM may be under way of which Azure shows nothing. A read that was sent earlier
+    /// proves no detach of that disk.
+    pub late_attaches: &'a BTreeMap<ArmId, T>,
 }
 
 /// What bounds a plan.
@@ -279,6 +282,9 @@ impl<T: Moment> Evidence<'_, T> {
         // While another writer's write of the VM runs, its model may not show yet what that write attaches.
         if self.vm.provisioning_state == ProvisioningState::InProgress {
             return Step::Open(Open::VmAtRest);
+        }
+        if self.late_attaches.get(disk).is_some_and(|until| self.seen.sent_at < *until) {
+            return Step::Resolved(Resolved::MayBeAttaching, self.seen.sent_at);
         }
         if self.fresh_from.is_some_and(|fresh_from| self.seen.sent_at < fresh_from) {
             return Step::Open(Open::FreshRead);

@@ -18,6 +18,7 @@ struct Case {
     disks: BTreeMap<ArmId, DiskRead<Duration>>,
     shown: BTreeMap<ArmId, Shown<Duration>>,
     fresh_from: Option<Duration>,
+    late_attaches: BTreeMap<ArmId, Duration>,
     requests: BTreeMap<ArmId, Request<Duration>>,
     reservations: NodeReservations,
     max_data_disks: usize,
@@ -36,11 +37,18 @@ enum Mutant {
     ForgetsArrivals,
     /// What single reads showed is forgotten.
     ForgetsWhatWasShown,
+    /// No attach is suspected that Azure does not show.
+    SuspectsNoAttach,
 }
 
 impl Mutant {
-    const ALL: [Self; 4] =
-        [Self::TrustsLists, Self::TrustsListsOfDisks, Self::ForgetsArrivals, Self::ForgetsWhatWasShown];
+    const ALL: [Self; 5] = [
+        Self::TrustsLists,
+        Self::TrustsListsOfDisks,
+        Self::ForgetsArrivals,
+        Self::ForgetsWhatWasShown,
+        Self::SuspectsNoAttach,
+    ];
 }
 
 fn here() -> ArmId {
@@ -74,6 +82,7 @@ impl Case {
             disks: BTreeMap::new(),
             shown: BTreeMap::new(),
             fresh_from: None,
+            late_attaches: BTreeMap::new(),
             requests: BTreeMap::new(),
             reservations: NodeReservations::Known(BTreeMap::new()),
             max_data_disks: 16,
@@ -103,6 +112,7 @@ impl Case {
                 told.requests.values_mut().for_each(|request| request.requested_at = Duration::ZERO);
             }
             Mutant::ForgetsWhatWasShown => told.shown.clear(),
+            Mutant::SuspectsNoAttach => told.late_attaches.clear(),
         }
         let evidence = Evidence {
             vm: &told.vm,
@@ -110,6 +120,7 @@ impl Case {
             disks: &told.disks,
             shown: &told.shown,
             fresh_from: told.fresh_from,
+            late_attaches: &told.late_attaches,
         };
         let bounds = Bounds {
             reservations: &told.reservations,
@@ -191,7 +202,12 @@ impl Case {
             Resolved::Detached => {
                 let is_fresh = self.fresh_from.is_none_or(|fresh_from| self.seen.sent_at >= fresh_from);
                 let is_absent = self.vm.data_disk(disk).is_none();
-                is_absent && of_vm && is_fresh && state != ProvisioningState::InProgress
+                let may_be_attaching = self.late_attaches.get(disk).is_some_and(|until| self.seen.sent_at < *until);
+                is_absent && of_vm && is_fresh && state != ProvisioningState::InProgress && !may_be_attaching
+            }
+            Resolved::MayBeAttaching => {
+                let is_suspected = self.late_attaches.get(disk).is_some_and(|until| self.seen.sent_at < *until);
+                self.vm.data_disk(disk).is_none() && of_vm && is_suspected
             }
             Resolved::StillLeaving | Resolved::DetachFailed | Resolved::TooManyDisks { .. } | Resolved::NoFreeLun => {
                 of_vm
@@ -273,6 +289,21 @@ fn a_disk_whose_attachment_names_a_lun_here_is_not_attached_by_a_list() {
     assert_eq!(case.open(1), Some(Open::ReadVmSingly));
     case.seen.by = By::Single;
     assert_eq!(case.plan(Mutant::None).write.attach[0].lun, lun(3));
+}
+
+#[test]
+fn a_disk_that_nothing_shows_attached_is_not_detached_while_its_attach_may_be_under_way() {
+    let mut case = Case::new(vec![], single(69)).request(1, Goal::Detached, 65);
+    case.late_attaches = [(disk(1), at(70))].into();
+    assert_eq!(case.resolved(1), Some(Resolved::MayBeAttaching));
+    case.seen = single(70);
+    assert_eq!(case.resolved(1), Some(Resolved::Detached));
+    // It is another disk's, or the VM shows it.
+    case.late_attaches = [(disk(2), at(80))].into();
+    assert_eq!(case.resolved(1), Some(Resolved::Detached));
+    case.late_attaches = [(disk(1), at(80))].into();
+    case.vm.data_disks = vec![element(1, 0)];
+    assert_eq!(case.plan(Mutant::None).write.detach, [disk(1)]);
 }
 
 #[test]
@@ -369,9 +400,10 @@ fn a_case() -> impl Strategy<Value = Case> {
     let requests = proptest::collection::btree_map((0u8..8).prop_map(numbered), (any::<bool>(), 0u64..40), 1..8);
     let disks = proptest::collection::btree_map((0u8..8).prop_map(numbered), a_disk_read(), 0..8);
     let shown = proptest::collection::btree_map((0u8..8).prop_map(numbered), (any::<bool>(), 0u64..40), 0..4);
-    let bounds = (proptest::option::of(0u64..40), 0usize..10, 0u8..10, any::<bool>());
+    let late = proptest::collection::btree_map((0u8..8).prop_map(numbered), (0u64..40).prop_map(at), 0..4);
+    let bounds = (proptest::option::of(0u64..40), 0usize..10, 0u8..10, any::<bool>(), late);
     (a_vm(), a_seen(), disks, shown, requests, bounds).prop_map(|(vm, seen, disks, shown, requests, bounds)| {
-        let (fresh_from, max_data_disks, writes, known) = bounds;
+        let (fresh_from, max_data_disks, writes, known, late_attaches) = bounds;
         Case {
             vm,
             seen,
@@ -381,6 +413,7 @@ fn a_case() -> impl Strategy<Value = Case> {
                 .map(|(id, (attached, sent))| (id, Shown { attached, sent_at: at(sent) }))
                 .collect(),
             fresh_from: fresh_from.map(at),
+            late_attaches,
             requests: requests
                 .into_iter()
                 .map(|(id, (come, arrival))| {

@@ -1,0 +1,134 @@
+//! Whether an attach may be under way of which Azure shows nothing yet.
+//!
+//! A process is killed, or its sidecar loses the lease, right after it sent an attach. The request may still wait in Azure,
+//! and until it begins neither the VM nor the disk shows it. A detach that the next leader answers OK because nothing shows
+//! the disk attached is untrue a moment later: the attach begins, and nobody detaches the disk any more.
+//!
+//! external-attacher records the LUN in the VolumeAttachment when an attach has succeeded. So where it has recorded one, no
+//! attach of this VolumeAttachment is under way. Where it has not, the detach is answered OK only [`LONGEST`] after this
+//! process may have become the leader: the leader before has sent nothing since.
+//!
+//! The time counts from the first request of the detach on ([`Suspicions`]). external-attacher repeats the detach of one
+//! VolumeAttachment until it succeeds and attaches nothing for it meanwhile, so a pause between two tries begins nothing
+//! anew.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use lazuli_model::ArmId;
+
+use crate::{attach::Moment, lun::Record};
+
+/// How long an attach may be under way before Azure shows it (unverified: Azure begins an accepted write within seconds, and
+/// gives no time).
+pub const LONGEST: Duration = Duration::from_secs(60);
+
+/// How long after a try external-attacher repeats it at the latest, with time for the try itself (source: its
+/// `--retry-interval-max` is 5 minutes).
+const REPEATED_WITHIN: Duration = Duration::from_secs(6 * 60);
+
+/// Until when an attach by the leader before may be under way of which Azure shows nothing. `leading_since` is when this
+/// process may have become the leader. `None` where no such attach is to be suspected.
+///
+/// Without a cluster there is no other leader.
+pub fn may_be_under_way_until<T: Moment>(record: Record, leading_since: T) -> Option<T> {
+    match record {
+        Record::NoCluster | Record::Attached => None,
+        Record::Unknown | Record::NotAttached => Some(leading_since + LONGEST),
+    }
+}
+
+/// The detaches of which an attach is suspected, by VM and disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspicions<T> {
+    of: BTreeMap<(ArmId, ArmId), Suspicion<T>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Suspicion<T> {
+    until: T,
+    last_requested: T,
+}
+
+impl<T> Default for Suspicions<T> {
+    fn default() -> Self {
+        Self { of: BTreeMap::new() }
+    }
+}
+
+impl<T: Moment> Suspicions<T> {
+    /// Until when an attach of the disk to the VM may be under way of which Azure shows nothing. A detach of it is requested
+    /// now.
+    pub fn of_detach(&mut self, vm: &ArmId, disk: &ArmId, record: Record, leading_since: T, now: T) -> Option<T> {
+        self.of.retain(|_, suspicion| now < suspicion.last_requested + REPEATED_WITHIN);
+        let until = may_be_under_way_until(record, leading_since)?;
+        let suspicion = self.of.entry((vm.clone(), disk.clone())).or_insert(Suspicion { until, last_requested: now });
+        suspicion.last_requested = now;
+        Some(suspicion.until)
+    }
+
+    /// A single read of the VM shows the disk of a detach: its attach is not under way any more.
+    pub fn shown(&mut self, vm: &ArmId, disk: &ArmId, now: T) {
+        self.of.insert((vm.clone(), disk.clone()), Suspicion { until: now, last_requested: now });
+    }
+
+    /// An attach of the disk to the VM is requested: the next detach is another VolumeAttachment's.
+    pub fn forget(&mut self, vm: &ArmId, disk: &ArmId) {
+        self.of.remove(&(vm.clone(), disk.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn vm() -> ArmId {
+        ArmId::virtual_machine("s", "g", "node-0").unwrap()
+    }
+
+    fn disk() -> ArmId {
+        ArmId::disk("s", "g", "d0").unwrap()
+    }
+
+    #[test]
+    fn an_attach_is_suspected_where_no_attachment_records_that_it_has_ended() {
+        for (record, expected) in [
+            (Record::NotAttached, Some(at(70))),
+            (Record::Unknown, Some(at(70))),
+            (Record::Attached, None),
+            (Record::NoCluster, None),
+        ] {
+            assert_eq!(may_be_under_way_until(record, at(10)), expected, "{record:?}");
+        }
+    }
+
+    #[test]
+    fn an_attach_that_the_vm_has_shown_is_suspected_no_more() {
+        let mut suspicions = Suspicions::default();
+        suspicions.shown(&vm(), &disk(), at(15));
+        for now in [16, 300] {
+            let until = suspicions.of_detach(&vm(), &disk(), Record::NotAttached, at(10), at(now));
+            assert_eq!(until, Some(at(15)), "{now}");
+        }
+    }
+
+    #[test]
+    fn a_detach_that_is_repeated_is_suspected_no_longer_and_another_ones_anew() {
+        let mut suspicions = Suspicions::default();
+        let mut until = |leading_since: u64, now: u64| {
+            suspicions.of_detach(&vm(), &disk(), Record::NotAttached, at(leading_since), at(now))
+        };
+        assert_eq!(until(10, 10), Some(at(70)));
+        // Each pause of more than a few seconds may have been another one's leadership.
+        assert_eq!(until(30, 30), Some(at(70)));
+        assert_eq!(until(330, 330), Some(at(70)));
+        assert_eq!(until(700, 700), Some(at(760)), "so late no try is repeated");
+        suspicions.forget(&vm(), &disk());
+        let anew = suspicions.of_detach(&vm(), &disk(), Record::NotAttached, at(720), at(720));
+        assert_eq!(anew, Some(at(780)));
+        assert_eq!(suspicions.of_detach(&vm(), &disk(), Record::Attached, at(720), at(721)), None);
+    }
+}
