@@ -1,12 +1,14 @@
-//! A creation or a deletion of a disk that Azure refused or delayed: it is looked at again before it is sent again, and
-//! not sent at all when its caller has left. Both writes have no condition that Azure would check.
+//! A creation, an expansion or a deletion of a disk that Azure refused or delayed: it is looked at again before it is sent again, and
+//! not sent at all when its caller has left. These writes have no condition that Azure would check.
 
 use lazuli_emulator::call_log::Call;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tonic::Code;
 
-use super::disk_rig::{Client, Rig, create, create_with, delete, disk_id, pass, publish, refused, seconds, start};
+use super::disk_rig::{
+    Client, GIB, Rig, create, create_with, delete, disk_id, expand, pass, publish, refused, seconds, start,
+};
 
 const NAME: &str = "shared";
 /// A class that gives every volume the same disk.
@@ -90,6 +92,75 @@ async fn disk_a_creation_after_azures_pause_makes_the_disk_that_is_still_wanted(
     assert!(at.windows(2).all(|pair| pair[1] - pair[0] >= 20_000), "{at:?}");
     assert_eq!(request(&rig), "pvc-1");
     rig.check();
+    rig.stop().await;
+}
+
+fn size(rig: &Rig) -> Value {
+    rig.disk(NAME).unwrap()["properties"]["diskSizeGB"].clone()
+}
+
+/// Also where only the answer was lost: the disk has grown, so it need not be sent again.
+#[tokio::test(start_paused = true)]
+async fn disk_an_expansion_that_azure_delayed_leaves_the_disk_that_another_claim_got_meanwhile() {
+    for status in [503, 429] {
+        let (rig, one, two) = replicas().await;
+        let volume = create_with(&one, "pvc-1", CLASS).await.unwrap();
+        rig.control.reset_log();
+        rig.incident(json!({
+            "match": {"method": "PATCH", "path": format!("*/disks/{NAME}")},
+            "then": {"status": status, "retryAfter": 40},
+            "times": 1,
+        }));
+        let growing = start({
+            let (one, id) = (one.clone(), volume.volume_id.clone());
+            async move { expand(&one, &id, 8 * GIB, 0).await }
+        });
+        pass(seconds(5)).await;
+        let (deleted, answer) = rig.other_tool().call("DELETE", &disk_id(NAME), None).await;
+        assert_eq!(deleted, 202, "{answer}");
+        rig.at_rest().await;
+        if status == 429 {
+            // The pause is that of the whole subscription.
+            pass(seconds(60)).await;
+            refused(growing.await.unwrap(), Code::NotFound);
+        } else {
+            create_with(&two, "pvc-2", CLASS).await.unwrap();
+            let message = refused(growing.await.unwrap(), Code::Aborted);
+            assert!(message.contains("another disk of its name"), "{message}");
+            assert_eq!((size(&rig), request(&rig)), (json!(1), json!("pvc-2")));
+        }
+        assert_eq!(sent(&rig, "PATCH").len(), 1);
+        rig.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_an_expansion_is_sent_once_where_it_took_place_before_its_repetition() {
+    let (rig, one, _) = replicas().await;
+    let volume = create_with(&one, "pvc-1", CLASS).await.unwrap();
+    rig.control.reset_log();
+    rig.incident(json!({
+        "match": {"method": "PATCH", "path": format!("*/disks/{NAME}")}, "then": {"loseAnswer": "after"}, "times": 1,
+    }));
+    assert_eq!(expand(&one, &volume.volume_id, 8 * GIB, 0).await.unwrap(), 8 * GIB);
+    assert_eq!((sent(&rig, "PATCH").len(), size(&rig)), (1, json!(8)));
+    // And it is sent again where it has not taken place.
+    pause(&rig, "PATCH", 20, 2);
+    assert_eq!(expand(&one, &volume.volume_id, 16 * GIB, 0).await.unwrap(), 16 * GIB);
+    assert_eq!((sent(&rig, "PATCH").len(), size(&rig)), (4, json!(16)));
+    rig.check();
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_an_expansion_whose_caller_left_during_azures_pause_is_not_sent() {
+    let (rig, one, _) = replicas().await;
+    let volume = create_with(&one, "pvc-1", CLASS).await.unwrap();
+    rig.control.reset_log();
+    pause(&rig, "PATCH", 40, 1);
+    timeout(seconds(10), expand(&one, &volume.volume_id, 8 * GIB, 0)).await.unwrap_err();
+    pass(seconds(120)).await;
+    assert_eq!((sent(&rig, "PATCH").len(), size(&rig)), (1, json!(1)), "the disk grew for no caller");
     rig.stop().await;
 }
 

@@ -138,7 +138,7 @@ async fn life(rig: &Rig, method: VmWriteMethod) {
     assert_eq!(rig.luns().await, [1]);
     rig.write(method, vec![], vec![disk_id("b")]).await;
     assert!(rig.luns().await.is_empty());
-    let mut grown = rig.compute.resize_disk(&disk_id("a"), Gib::new(20), &an_hour()).await.unwrap();
+    let mut grown = rig.compute.resize_disk(&disk_id("a"), Gib::new(20), None, &an_hour()).await.unwrap();
     grown.wait(&an_hour()).await.unwrap();
     let (group, mut ours) = (scenario::RESOURCE_GROUP, 0);
     let take = |disk: Result<ListedDisk, UnreadableDisk>| {

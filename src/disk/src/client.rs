@@ -55,7 +55,7 @@ impl Client {
         self.0.list_disks_with(&group.subscription, &group.name, &Until::working(LIST), take).await
     }
 
-    /// Waits for a permit to make or to delete a disk, as long as that is wanted.
+    /// Waits for a permit to make, to grow or to delete a disk, as long as that is wanted.
     pub(crate) async fn permit_disk(
         &self,
         verb: Verb,
@@ -83,15 +83,21 @@ impl Client {
         self.result(disk, result).await
     }
 
+    /// Sends the expansion of a disk once and at once, if it is wanted.
     pub(crate) async fn resize_disk(
         &self,
         disk: &ArmId,
         to: Gib,
+        permit: Permit,
         wanted: &CancellationToken,
-    ) -> Result<Disk, ArmError> {
+    ) -> Result<Operation, ArmError> {
         let until = Until::working(WRITE).while_wanted(wanted.clone());
-        let mut operation = self.0.resize_disk(disk, to, &until).await?;
-        let result = operation.wait(&Until::working(WRITE)).await?;
+        self.0.resize_disk(disk, to, Some(permit), &until).await
+    }
+
+    /// Waits for the end of a disk's expansion and gives the disk as Azure then describes it.
+    pub(crate) async fn resized_disk(&self, disk: &ArmId, mut expansion: Operation) -> Result<Disk, ArmError> {
+        let result = expansion.wait(&Until::working(WRITE)).await?;
         self.result(disk, result).await
     }
 

@@ -323,7 +323,8 @@ impl Volumes {
                 to
             }
         };
-        let operation = |wanted| expand(self.client.clone(), disk.clone(), to, wanted);
+        let before = read.model;
+        let operation = |wanted| expand(self.client.clone(), before, to, wanted);
         Ok(resulting_disk(self.in_flight.run(disk, Request::Expand(to), operation).await?).size)
     }
 

@@ -1,10 +1,10 @@
 //! The writes of a disk as a whole: its creation, its deletion, its expansion.
 //!
-//! Each runs in a task of its own ([`crate::in_flight`]). A creation and a deletion have no condition that Azure would
-//! check, so each send rests on a read made right before it: see [`lazuli_storage::single_write`], which decides. A
-//! deletion's first send needs no read: it rests on its caller alone.
+//! Each runs in a task of its own ([`crate::in_flight`]). None has a condition that Azure would check, so each send rests on a
+//! read made right before it: see [`lazuli_storage::single_write`], which decides. A deletion's first send needs no read: it
+//! rests on its caller alone. An expansion's first send rests on the read by which its size was chosen.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use lazuli_azure::{
     compute::Freshness,
@@ -17,7 +17,7 @@ use lazuli_model::{
     fault::{Effect, Fault},
 };
 use lazuli_quota::{permit::Priority, poll};
-use lazuli_storage::single_write::{Attempts, Deletion, Next, Refusal, deletion};
+use lazuli_storage::single_write::{Attempts, Deletion, Expansion, Next, READ_IS_FRESH, Refusal, deletion, expansion};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -29,7 +29,10 @@ const PROVISIONING_WAIT: Duration = Duration::from_secs(600);
 /// The pauses before the next tries to delete a disk that Azure calls busy in one answer and not found in the next.
 const DELETION_PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(4)];
 
-/// One creation or deletion of a disk: its permits, and its pauses after a send that Azure did not accept.
+/// How often an expansion is sent again while Azure calls the disk busy.
+const MOST_CONFLICTS: u32 = 1;
+
+/// One write of a disk as a whole: its permits, and its pauses after a send that Azure did not accept.
 struct Writer<'a> {
     client: &'a Client,
     verb: Verb,
@@ -322,25 +325,68 @@ pub(crate) async fn delete(
     Err(failed(error, &writer))
 }
 
+/// Grows the disk that was read as `before` when its new size was chosen.
 pub(crate) async fn expand(
     client: Client,
-    id: ArmId,
+    before: Disk,
     to: Gib,
     wanted: CancellationToken,
 ) -> Result<ResultingDisk, VolumeError> {
-    let mut result = client.resize_disk(&id, to, &wanted).await;
-    if result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
-        match read_until_provisioned(&client, &id).await? {
-            Some(disk) if disk.size >= to => return Ok(Some(disk.into())),
-            Some(_) => result = client.resize_disk(&id, to, &wanted).await,
-            None => {}
+    let id = before.id.clone();
+    let failed = |error: ArmError, writer: &Writer<'_>| {
+        let effect = writer.effect(error.effect);
+        VolumeError::azure(format!("{id} cannot be expanded to {to}"), error).with_effect(effect)
+    };
+    let mut writer = Writer::new(&client, Verb::Patch, &id, &wanted);
+    let mut looks = false;
+    let mut conflicts = 0;
+    loop {
+        let asked_at = Instant::now();
+        let permit = writer.permit().await.map_err(|error| failed(error, &writer))?;
+        if looks || asked_at.elapsed() > READ_IS_FRESH {
+            let now = read(&client, &id).await?;
+            match expansion(&before, now.as_ref(), to) {
+                Expansion::Send => {}
+                Expansion::Wait => {
+                    drop(permit);
+                    read_until_provisioned(&client, &id).await?;
+                    looks = true;
+                    continue;
+                }
+                Expansion::Done => return Ok(now.map(Arc::new)),
+                Expansion::NeedsDetach(why) => {
+                    let message = format!("{id} cannot be expanded to {to} while it is attached: {why}");
+                    return Err(VolumeError::new(Fault::InUse, message));
+                }
+                Expansion::Gone => {
+                    let message = format!("{id} cannot be expanded to {to}: it does not exist any more");
+                    return Err(VolumeError::new(Fault::NotFound, message));
+                }
+                Expansion::Replaced => {
+                    let message = format!(
+                        "{id} cannot be expanded to {to}: another disk of its name was made meanwhile, and stays as it is"
+                    );
+                    return Err(VolumeError::new(Fault::Conflict, message));
+                }
+            }
         }
-    }
-    match result {
-        Ok(grown) => {
-            info!(disk = %id, size = %grown.size, "disk expanded");
-            Ok(Some(grown.into()))
+        let (error, accepted) = match client.resize_disk(&id, to, permit, &wanted).await {
+            Ok(expansion) => match client.resized_disk(&id, expansion).await {
+                Ok(grown) => {
+                    info!(disk = %id, size = %grown.size, "disk expanded");
+                    return Ok(Some(grown.into()));
+                }
+                Err(error) => (error, true),
+            },
+            Err(error) => (error, false),
+        };
+        if error.fault == Fault::Conflict && conflicts < MOST_CONFLICTS {
+            conflicts += 1;
+        } else if accepted {
+            return Err(failed(error, &writer));
+        } else if let Err(error) = writer.after(error).await {
+            return Err(failed(error, &writer));
         }
-        Err(error) => Err(VolumeError::azure(format!("{id} cannot be expanded to {to}"), error)),
+        looks = true;
     }
 }

@@ -1,6 +1,6 @@
 //! When the write of a single resource is sent again, and what is looked at before.
 //!
-//! No condition guards the creation and the deletion of a disk: Azure's disks have no ETag. So such a write rests on a
+//! No condition guards the creation, the expansion and the deletion of a disk: Azure's disks have no ETag. So such a write rests on a
 //! read that was made right before it, and on a caller who waits for it. It goes
 //!
 //! ```text
@@ -15,11 +15,14 @@
 use std::time::Duration;
 
 use lazuli_model::{
-    Disk, ProvisioningState,
+    Disk, Gib, ProvisioningState,
     fault::{Effect, Fault},
 };
 
-use crate::disk;
+use crate::disk::{self, DetachReason, needs_detach};
+
+/// How old the read may be on which a write rests. Longer waits for a permit call for another read.
+pub const READ_IS_FRESH: Duration = Duration::from_secs(2);
 
 /// How often and how long a write is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +132,39 @@ pub fn deletion(refusal: Refusal, before: Option<&Disk>, now: Option<&Disk>) -> 
     }
 }
 
+/// What becomes of an expansion, by a single read of the disk made since it was chosen or sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expansion {
+    /// Send it.
+    Send,
+    /// Wait for the end of the operation on the disk, and look again.
+    Wait,
+    /// The disk is that large.
+    Done,
+    /// The disk has been attached since, and must be detached before it can grow.
+    NeedsDetach(DetachReason),
+    /// The disk does not exist.
+    Gone,
+    /// The disk that was to grow does not exist. Another one of its name was made meanwhile, and stays as it is.
+    Replaced,
+}
+
+/// What becomes of an expansion. `before` is the disk by the read by which the size was chosen, `now` as a single read shows
+/// it that was sent since.
+pub fn expansion(before: &Disk, now: Option<&Disk>, to: Gib) -> Expansion {
+    let Some(now) = now else { return Expansion::Gone };
+    // No disk shrinks.
+    if disk::made_for_another(before, now) || now.size < before.size {
+        Expansion::Replaced
+    } else if now.provisioning_state == ProvisioningState::InProgress {
+        Expansion::Wait
+    } else if now.size >= to {
+        Expansion::Done
+    } else {
+        needs_detach(now, to).map_or(Expansion::Send, Expansion::NeedsDetach)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,6 +208,32 @@ mod tests {
         attempts.failed(&throttled(1), Effect::None, LIMITS);
         assert_eq!(attempts.effect(), Effect::Possible);
         assert_eq!(Attempts::default().effect(), Effect::None);
+    }
+
+    #[test]
+    fn an_expansion_is_sent_again_only_for_the_disk_that_it_was_for_and_while_that_is_smaller() {
+        let made = |request: &str, gib: u32| Disk {
+            tags: [("lazuli-request".to_owned(), request.to_owned())].into(),
+            size: Gib::new(gib),
+            ..Disk::unattached("d0")
+        };
+        let before = made("pvc-1", 4);
+        let vm = ArmId::virtual_machine("s", "g", "n0").unwrap();
+        let busy = Disk { provisioning_state: ProvisioningState::InProgress, ..before.clone() };
+        let shared = Disk { managed_by: Some(vm), max_shares: 2, ..before.clone() };
+        for (case, now, expected) in [
+            ("as it was", Some(&before), Expansion::Send),
+            ("gone", None, Expansion::Gone),
+            ("another claim's", Some(&made("pvc-2", 4)), Expansion::Replaced),
+            ("smaller than it was", Some(&made("pvc-1", 3)), Expansion::Replaced),
+            ("grown less", Some(&made("pvc-1", 7)), Expansion::Send),
+            ("grown as asked", Some(&made("pvc-1", 8)), Expansion::Done),
+            ("grown more", Some(&made("pvc-1", 9)), Expansion::Done),
+            ("busy", Some(&busy), Expansion::Wait),
+            ("attached since", Some(&shared), Expansion::NeedsDetach(DetachReason::Shared)),
+        ] {
+            assert_eq!(expansion(&before, now, Gib::new(8)), expected, "{case}");
+        }
     }
 
     #[test]

@@ -273,27 +273,26 @@ impl Compute {
     /// # Errors
     /// Any [`Fault`].
     pub async fn update_disk(&self, disk: &ArmId, body: Value, until: &Until) -> Result<Operation, ArmError> {
-        self.patch_disk(disk, body, Target::Polled, until).await
-    }
-
-    async fn patch_disk(
-        &self,
-        disk: &ArmId,
-        body: Value,
-        target: Target,
-        until: &Until,
-    ) -> Result<Operation, ArmError> {
         let write = Write::patch(disk.as_str(), self.versions.disks, body, Kind::DiskUpdate);
-        self.write_disk(disk, write.repeat(Repeat::Safe), target, until).await
+        self.write_disk(disk, write.repeat(Repeat::Safe), Target::Polled, until).await
     }
 
-    /// Grows a disk.
+    /// Grows a disk. The request is sent once: the disk of this name may be another one when it is sent again. With a permit
+    /// it is sent at once, or not at all, as by [`Compute::create_disk`].
     ///
     /// # Errors
     /// Any [`Fault`]; [`Fault::InUse`] where a live disk cannot grow.
-    pub async fn resize_disk(&self, disk: &ArmId, size: Gib, until: &Until) -> Result<Operation, ArmError> {
+    pub async fn resize_disk(
+        &self,
+        disk: &ArmId,
+        size: Gib,
+        permit: Option<Permit>,
+        until: &Until,
+    ) -> Result<Operation, ArmError> {
         let body = json!({ "properties": { "diskSizeGB": size.get() } });
-        self.patch_disk(disk, body, Target::Size(size), until).await
+        let write = Write::patch(disk.as_str(), self.versions.disks, body, Kind::DiskUpdate).repeat(Repeat::Never);
+        let write = write.patience(patience(permit.as_ref())).with_permit(permit);
+        self.write_disk(disk, write, Target::Size(size), until).await
     }
 
     /// Deletes a disk; one that is gone already is deleted. With a permit the request is sent once and at once, or not at

@@ -79,7 +79,8 @@ pub fn plan_expand(disk: &Disk, required_bytes: i64, limit_bytes: i64) -> Result
     Ok(Expand::Grow { to, needs_detach: needs_detach(disk, to) })
 }
 
-fn needs_detach(disk: &Disk, to: Gib) -> Option<DetachReason> {
+/// Why the disk must be detached before it grows to a size; `None` where it need not be.
+pub(crate) fn needs_detach(disk: &Disk, to: Gib) -> Option<DetachReason> {
     let attached = !disk.holders().is_empty()
         || matches!(disk.state, Some(DiskState::Attached | DiskState::Reserved | DiskState::Frozen));
     let uncached = disk.sku.is_some_and(sku::has_own_performance);

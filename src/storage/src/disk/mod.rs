@@ -41,6 +41,7 @@ mod zone;
 
 pub use capability::{AccessMode, AccessType, Capability, CapabilityError, validate_attachment, validate_capabilities};
 pub use create::{Adopted, Cloud, CreatePlan, Defaults, Request, plan_create};
+pub(crate) use expand::needs_detach;
 pub use expand::{DetachReason, Expand, plan_expand};
 pub use parameter::{ParameterError, ParameterErrorKind};
 pub use perf::{DeviceSetting, PerfProfile};
