@@ -10,8 +10,8 @@ use serde_json::json;
 use tonic::Code;
 
 use super::disk_rig::{
-    Client, GIB, Rig, create, create_all, create_with, disk_id, expand, numbered, publish, publish_all, publish_as,
-    refused, typical, unpublish,
+    Client, GIB, Method, Rig, create, create_all, create_with, disk_id, expand, numbered, pass, publish, publish_all,
+    publish_as, publishing, refused, seconds, typical, unpublish, vm_id,
 };
 
 const UID: &str = "0b7c6a52-3c1e-4d3a-9a53-0a6b9a0c2f11";
@@ -181,5 +181,42 @@ async fn disk_a_claim_shows_that_its_disk_grows_only_while_it_is_detached() {
     let [event] = &reported[..] else { panic!("{reported:?}") };
     assert_eq!((&event.regarding, event.reason), (&claim_of("pvc-a"), Reason::ExpansionNeedsDetach));
     assert!(event.note.starts_with("Disk pvc-a cannot be expanded: "), "{}", event.note);
+    rig.stop().await;
+}
+
+/// Without etags nothing but a look at the VM afterwards shows that another writer has overtaken a write of the whole list,
+/// such as one that sent a list which it had read before.
+#[tokio::test(start_paused = true)]
+async fn disk_a_node_shows_that_a_data_disk_is_gone_that_no_write_named() {
+    let (sender, mut events) = lossy::channel(100, Counter::default());
+    let mut rig = Rig::with(typical(), |options| {
+        Method::AzureStack.set(options);
+        options.events = sender;
+    })
+    .await;
+    let client = rig.controller().await;
+    let volumes = create_all(&client, &numbered(3)).await;
+    publish(&client, &volumes[0], "node-0").await.unwrap();
+    rig.other_tool().make_disk("foreign").await;
+    rig.at_rest().await;
+    assert_eq!(rig.other_tool().attach("node-0", &[("foreign", 5)]).await, 202);
+    rig.at_rest().await;
+    // A write that nobody overtakes.
+    publish(&client, &volumes[1], "node-0").await.unwrap();
+    assert_eq!(sent(&mut events), []);
+    let publishing = publishing(&client, &volumes[2], "node-0");
+    pass(seconds(5)).await;
+    assert_eq!(rig.control.running_operations(), 1, "the write is under way");
+    rig.control
+        .tamper(&vm_id("node-0"), |vm| {
+            let disks = vm["properties"]["storageProfile"]["dataDisks"].as_array_mut().unwrap();
+            disks.retain(|element| element["lun"] != 5);
+        })
+        .unwrap();
+    publishing.await.unwrap().unwrap();
+    let reported = sent(&mut events);
+    let [event] = &reported[..] else { panic!("{reported:?}") };
+    assert_eq!((&event.regarding, event.reason), (&node("node-0"), Reason::DataDiskVanished));
+    assert!(event.note.contains("The data disk at LUN 5 is gone from this node"), "{}", event.note);
     rig.stop().await;
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::scale_sets::instances::{self, INSTANCE};
-use crate::answer::{Context, OperationHeaders};
+use crate::answer::{Answer, Context, OperationHeaders};
 use crate::arm::kinds::{self, MACHINE};
 use crate::document::Document;
 use crate::fault::{self, Fault};
@@ -46,6 +46,21 @@ pub(crate) fn collection(location: &str) -> String {
 
 pub(crate) fn etag(resource: &Resource) -> String {
     format!("\"{}\"", resource.etag)
+}
+
+/// The first api-version in which a machine has an etag (source: azure-rest-api-specs, `VirtualMachine.etag` of the compute
+/// provider). Azure Stack Hub has older ones only.
+const FIRST_WITH_ETAG: &str = "2024-03-01";
+
+/// An answer that shows a machine: with its etag, in body and header, where the api-version has one.
+pub(crate) fn shown(context: &Context<'_>, mut doc: Document, tag: String) -> Answer {
+    if context.request.api_version.as_str() >= FIRST_WITH_ETAG {
+        return Answer::json(200, doc).with("etag", tag);
+    }
+    if let Some(members) = doc.as_object_mut() {
+        members.shift_remove("etag");
+    }
+    Answer::json(200, doc)
 }
 
 /// The next etag, in the header's form also in the body. Recorded.

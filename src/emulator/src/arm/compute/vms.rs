@@ -17,7 +17,7 @@ use super::disk_plan::{self, Plan};
 use super::vm_create;
 use super::vm_work::{
     ASYNC, BOTH, Doing, RETRY_AFTER, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way,
-    not_found, preconditions, refuse_unsettled,
+    not_found, preconditions, refuse_unsettled, shown,
 };
 use super::{
     RESOURCE, VM_FAMILY, attachments, catalogue, disk_work, extensions, instance_view, post, scale_sets, vm_power,
@@ -89,7 +89,7 @@ pub(crate) fn get(context: &mut Context<'_>) -> Reply {
     }
     extensions::show(context.state, &mut doc);
     let tag = doc["etag"].as_str().unwrap_or("").to_owned();
-    Ok(Answer::json(200, doc).with("etag", tag))
+    Ok(shown(context, doc, tag))
 }
 
 /// What `$expand` asks for, in the spelling of `known`. Documented: another value is refused.
@@ -214,9 +214,9 @@ pub(crate) fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_
     let started = write(context, &id, doc, plan, &preempted)?;
     vm_create::exchange_interfaces(context.state, &id, &interfaces.0, &interfaces.1, context.now);
     let resource = context.state.store.get(&id);
-    let (mut shown, tag) = resource.map_or_else(|| (Document::default(), String::new()), |r| (r.doc.clone(), etag(r)));
-    hide_user_data(&mut shown);
-    let answer = Answer::json(200, shown).with("etag", tag);
+    let (mut doc, tag) = resource.map_or_else(|| (Document::default(), String::new()), |r| (r.doc.clone(), etag(r)));
+    hide_user_data(&mut doc);
+    let answer = shown(context, doc, tag);
     if touches {
         Ok(answer.started(started, ASYNC))
     } else {
