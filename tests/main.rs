@@ -70,6 +70,7 @@ mod it {
     mod service_reach;
     mod service_rig;
     mod tiers;
+    mod worker_answers;
 }
 
 mod api_server;

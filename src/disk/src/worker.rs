@@ -338,6 +338,12 @@ impl Shared {
         self.leadership().reads_fresh_since
     }
 
+    /// From when on lists show everything that the leader before has written; `None` where there is no other leader.
+    fn lists_from(&self) -> Option<Instant> {
+        let is_alone = *self.reservations.now() == LunReservations::NoCluster;
+        (!is_alone).then(|| self.leadership().leading_since(Instant::now()) + attach::LISTS_LAG)
+    }
+
     fn method(&self) -> VmWriteMethod {
         *self.method.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -496,7 +502,8 @@ impl VmWorker {
     /// Reads the VM for a round: by a list where one may suffice, because one list serves many VMs.
     async fn gather(&self, goals: &Batch, failure_state: &FailureState) -> Result<Snapshot<Vm>, ArmError> {
         let shown = self.shared.shown_on(&self.vm);
-        let accept = attach::first_read(&self.requests(goals), &shown, self.writes(failure_state), Instant::now());
+        let (requests, writes, now) = (self.requests(goals), self.writes(failure_state), Instant::now());
+        let accept = attach::first_read(&requests, &shown, self.shared.lists_from(), writes, now);
         let freshness = match accept {
             Accept::Single => Freshness::single(),
             Accept::List | Accept::Any => Freshness::listed(),

@@ -12,7 +12,7 @@ use lazuli_quota::{
     permit::Priority,
     read::{Accept, By, Seen},
 };
-use lazuli_storage::attach::{self, Bounds, DiskRead, Evidence, Plan, Unattachable, Writes};
+use lazuli_storage::attach::{self, Bounds, DiskRead, Doubt, Evidence, Explained, Plan, Refused, Writes};
 use tokio::time::Instant;
 
 use super::{
@@ -150,6 +150,7 @@ impl VmWorker {
             shown: &shown,
             fresh_from: self.shared.fresh_from(),
             late_attaches: &late_attaches,
+            lists_from: self.shared.lists_from(),
         };
         let reservations = self.shared.reservations.now().of_node(&names);
         let limit = self.shared.sizes.borrow().max_data_disks(&vm.model.size);
@@ -197,54 +198,74 @@ impl VmWorker {
         planned.plan
     }
 
-    /// The failure that the caller of a failing disk gets, when no stale disk of the VM's model caused it. Azure has
-    /// one code for "attached to another VM" and "attached to this VM already". The disk's own state tells them apart,
-    /// if need be after a pause, because reads may lag.
-    pub(super) async fn attach_conflict(&self, disk: &ArmId, goal: Goal, error: VolumeError) -> VolumeError {
-        match error.fault {
-            Fault::NotFound if goal != Goal::Detached && error.named_disk().is_none() => return error,
-            Fault::AttachedElsewhere { .. } if goal != Goal::Detached => {}
-            // Azure has several codes for a disk of another zone, and each has other meanings too.
-            Fault::Invalid | Fault::Unclear | Fault::OperationFailed if goal != Goal::Detached => {
-                return self.zone_mismatch(disk, failure_for(&error, disk, goal)).await;
-            }
-            _ => return failure_for(&error, disk, goal),
-        }
+    /// Answers the request of a disk that has made a write fail, when no stale disk of the VM's model caused that. Where the
+    /// disk's own state may explain the failure, [`Refused::explain`] decides by reads made now.
+    pub(super) async fn answer_refused(&self, disk: &ArmId, goal: Goal, error: VolumeError) {
+        let refused_at = Instant::now();
+        let Some(doubt) = Doubt::of(&error.fault, goal) else {
+            return self.answer(disk, goal, &Err(unexplained(error, disk, goal)));
+        };
         let mut lag = READ_LAG_PAUSES.iter();
+        let mut of_disk: Option<DiskRead<Instant>> = None;
+        let mut of_vm: Option<Snapshot<Vm>> = None;
         loop {
-            match self.shared.client.get_disk(disk).await {
-                Err(_) => return failure_for(&error, disk, goal),
-                Ok(read) => match attach::attachable(&read.model, &self.vm) {
-                    Err(Unattachable::AttachedTo(holders)) => return self.attached_elsewhere(disk, &holders),
-                    _ if read.model.holders().contains(&&self.vm) => return error.resorted(Fault::Conflict),
-                    _ => {}
-                },
-            }
-            match lag.next() {
-                Some(pause) => self.pause(*pause).await,
-                None => return error.resorted(Fault::Conflict),
+            let refused = Refused {
+                refused_at,
+                vm: &self.vm,
+                disk: of_disk.as_ref(),
+                machine: of_vm.as_ref().map(|vm| (&vm.model, vm.seen)),
+                reads_are_left: lag.len() > 0,
+            };
+            match refused.explain(doubt) {
+                Explained::ReadDisk => {
+                    if let (Some(_), Some(pause)) = (&of_disk, lag.next()) {
+                        self.pause(*pause).await;
+                    }
+                    of_disk = Some(self.read_one(disk).await);
+                }
+                Explained::ReadBoth => {
+                    let (disk_read, vm) = tokio::join!(self.read_one(disk), self.shared.client.get_vm(&self.vm));
+                    (of_disk, of_vm) = (Some(disk_read), vm.ok());
+                }
+                Explained::AttachedTo(holders, sent_at) => {
+                    return self.resolve(disk, goal, &Err(self.attached_elsewhere(disk, &holders)), sent_at, None);
+                }
+                Explained::OtherZone(sent_at) => {
+                    let error = match (&of_disk, &of_vm) {
+                        (Some(DiskRead { disk: Some(state), .. }), Some(vm)) => {
+                            self.zone_mismatch(error, state, &vm.model)
+                        }
+                        _ => error,
+                    };
+                    return self.resolve(disk, goal, &Err(error), sent_at, None);
+                }
+                Explained::Changed => return self.answer(disk, goal, &Err(error.resorted(Fault::Conflict))),
+                Explained::Unexplained => return self.answer(disk, goal, &Err(unexplained(error, disk, goal))),
             }
         }
     }
 
-    /// The failure of an attach, sorted anew where the zones of the disk and of the VM explain it.
-    async fn zone_mismatch(&self, disk: &ArmId, error: VolumeError) -> VolumeError {
-        let (disk_read, vm) = tokio::join!(self.shared.client.get_disk(disk), self.shared.client.get_vm(&self.vm));
-        match (disk_read, vm) {
-            (Ok(read), Ok(vm)) if attach::zone_mismatch(&read.model, &vm.model) => {
-                let vm_zone = vm.model.zone.map_or_else(|| "no zone".to_owned(), |zone| format!("zone {zone}"));
-                let zones = match &*read.model.zones {
-                    [] => "no zone".to_owned(),
-                    zones => format!("zone {}", zones.join(", ")),
-                };
-                let what = format!(
-                    "disk {} is in {zones} and cannot be attached to node {}, whose VM is in {vm_zone}",
-                    disk.name(),
-                    self.node
-                );
-                error.resorted(Fault::ZoneMismatch).prefixed(&what).noted(what)
-            }
-            _ => error,
+    /// The failure of an attach that the zones of the disk and of the VM explain.
+    fn zone_mismatch(&self, error: VolumeError, disk: &Disk, vm: &Vm) -> VolumeError {
+        let vm_zone = vm.zone.as_ref().map_or_else(|| "no zone".to_owned(), |zone| format!("zone {zone}"));
+        let zones = match &*disk.zones {
+            [] => "no zone".to_owned(),
+            zones => format!("zone {}", zones.join(", ")),
+        };
+        let what = format!(
+            "disk {} is in {zones} and cannot be attached to node {}, whose VM is in {vm_zone}",
+            disk.id.name(),
+            self.node
+        );
+        error.resorted(Fault::ZoneMismatch).prefixed(&what).noted(what)
+    }
+
+    /// Reads a disk by a single read.
+    async fn read_one(&self, disk: &ArmId) -> DiskRead<Instant> {
+        let asked_at = Instant::now();
+        match self.shared.client.get_disk(disk).await {
+            Ok(read) => DiskRead { disk: Some(read.model), seen: read.seen },
+            Err(_) => DiskRead { disk: None, seen: Seen { by: By::Single, sent_at: asked_at } },
         }
     }
 
@@ -273,5 +294,13 @@ impl VmWorker {
             Fault::AttachedElsewhere { holder: holders.first().cloned() },
             format!("{disk} cannot be attached to node {}: it is attached to node {}", self.node, nodes.join(", ")),
         )
+    }
+}
+
+/// The failure that the caller of a failing disk gets where nothing explains it.
+fn unexplained(error: VolumeError, disk: &ArmId, goal: Goal) -> VolumeError {
+    match error.fault {
+        Fault::NotFound if goal != Goal::Detached && error.named_disk().is_none() => error,
+        _ => failure_for(&error, disk, goal),
     }
 }

@@ -69,8 +69,7 @@ impl VmWorker {
                     *self.shared.method.lock().unwrap_or_else(PoisonError::into_inner) = method;
                 }
                 if let Some((failing, goal, failure)) = failure_state.write_succeeded(&members) {
-                    let failure = self.attach_conflict(&failing, goal, failure).await;
-                    self.answer(&failing, goal, &Err(failure));
+                    self.answer_refused(&failing, goal, failure).await;
                 }
                 let members = self.without_listed_not_attached(members, &write.reapply, failure_state).await;
                 // A disk that must be detached before it can be attached is half way.
@@ -225,8 +224,7 @@ impl VmWorker {
                 let only = || members.first_key_value().filter(|_| members.len() == 1);
                 match named.and_then(|named| members.get_key_value(&named)).or_else(only) {
                     Some((failing, goal)) => {
-                        let error = self.attach_conflict(failing, *goal, error).await;
-                        self.answer(failing, *goal, &Err(error));
+                        self.answer_refused(failing, *goal, error).await;
                         failure_state.failing_disk_found();
                     }
                     None => failure_state.bisect(members, error),

@@ -10,6 +10,8 @@
 //! - A write may follow from a list, and from a read that is older than the request: Azure refuses a write that does not
 //!   fit the VM's present state. The attach of an attached disk is not left to Azure: where the disk's own state, a
 //!   VolumeAttachment or an earlier single read says that the disk is attached, the VM is read singly before any write.
+//!   So it is for any attach while a list may be older than the time at which this process became the leader: the leader
+//!   before may have attached the disk and not have recorded it.
 //!
 //! Times are on one monotonic clock of the caller's.
 
@@ -102,6 +104,9 @@ pub struct Evidence<'a, T> {
     /// By disk, until when an attach to this VM may be under way of which Azure shows nothing. A read that was sent earlier
     /// proves no detach of that disk.
     pub late_attaches: &'a BTreeMap<ArmId, T>,
+    /// A list of VMs that was sent earlier may lack an attach of the leader before, so no attach follows from it. `None`
+    /// where there is no other leader.
+    pub lists_from: Option<T>,
 }
 
 /// What bounds a plan.
@@ -337,7 +342,8 @@ impl<T: Moment> Evidence<'_, T> {
             NodeReservations::Unknown => false,
             NodeReservations::Known(luns) => luns.values().flatten().any(|owner| owner.as_ref() == Some(disk)),
         };
-        if !self.leads_to_a_write(disk, bounds) || self.seen.by == By::List && was_attached() {
+        let may_lack_it = || was_attached() || self.lists_from.is_some_and(|lists_from| self.seen.sent_at < lists_from);
+        if !self.leads_to_a_write(disk, bounds) || self.seen.by == By::List && may_lack_it() {
             return Step::Open(Open::ReadVmSingly);
         }
         let Some(read) = self.of_disk(disk, request) else { return Step::Open(Open::ReadDisk(Accept::List)) };
@@ -420,9 +426,14 @@ pub fn plan<T: Moment>(
 pub fn first_read<T: Moment>(
     requests: &BTreeMap<ArmId, Request<T>>,
     shown: &BTreeMap<ArmId, Shown<T>>,
+    lists_from: Option<T>,
     writes: Writes,
     now: T,
 ) -> Accept {
+    let attaches = requests.values().any(|request| request.goal != Goal::Detached);
+    if attaches && lists_from.is_some_and(|lists_from| now < lists_from) {
+        return Accept::Single;
+    }
     let is_met = |(disk, request): (&ArmId, &Request<T>)| {
         shown
             .get(disk)

@@ -19,6 +19,7 @@ struct Case {
     shown: BTreeMap<ArmId, Shown<Duration>>,
     fresh_from: Option<Duration>,
     late_attaches: BTreeMap<ArmId, Duration>,
+    lists_from: Option<Duration>,
     requests: BTreeMap<ArmId, Request<Duration>>,
     reservations: NodeReservations,
     max_data_disks: usize,
@@ -39,15 +40,18 @@ enum Mutant {
     ForgetsWhatWasShown,
     /// No attach is suspected that Azure does not show.
     SuspectsNoAttach,
+    /// Lists show from the beginning on what the leader before has attached.
+    TrustsListsAtOnce,
 }
 
 impl Mutant {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::TrustsLists,
         Self::TrustsListsOfDisks,
         Self::ForgetsArrivals,
         Self::ForgetsWhatWasShown,
         Self::SuspectsNoAttach,
+        Self::TrustsListsAtOnce,
     ];
 }
 
@@ -83,6 +87,7 @@ impl Case {
             shown: BTreeMap::new(),
             fresh_from: None,
             late_attaches: BTreeMap::new(),
+            lists_from: None,
             requests: BTreeMap::new(),
             reservations: NodeReservations::Known(BTreeMap::new()),
             max_data_disks: 16,
@@ -113,6 +118,7 @@ impl Case {
             }
             Mutant::ForgetsWhatWasShown => told.shown.clear(),
             Mutant::SuspectsNoAttach => told.late_attaches.clear(),
+            Mutant::TrustsListsAtOnce => told.lists_from = None,
         }
         let evidence = Evidence {
             vm: &told.vm,
@@ -121,6 +127,7 @@ impl Case {
             shown: &told.shown,
             fresh_from: told.fresh_from,
             late_attaches: &told.late_attaches,
+            lists_from: told.lists_from,
         };
         let bounds = Bounds {
             reservations: &told.reservations,
@@ -230,6 +237,9 @@ impl Case {
         if self.contradicts(disk) {
             return Err("attached although a single read showed it attached");
         }
+        if is_list && self.lists_from.is_some_and(|from| self.seen.sent_at < from) {
+            return Err("attached by a list that may lack what the leader before attached");
+        }
         if is_list
             && (self.writes != Writes::AfterAnyRead || self.vm.provisioning_state != ProvisioningState::Succeeded)
         {
@@ -292,6 +302,25 @@ fn a_disk_whose_attachment_names_a_lun_here_is_not_attached_by_a_list() {
 }
 
 #[test]
+fn no_attach_follows_from_a_list_that_may_be_older_than_this_leadership() {
+    let free = disk_in(Some(DiskState::Unattached), 1, &[]);
+    let mut case = Case::new(vec![], list(19)).request(1, ATTACH, 18).read(1, free, list(19));
+    case.lists_from = Some(at(20));
+    assert_eq!(case.open(1), Some(Open::ReadVmSingly));
+    let first = |case: &Case, now| first_read(&case.requests, &case.shown, case.lists_from, case.writes, at(now));
+    assert_eq!((first(&case, 19), first(&case, 20)), (Accept::Single, Accept::List));
+    for seen in [single(19), list(20)] {
+        let young = Case { seen, ..case.clone() };
+        assert_eq!(young.plan(Mutant::None).write.attach.len(), 1, "{seen:?}");
+    }
+    // A detach that is not needed Azure refuses.
+    let detach = Case::new(vec![element(1, 0)], list(19)).request(1, Goal::Detached, 18);
+    let detach = Case { lists_from: Some(at(20)), ..detach };
+    assert_eq!(detach.plan(Mutant::None).write.detach, [disk(1)]);
+    assert_eq!(first(&detach, 19), Accept::List);
+}
+
+#[test]
 fn a_disk_that_nothing_shows_attached_is_not_detached_while_its_attach_may_be_under_way() {
     let mut case = Case::new(vec![], single(69)).request(1, Goal::Detached, 65);
     case.late_attaches = [(disk(1), at(70))].into();
@@ -313,10 +342,10 @@ fn a_list_that_contradicts_a_single_read_of_a_moment_ago_leads_to_no_write() {
         let mut case = Case::new(listed, list(19)).request(1, goal, 18).read(1, free.clone(), list(19));
         case.shown.insert(disk(1), Shown { attached, sent_at: at(10) });
         assert_eq!(case.open(1), Some(Open::ReadVmSingly));
-        assert_eq!(first_read(&case.requests, &case.shown, case.writes, at(19)), Accept::Single);
+        assert_eq!(first_read(&case.requests, &case.shown, None, case.writes, at(19)), Accept::Single);
         case.seen = list(20);
         assert!(!case.plan(Mutant::None).write.is_empty(), "the list is younger than that read");
-        assert_eq!(first_read(&case.requests, &case.shown, case.writes, at(20)), Accept::List);
+        assert_eq!(first_read(&case.requests, &case.shown, None, case.writes, at(20)), Accept::List);
     }
 }
 
@@ -401,9 +430,10 @@ fn a_case() -> impl Strategy<Value = Case> {
     let disks = proptest::collection::btree_map((0u8..8).prop_map(numbered), a_disk_read(), 0..8);
     let shown = proptest::collection::btree_map((0u8..8).prop_map(numbered), (any::<bool>(), 0u64..40), 0..4);
     let late = proptest::collection::btree_map((0u8..8).prop_map(numbered), (0u64..40).prop_map(at), 0..4);
-    let bounds = (proptest::option::of(0u64..40), 0usize..10, 0u8..10, any::<bool>(), late);
+    let lists_from = proptest::option::of((0u64..40).prop_map(at));
+    let bounds = (proptest::option::of(0u64..40), 0usize..10, 0u8..10, any::<bool>(), late, lists_from);
     (a_vm(), a_seen(), disks, shown, requests, bounds).prop_map(|(vm, seen, disks, shown, requests, bounds)| {
-        let (fresh_from, max_data_disks, writes, known, late_attaches) = bounds;
+        let (fresh_from, max_data_disks, writes, known, late_attaches, lists_from) = bounds;
         Case {
             vm,
             seen,
@@ -414,6 +444,7 @@ fn a_case() -> impl Strategy<Value = Case> {
                 .collect(),
             fresh_from: fresh_from.map(at),
             late_attaches,
+            lists_from,
             requests: requests
                 .into_iter()
                 .map(|(id, (come, arrival))| {
