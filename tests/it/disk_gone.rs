@@ -161,6 +161,33 @@ async fn disk_what_is_not_there_is_deleted_and_unpublished() {
     rig.stop().await;
 }
 
+/// An id comes from whoever may write a PersistentVolume or a CSINode, and is a key of tables and a part of messages.
+#[tokio::test(start_paused = true)]
+async fn disk_an_id_of_more_than_1024_characters_is_no_disk_and_no_node_and_is_told_in_short() {
+    let (rig, client) = Rig::typical().await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    rig.control.reset_log();
+    let of_length = |id: String, length: usize| format!("{id}{}", "x".repeat(length - id.len()));
+    for length in [1_025, 100_000] {
+        let (disk, vm) = (of_length(disk_id("d"), length), of_length(vm_id("n"), length));
+        for message in [
+            refused(publish_as(&client, &disk, &Default::default(), "node-0").await, Code::NotFound),
+            refused(publish(&client, &volume, &vm).await, Code::NotFound),
+        ] {
+            assert!(message.contains("it is too long") && message.len() < 1_024, "{message}");
+        }
+        unpublish(&client, &disk, "node-0").await.unwrap();
+        unpublish(&client, &volume.volume_id, &vm).await.unwrap();
+        delete(&client, &disk).await.unwrap();
+    }
+    assert_eq!(rig.calls(), vec![], "Azure is asked about none of them");
+    // One of the longest length is asked about.
+    let longest = of_length(disk_id("d"), 1_024);
+    refused(publish_as(&client, &longest, &Default::default(), "node-0").await, Code::NotFound);
+    assert!(rig.calls().iter().any(|call| call.path.eq_ignore_ascii_case(&longest)));
+    rig.stop().await;
+}
+
 /// A group is deleted with everything in it. That is said of disks only: of a node's VM it would prove nothing.
 #[tokio::test(start_paused = true)]
 async fn disk_a_volume_whose_group_was_deleted_is_deleted() {

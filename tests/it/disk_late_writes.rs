@@ -179,6 +179,34 @@ async fn disk_a_deletion_whose_caller_left_during_azures_pause_is_not_sent() {
     rig.stop().await;
 }
 
+/// Azure works on the disk: the deletion waits for the end of that, and its caller does not.
+#[tokio::test(start_paused = true)]
+async fn disk_a_deletion_whose_caller_left_while_it_waited_for_another_writer_is_not_sent() {
+    let (rig, one, _) = replicas().await;
+    create(&one, NAME).await.unwrap();
+    rig.control.reset_log();
+    rig.incident(json!({
+        "match": {"method": "DELETE", "path": format!("*/disks/{NAME}")},
+        "then": {"status": 409, "code": "AnotherOperationInProgress"},
+        "times": 1,
+    }));
+    let show = |state: &str| {
+        let state = state.to_owned();
+        rig.control.tamper(&disk_id(NAME), |disk| disk["properties"]["provisioningState"] = state.into()).unwrap();
+    };
+    show("Updating");
+    timeout(seconds(10), delete(&one, &disk_id(NAME))).await.unwrap_err();
+    let reads = |rig: &Rig| rig.calls().iter().filter(|call| call.operation == "disks.get").count();
+    assert!(reads(&rig) >= 2, "it waits for the end of the other operation");
+    show("Succeeded");
+    pass(seconds(700)).await;
+    assert_eq!(sent(&rig, "DELETE").len(), 1);
+    assert!(rig.disk(NAME).is_some(), "the disk was deleted for no caller");
+    delete(&one, &disk_id(NAME)).await.unwrap();
+    rig.check_empty();
+    rig.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn disk_a_deletion_that_azure_delayed_leaves_the_disk_that_another_claim_got_meanwhile() {
     let (rig, one, two) = replicas().await;

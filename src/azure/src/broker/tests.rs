@@ -63,3 +63,31 @@ async fn a_caller_of_a_group_that_was_dropped_takes_nothing_from_a_caller_of_the
     drop(first);
     second.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn groups_that_nobody_reads_go_and_one_with_a_caller_stays() {
+    let fake = Fake::new([Reply::Silence]);
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    let groups = || compute.broker().0.groups().len();
+    let waiting = ArmId::disk("s", "waiting", "d").unwrap();
+    let until = an_hour();
+    let mut waits = Box::pin(compute.get_disk(&waiting, &until));
+    tokio::select! {
+        biased;
+        read = &mut waits => panic!("{read:?}"),
+        () = std::future::ready(()) => {}
+    }
+    while fake.calls().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let properties =
+        json!({"provisioningState": "Succeeded", "diskSizeGB": 1, "creationData": {"createOption": "Empty"}});
+    for n in 0..3 * KEPT_GROUPS {
+        let disk = ArmId::disk("s", &format!("g{n}"), "d").unwrap();
+        fake.push(Reply::json(200, json!({"id": disk.as_str(), "location": "eu", "properties": properties})));
+        compute.get_disk(&disk, &until).await.unwrap();
+        assert!(groups() <= KEPT_GROUPS, "{} groups after {n}", groups());
+    }
+    let stays = compute.broker().0.groups().keys().any(|key| key.list_path.contains("/resourceGroups/waiting/"));
+    assert!(stays, "the group of a caller who waits");
+}

@@ -61,3 +61,100 @@ fn described(error: &NodeError) -> Option<(Reason, String)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{path::PathBuf, time::Duration};
+
+    use lazuli_model::Lun;
+
+    use super::*;
+
+    /// The note about an identity, and nothing in it changes from try to try: events are counted by their text.
+    fn note(error: &NodeError) -> String {
+        let Some((Reason::IdentityUnconfirmed, note)) = described(error) else {
+            panic!("{error}: {:?}", described(error))
+        };
+        for changing in ["37 s", "no answer within"] {
+            assert!(!note.contains(changing), "{note}");
+        }
+        note
+    }
+
+    #[test]
+    fn each_doubt_about_the_identity_of_a_disk_is_reported_with_what_was_seen_and_what_helps() {
+        let lun = Lun::try_from(3).unwrap();
+        let (device, found, had) =
+            ("/dev/sdc".to_owned(), "ext4 1111".to_owned(), "the volume had ext4 2222".to_owned());
+        let (why, acceptance) = ("no answer within 5 s".to_owned(), PathBuf::from("/csi/accept-a"));
+        let more = Duration::from_secs(37);
+        for (error, parts) in [
+            (
+                NodeError::OtherDisk { lun, found: "disk-b".into(), wanted: "disk-a".into() },
+                vec!["LUN 3 holds disk-b, not disk-a"],
+            ),
+            (
+                NodeError::OtherLun { wanted: "disk-a".into(), found: lun, told: Lun::try_from(5).unwrap() },
+                vec!["disk-a is at LUN 3, not at LUN 5"],
+            ),
+            (
+                NodeError::Size { device: device.clone(), lun, found: 512, wanted: 1024 },
+                vec!["/dev/sdc at LUN 3 has 512 bytes, 1024 were expected"],
+            ),
+            (
+                NodeError::IdentityMismatch { device: device.clone(), found: found.clone(), had: had.clone(), more },
+                vec!["/dev/sdc holds ext4 1111, but the volume had ext4 2222"],
+            ),
+            (
+                NodeError::IdentityUnconfirmed {
+                    device: device.clone(),
+                    found: found.clone(),
+                    had,
+                    why: why.clone(),
+                    acceptance: acceptance.clone(),
+                },
+                vec!["/dev/sdc holds ext4 1111, but the volume had ext4 2222", "the file /csi/accept-a exists"],
+            ),
+            (
+                NodeError::Contradicted {
+                    wanted: "disk-a".into(),
+                    named: "disk-b".into(),
+                    device: device.clone(),
+                    found,
+                    why: why.clone(),
+                    acceptance,
+                },
+                vec![
+                    "the instance metadata has named disk-b",
+                    "/dev/sdc holds ext4 1111",
+                    "the file /csi/accept-a exists",
+                ],
+            ),
+            (
+                NodeError::Unseen { device: device.clone(), why: why.clone() },
+                vec!["the instance metadata does not say which disk is at /dev/sdc"],
+            ),
+            (
+                NodeError::UnseenForLong { device, why },
+                vec!["the instance metadata does not say which disk is at /dev/sdc"],
+            ),
+        ] {
+            let note = note(&error);
+            for part in parts {
+                assert!(note.contains(part), "{part}: {note}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_repetition_cures_is_not_reported() {
+        for error in [
+            NodeError::InProgress("pvc-a".into()),
+            NodeError::Changed { lun: Lun::try_from(3).unwrap(), before: "a".into(), after: "b".into() },
+            NodeError::Task,
+            NodeError::Silent(Duration::from_secs(5)),
+        ] {
+            assert_eq!(described(&error), None, "{error}");
+        }
+    }
+}
