@@ -70,8 +70,8 @@ mod it {
     mod service_reach;
     mod service_rig;
     mod tiers;
-    mod worker_answers;
     mod unknown_keys;
+    mod worker_answers;
 }
 
 mod api_server;

@@ -128,7 +128,8 @@ async fn ask_azure_and_cluster(
     match client {
         Some(client) => {
             let azure = azure.filter(|_| is_well(&findings));
-            findings.extend(cluster::examine(config, &client, &options.manager_namespaces, azure.as_ref()).await);
+            let examined = cluster::examine(config, &client, &options.manager_namespaces, azure.as_ref());
+            findings.extend(Box::pin(examined).await);
         }
         // What is wrong with the cluster is said before.
         None if !is_reached => {}

@@ -108,11 +108,8 @@ async fn disk_a_detach_from_a_deleted_node_is_not_ok_while_an_attach_to_its_unkn
     tell.send_replace(known(vec![]));
     // Once the disk shows the machine, a person must say whether it was the node's.
     let outcome = timeout(seconds(600), detach(&two, &volume, "worker-9")).await;
-<<<<<<< HEAD
-=======
     // The attach begins after an answer that came too early.
     pass(seconds(60)).await;
->>>>>>> disks
     rig.at_rest().await;
     let attached = rig.disk("pvc-a").unwrap().get("managedBy").is_some();
     assert!(!attached || outcome.is_err(), "the answer was OK and the attach went on");
