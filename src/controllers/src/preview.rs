@@ -132,6 +132,7 @@ mod tests {
             object: object.to_owned(),
             changes: changes.iter().map(|&change| change.to_owned()).collect(),
             replaces,
+            ..Planned::default()
         }
     }
 
