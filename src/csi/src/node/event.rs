@@ -119,9 +119,9 @@ mod tests {
                 NodeError::Contradicted {
                     wanted: "disk-a".into(),
                     named: "disk-b".into(),
-                    device: device.clone(),
+                    device: device.clone().into(),
                     found,
-                    why: why.clone(),
+                    why: why.clone().into(),
                     acceptance,
                 },
                 vec![
