@@ -92,6 +92,11 @@ fn is_well(findings: &[Finding]) -> bool {
 /// The configuration, a client of the cluster, and what is wrong with the cluster where it does not tell the Secret: then
 /// the configuration is that of the file alone.
 async fn configuration(options: &Options) -> Result<(Config, Option<kube::Client>, Option<Finding>), WireError> {
+    if options.offline {
+        let config = clients::configuration_now(&options.cloud, None).await?;
+        let unasked = "neither Azure nor the cluster is asked; a Secret of the cluster may change what is said here";
+        return Ok((config, None, Some(Finding::new(CONFIGURATION, Grade::Unseen, unasked))));
+    }
     let client = clients::cluster(&options.cloud).await?;
     match clients::configuration(&options.cloud, client.as_ref()).await {
         Ok(config) => Ok((config, client, None)),

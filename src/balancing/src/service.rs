@@ -128,7 +128,11 @@ impl Service for Balanced {
 
     fn has_part(want: &Want, report: &Report) -> Option<bool> {
         match want {
-            Want::PublicIp(_) => Some(report.is_tagged),
+            Want::PublicIp(_) if report.is_tagged => Some(true),
+            // An absence proves nothing of a write whose answer was lost, before that is looked for to be removed.
+            Want::PublicIp(network::Want { gone, .. }) => {
+                (report.exists || *gone != public_ip::Gone::Nothing).then_some(false)
+            }
             Want::LoadBalancer(_) | Want::SecurityGroup(_) => Some(true),
             Want::PrivateLink(network::Want { present, .. }) if present.link.is_some() => Some(true),
             Want::PrivateLink(network::Want { gone, .. }) => (*gone != private_link::Gone::Nothing).then_some(false),

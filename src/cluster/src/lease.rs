@@ -204,8 +204,16 @@ async fn write(client: &Client, lease: &LeaseName, body: Value) -> Result<Value,
     let is_new = body["metadata"]["resourceVersion"].is_null();
     let (method, path) = if is_new { (Method::POST, lease.collection()) } else { (Method::PUT, lease.path()) };
     call(client, method, &path, &body).await.map_err(|error| match error {
-        // 404: the Lease was deleted since it was read.
-        kube::Error::Api(status) if [404, 409].contains(&status.code) => Failed::Conflict,
+        kube::Error::Api(status) if status.code == 409 => Failed::Conflict,
+        // It was deleted since it was read.
+        kube::Error::Api(status) if status.code == 404 && !is_new => Failed::Conflict,
+        kube::Error::Api(status) if status.code == 404 => {
+            let namespace = &lease.namespace;
+            Failed::Other(format!(
+                "Lease {namespace}/{} cannot be made: {}; its namespace must be one that exists",
+                lease.name, status.message
+            ))
+        }
         other => Failed::Other(ApiError::boxed(other).to_string()),
     })
 }
@@ -324,6 +332,34 @@ mod tests {
         assert!(second.leads());
         let spec = &lease(&server)["spec"];
         assert_eq!((&spec["holderIdentity"], &spec["leaseTransitions"]), (&json!("second"), &json!(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_whose_namespace_does_not_exist_is_tried_every_few_seconds() {
+        let count = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let asked = count.clone();
+        let router = axum::Router::new().fallback(move || {
+            asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound",
+                "message": "namespaces \"nope\" not found", "code": 404});
+            async move { (http::StatusCode::NOT_FOUND, axum::body::Bytes::from(status.to_string())) }
+        });
+        let client = Client::new(router, "default");
+        let name = |text: &str| text.to_owned();
+        let lease =
+            LeaseName { namespace: name("nope"), name: name("cloud-controller-manager"), identity: name("first") };
+        let (until, _shown) = watch::channel(None);
+        let stop = CancellationToken::new();
+        let leads = lead(&client, &lease, Terms::default(), &until, &stop, std::future::pending());
+        assert!(timeout(Duration::from_secs(20), leads).await.is_err());
+        let asked = count.load(std::sync::atomic::Ordering::Relaxed);
+        assert!((4..=24).contains(&asked), "{asked} requests in 20 s");
+        let error = write(&client, &lease, held(&Value::Null, &lease, true, Terms::default())).await.unwrap_err();
+        let Failed::Other(error) = error else { panic!("{error:?}") };
+        assert!(
+            error.contains("Lease nope/cloud-controller-manager cannot be made: namespaces \"nope\" not found"),
+            "{error}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -233,9 +233,10 @@ impl Volumes {
         }
         // The VM that was not found may be a guess by the node's name, and a VM of another resource group was not in the
         // list of VMs. Only a single read shows the VM that has the disk.
+        let asked_at = Instant::now();
         self.leave_other_holders(vm, node, known, disk).await?;
         if known == NodeVm::Guessed {
-            self.workers.check_late_attach(vm, node, disk)?;
+            self.workers.check_late_attach(vm, node, disk, asked_at)?;
         }
         info!(node, %disk, "the node's VM is gone, so the disk is not attached to it");
         Ok(())

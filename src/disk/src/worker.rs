@@ -183,10 +183,15 @@ impl VmWorkers {
     ///
     /// # Errors
     /// [`Fault::Busy`].
-    pub(crate) fn check_late_attach(&self, vm: &ArmId, node: &str, disk: &ArmId) -> Result<(), VolumeError> {
-        let now = Instant::now();
+    pub(crate) fn check_late_attach(
+        &self,
+        vm: &ArmId,
+        node: &str,
+        disk: &ArmId,
+        asked_at: Instant,
+    ) -> Result<(), VolumeError> {
         match self.shared.late_attach(vm, &[node], disk) {
-            Some(until) if now < until => Err(answers::may_be_attaching(disk, node)),
+            Some(until) if asked_at < until => Err(answers::may_be_attaching(disk, node)),
             _ => Ok(()),
         }
     }

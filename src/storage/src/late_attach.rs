@@ -59,15 +59,20 @@ impl<T: Moment> Suspicions<T> {
     /// Until when an attach of the disk to the VM may be under way of which Azure shows nothing. A detach of it is requested
     /// now.
     pub fn of_detach(&mut self, vm: &ArmId, disk: &ArmId, record: Record, leading_since: T, now: T) -> Option<T> {
-        self.of.retain(|_, suspicion| now < suspicion.last_requested + REPEATED_WITHIN);
+        self.forget_old(now);
         let until = may_be_under_way_until(record, leading_since)?;
         let suspicion = self.of.entry((vm.clone(), disk.clone())).or_insert(Suspicion { until, last_requested: now });
         suspicion.last_requested = now;
         Some(suspicion.until)
     }
 
+    fn forget_old(&mut self, now: T) {
+        self.of.retain(|_, suspicion| now < suspicion.last_requested + REPEATED_WITHIN);
+    }
+
     /// A single read of the VM shows the disk of a detach: its attach is not under way any more.
     pub fn shown(&mut self, vm: &ArmId, disk: &ArmId, now: T) {
+        self.forget_old(now);
         self.of.insert((vm.clone(), disk.clone()), Suspicion { until: now, last_requested: now });
     }
 

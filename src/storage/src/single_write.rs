@@ -161,7 +161,8 @@ pub fn expansion(before: &Disk, now: Option<&Disk>, to: Gib) -> Expansion {
     } else if now.size >= to {
         Expansion::Done
     } else {
-        needs_detach(now, to).map_or(Expansion::Send, Expansion::NeedsDetach)
+        let is_attached = !now.holders().is_empty();
+        needs_detach(now, to).filter(|_| is_attached).map_or(Expansion::Send, Expansion::NeedsDetach)
     }
 }
 

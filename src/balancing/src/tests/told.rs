@@ -57,3 +57,25 @@ fn nodes_are_no_addresses_of_a_service() {
         [(address("20.9.9.9"), [(SecurityProtocol::Tcp, 80)].into()), (address("20.0.0.1"), BTreeSet::new())];
     assert_eq!(noted, Admission::from(expected));
 }
+
+#[test]
+fn an_absent_public_ip_is_no_part_only_where_the_service_gives_it_up() {
+    let want = |gone| Want::PublicIp(network::Want { present: public_ip::Part::default(), gone });
+    let report = |exists: bool, is_tagged: bool| Report { exists, is_tagged, ..Report::default() };
+    use lazuli_engine::service::Service as _;
+    use public_ip::Gone::{Nothing, Released};
+    for (gone, exists, is_tagged, expected) in [
+        (Nothing, true, true, Some(true)),
+        (Nothing, true, false, Some(false)),
+        // A write whose answer was lost may still make it.
+        (Nothing, false, false, None),
+        (Released, false, false, Some(false)),
+        (Released, true, false, Some(false)),
+    ] {
+        assert_eq!(
+            Balanced::has_part(&want(gone), &report(exists, is_tagged)),
+            expected,
+            "{gone:?} {exists} {is_tagged}"
+        );
+    }
+}

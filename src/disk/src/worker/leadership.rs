@@ -8,6 +8,11 @@ use tokio::time::Instant;
 /// from the VM's list as proof of its detach for this long: the leader before it may have written a moment ago.
 const MAX_READ_LAG: Duration = Duration::from_secs(4);
 
+/// How long a pause between two requests is at least in which another replica may have been the leader: its sidecars lead for
+/// as long as their Lease lasts, whatever becomes of them (source: the lease duration of csi-lib-utils, of which the chart
+/// changes nothing, and which releases no Lease early).
+const SHORTEST_LEADERSHIP: Duration = Duration::from_secs(15);
+
 /// Since when this replica has had requests without a break.
 ///
 /// Leadership is a lease of the sidecars, which no replica of this program sees. After 4 s without a request,
@@ -23,8 +28,11 @@ pub(super) struct Leadership {
 
 impl Leadership {
     pub(super) fn request_arrived(&mut self, now: Instant) {
-        if self.last_request.is_none_or(|last| now >= last + MAX_READ_LAG) {
+        let is_after = |pause| self.last_request.is_none_or(|last| now >= last + pause);
+        if is_after(SHORTEST_LEADERSHIP) {
             self.since = Some(now);
+        }
+        if is_after(MAX_READ_LAG) {
             self.reads_fresh_since = Some(now + MAX_READ_LAG);
         }
         self.last_request = Some(now);

@@ -38,8 +38,11 @@ impl Service for Web {
         (*key == IP_ELSEWHERE).then_some("elsewhere")
     }
 
-    fn has_part(_: &Self::Want, report: &u8) -> Option<bool> {
-        Some(*report != NOTHING)
+    fn has_part((level, _): &Self::Want, report: &u8) -> Option<bool> {
+        match *report {
+            NOTHING => (*level == Level::Clean).then_some(false),
+            _ => Some(true),
+        }
     }
 
     fn is_absent(report: &u8) -> bool {

@@ -27,3 +27,27 @@ fn an_object_that_an_earlier_spec_named_is_forgotten_once_it_holds_no_part() {
         assert!(actions.iter().any(|action| matches!(action, Action::Tell { key: IP_ELSEWHERE, .. })), "{actions:?}");
     }
 }
+
+/// The answer of a write may be lost, and what it makes may come later than an absence is seen.
+#[test]
+fn what_was_written_for_is_forgotten_only_once_its_removal_is_done() {
+    for (before, is_known) in [(Outcome::Waiting(Waiting::Write), true), (fails(Fault::NotFound), false)] {
+        let mut bench = Bench::new(Order::Parallel);
+        let there = bench.naming(&["elsewhere"], Desired::Present(ELSEWHERE));
+        let actions = bench.step(Event::Changed(there));
+        bench.answer_elsewhere(actions, &before);
+        let corrected = bench.naming(&[], Desired::Present(1));
+        let actions = bench.step(Event::Changed(corrected));
+        let look = actions.iter().find_map(|action| match action {
+            Action::Tell { key: IP_ELSEWHERE, generation, .. } => Some(*generation),
+            _ => None,
+        });
+        let look = look.expect("the public IP elsewhere is looked at");
+        let outcome = Outcome::Done(NOTHING);
+        bench.step(Event::Told { key: IP_ELSEWHERE, generation: look, outcome });
+        assert_eq!(bench.state.level_of(&IP_ELSEWHERE).is_some(), is_known, "{before:?}");
+        // Then it is told to give it up, and knows that it has.
+        let other = bench.answer_elsewhere(actions, &Outcome::Done(NOTHING));
+        assert_eq!(bench.state.level_of(&IP_ELSEWHERE), None, "{other:?}");
+    }
+}
