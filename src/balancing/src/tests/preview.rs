@@ -160,8 +160,12 @@ fn a_service_keeps_a_public_ip_of_a_group_that_is_not_allowed_and_is_told_and_a_
 #[test]
 fn an_address_of_an_annotation_that_stays_because_the_status_has_it_is_shown() {
     let mut world = World::new();
-    let mut object = fresh("web", annotated(&[("azure-additional-public-ips", "10.1.1.1")]));
-    object.ingress = vec!["10.1.1.1".parse().unwrap()];
+    let web = fresh("web", annotated(&[]));
+    world.change(web.clone());
+    let owner = world.services.get_mut(&web.key).unwrap();
+    owner.status.as_mut().unwrap().push("10.1.1.1".parse().unwrap());
+    let annotations = annotated(&[("azure-additional-public-ips", "10.1.1.1")]).annotations;
+    let object = ServiceObject { annotations, ..owner.object.clone() };
     let text = words(&planned(&mut world, &[object]));
     assert!(text.contains("Service default/web:"), "{text}");
     assert!(
