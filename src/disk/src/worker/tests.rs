@@ -147,3 +147,21 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
     }
     assert!(workers.shared.queues().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_a_pause_as_long_as_a_lease_may_hide_another_leader_and_a_shorter_one_its_last_writes() {
+    let mut leadership = leadership::Leadership::default();
+    let mut after = |pause: u64, now: Instant| {
+        let now = now + Duration::from_secs(pause);
+        leadership.request_arrived(now);
+        (now, leadership.leading_since(now), leadership.reads_fresh_since)
+    };
+    let (began, since, _) = after(0, Instant::now());
+    assert_eq!(since, began);
+    let (second, since, fresh) = after(5, began);
+    assert_eq!((since, fresh), (began, Some(second + Duration::from_secs(4))));
+    let (third, since, _) = after(14, second);
+    assert_eq!(since, began);
+    let (fourth, since, _) = after(15, third);
+    assert_eq!(since, fourth);
+}
