@@ -181,7 +181,7 @@ fn what_a_service_does_not_get_at_the_address_of_another_is_noted() {
     world.change(fresh("owner", annotated(&[])));
     let name = world.public_ips.keys().next().unwrap().name().to_owned();
     let mut guest = fresh("guest", annotated(&[("azure-pip-name", &name), ("port_8443_no_lb_rule", "true")]));
-    guest.key.namespace = "stranger".to_owned();
+    guest.key.namespace = "another".to_owned();
     guest.ports = vec![port(PortProtocol::Tcp, 443), port(PortProtocol::Tcp, 8443)];
     let objects = |world: &World, guest: &ServiceObject| {
         let there = world.services.values().map(Owner::as_shown);
@@ -189,7 +189,7 @@ fn what_a_service_does_not_get_at_the_address_of_another_is_noted() {
     };
     let all = objects(&world, &guest);
     let text = words(&planned(&mut world, &all));
-    let of_guest = text.split("Service stranger/guest:").nth(1).unwrap_or_else(|| panic!("{text}"));
+    let of_guest = text.split("Service another/guest:").nth(1).unwrap_or_else(|| panic!("{text}"));
     assert!(of_guest.contains("note: "), "{text}");
     // In the owner's namespace nothing is left out.
     guest.key.namespace = "default".to_owned();

@@ -15,8 +15,9 @@ const SHORTEST_LEADERSHIP: Duration = Duration::from_secs(15);
 
 /// Since when this replica has had requests without a break.
 ///
-/// Leadership is a lease of the sidecars, which no replica of this program sees. After 4 s without a request,
-/// leadership may have moved in between. Reads taken in the first 4 s after that are not trusted to prove a detach.
+/// Leadership is a lease of the sidecars, which no replica of this program sees. In [`SHORTEST_LEADERSHIP`] without a request
+/// another replica may have been the leader. Reads taken in the first [`MAX_READ_LAG`] after a pause of that length may lack
+/// the last write of the leader before, and prove no detach.
 #[derive(Debug, Default)]
 pub(super) struct Leadership {
     last_request: Option<Instant>,

@@ -2,6 +2,17 @@
 
 use super::*;
 
+/// A spec that named the public IP elsewhere, which reported this, names it no more. Returns what follows.
+fn corrected_after(before: &Outcome<u8>) -> (Bench, Vec<Action<Web>>) {
+    let mut bench = Bench::new(Order::Parallel);
+    let there = bench.naming(&["elsewhere"], Desired::Present(ELSEWHERE));
+    let actions = bench.step(Event::Changed(there));
+    bench.answer_elsewhere(actions, before);
+    let corrected = bench.naming(&[], Desired::Present(1));
+    let actions = bench.step(Event::Changed(corrected));
+    (bench, actions)
+}
+
 #[test]
 fn an_object_that_an_earlier_spec_named_is_forgotten_once_it_holds_no_part() {
     // What the public IP elsewhere reports before and after the correction, and whether it is known afterwards.
@@ -12,12 +23,7 @@ fn an_object_that_an_earlier_spec_named_is_forgotten_once_it_holds_no_part() {
         (Outcome::Waiting(Waiting::Write), fails(Fault::ScopeNotFound), true),
         (fails(Fault::Unavailable), fails(Fault::Unavailable), true),
     ] {
-        let mut bench = Bench::new(Order::Parallel);
-        let there = bench.naming(&["elsewhere"], Desired::Present(ELSEWHERE));
-        let actions = bench.step(Event::Changed(there));
-        bench.answer_elsewhere(actions, &before);
-        let corrected = bench.naming(&[], Desired::Present(1));
-        let actions = bench.step(Event::Changed(corrected));
+        let (mut bench, actions) = corrected_after(&before);
         let other = bench.answer_elsewhere(actions, &after);
         assert_eq!(bench.state.level_of(&IP_ELSEWHERE).is_some(), is_known, "{before:?} {after:?}");
         assert_eq!(other.contains(&Action::Withdraw(IP_ELSEWHERE)), !is_known, "{before:?} {after:?}");
@@ -32,12 +38,7 @@ fn an_object_that_an_earlier_spec_named_is_forgotten_once_it_holds_no_part() {
 #[test]
 fn what_was_written_for_is_forgotten_only_once_its_removal_is_done() {
     for (before, is_known) in [(Outcome::Waiting(Waiting::Write), true), (fails(Fault::NotFound), false)] {
-        let mut bench = Bench::new(Order::Parallel);
-        let there = bench.naming(&["elsewhere"], Desired::Present(ELSEWHERE));
-        let actions = bench.step(Event::Changed(there));
-        bench.answer_elsewhere(actions, &before);
-        let corrected = bench.naming(&[], Desired::Present(1));
-        let actions = bench.step(Event::Changed(corrected));
+        let (mut bench, actions) = corrected_after(&before);
         let look = actions.iter().find_map(|action| match action {
             Action::Tell { key: IP_ELSEWHERE, generation, .. } => Some(*generation),
             _ => None,
