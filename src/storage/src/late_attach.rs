@@ -4,8 +4,9 @@
 //! and until it begins neither the VM nor the disk shows it. A detach that the next leader answers OK because nothing shows
 //! the disk attached is untrue a moment later: the attach begins, and nobody detaches the disk any more.
 //!
-//! external-attacher records the LUN in the VolumeAttachment when an attach has succeeded. So where it has recorded one, no
-//! attach of this VolumeAttachment is under way. Where it has not, the detach is answered OK only [`LONGEST`] after this
+//! external-attacher records the LUN in the VolumeAttachment when an attach has succeeded. So where
+//! it has recorded one, none is suspected; an attach of the leader before that stays hidden until this process has attached and
+//! detached the disk too is not known by this. Where it has recorded none, the detach is answered OK only [`LONGEST`] after this
 //! process may have become the leader: the leader before has sent nothing since.
 //!
 //! The time counts from the first request of the detach on ([`Suspicions`]). external-attacher repeats the detach of one
