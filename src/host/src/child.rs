@@ -113,6 +113,12 @@ impl Output {
         self.code == Some(0)
     }
 
+    /// Whether it failed because another held its device, which programs tell by words alone.
+    fn found_in_use(&self) -> bool {
+        let said = |words| self.stderr.contains(words) || self.stdout.contains(words);
+        !self.success() && (said("in use") || said("busy"))
+    }
+
     /// The ending and the last words, for an error message.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -244,6 +250,35 @@ pub async fn run(host: &Host, call: Call, deadline: Deadline) -> Result<Output, 
     match result {
         Ok(result) => result,
         Err(_) => Err(spawn_error(io::Error::other("the watching thread ended"))),
+    }
+}
+
+/// Runs of a program that claims its device, when it finds the device held.
+const CLAIMING_ATTEMPTS: u32 = 3;
+
+/// Runs a program that claims `device` before it writes, again where it found the device held and that was for an
+/// instant only ([`super::raw::once_settled`]).
+///
+/// # Errors
+/// See [`ChildError`].
+pub(super) async fn run_claiming(
+    host: &Host,
+    call: Call,
+    device: &Device,
+    deadline: Deadline,
+) -> Result<Output, ChildError> {
+    let mut attempt = 1;
+    loop {
+        let output = run(host, call.clone(), deadline).await?;
+        if attempt == CLAIMING_ATTEMPTS || !output.found_in_use() {
+            return Ok(output);
+        }
+        attempt += 1;
+        let device = device.clone();
+        let claimed = tokio::task::spawn_blocking(move || RawDisk::claim(&device).map(drop)).await;
+        if !matches!(claimed, Ok(Ok(()))) {
+            return Ok(output);
+        }
     }
 }
 

@@ -305,9 +305,6 @@ async fn format(
     }
 }
 
-/// Runs of `mkfs` for one format, when it finds the device in use.
-const MKFS_ATTEMPTS: u32 = 3;
-
 async fn run_mkfs(
     host: &Host,
     device: &Device,
@@ -321,24 +318,10 @@ async fn run_mkfs(
     let needs = if fs == FsType::Xfs { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() };
     let mkfs = Call::new(&fs.program(), &args).writing(device).with(needs);
     let started = tokio::time::Instant::now();
-    let mut attempt = 1;
-    loop {
-        let output = child::run(host, mkfs.clone(), deadline).await.map_err(|source| FormatError::Mkfs {
-            device: node.clone(),
-            fs,
-            source,
-        })?;
-        if output.success() {
-            break;
-        }
-        let ending = output.describe();
-        // A copy of our own claim in a process being started (see RawDisk::claim) makes mkfs refuse before it writes.
-        if attempt < MKFS_ATTEMPTS && (ending.contains("in use") || ending.contains("busy")) {
-            attempt += 1;
-            drop(claim(device).await?);
-            continue;
-        }
-        return Err(FormatError::MkfsFailed { device: node, fs, ending });
+    let ended = child::run_claiming(host, mkfs, device, deadline).await;
+    let output = ended.map_err(|source| FormatError::Mkfs { device: node.clone(), fs, source })?;
+    if !output.success() {
+        return Err(FormatError::MkfsFailed { device: node, fs, ending: output.describe() });
     }
     let took: Duration = started.elapsed();
     tracing::info!(device = %node, %fs, seconds = took.as_secs_f64(), "formatted");

@@ -61,7 +61,8 @@ pub enum Repair {
 /// See [`CheckError`].
 pub async fn repair(host: &Host, device: &Device, deadline: Deadline) -> Result<Repair, CheckError> {
     let node = device.path.display().to_string();
-    let output = match child::run(host, Call::new("fsck", &["-a", &node]).writing(device), deadline).await {
+    let fsck = Call::new("fsck", &["-a", &node]).writing(device);
+    let output = match child::run_claiming(host, fsck, device, deadline).await {
         Ok(output) => output,
         Err(ChildError::ProgramMissing { .. }) => {
             tracing::warn!(device = %node, "fsck is not installed, mounting unchecked");

@@ -113,6 +113,9 @@ impl LoopDisk {
         let file = folder.path().join("disk.img");
         let image = fs::File::create(&file).expect("image");
         image.set_len(mib * MIB).expect("sparse");
+        // Of two searches for a free device that meet, the later claims the device of the earlier for a moment.
+        let turn = fs::File::open("/dev/loop-control").expect("loop-control");
+        turn.lock().expect("the turn");
         let node = sh("losetup", &["--find", "--show", file.to_str().expect("utf-8")]);
         Self { file, node: PathBuf::from(node), _folder: folder }
     }

@@ -24,7 +24,7 @@ use super::device::Device;
 use super::device_number::DeviceNumber;
 use super::mountinfo::{self, Mount};
 use super::options::Options;
-use super::{Deadline, Host};
+use super::{Deadline, Host, raw};
 
 /// A mount, bind or unmount that did not come to be.
 #[derive(Debug, thiserror::Error)]
@@ -401,7 +401,8 @@ pub async fn mount_block(
         if !data.is_empty() {
             builder = builder.data(&data);
         }
-        builder.mount(&source, &place).map_err(|error| match error.raw_os_error() {
+        let is_held = |error: &io::Error| error.raw_os_error() == Some(nix::libc::EBUSY);
+        raw::once_settled(|| builder.mount(&source, &place), is_held).map_err(|error| match error.raw_os_error() {
             Some(nix::libc::EINVAL) => MountError::Rejected {
                 target: place.clone(),
                 fs_type: fs_type.clone(),

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use super::device::Device;
@@ -15,7 +16,7 @@ use super::mount::{
     remove_target, state, table, unmount,
 };
 use super::options::Options;
-use super::raw::MIB;
+use super::raw::{MIB, RawDisk};
 use super::release::{Holder, ReleaseError, Released, ensure_released};
 use super::resize::{self, ResizeError};
 use super::{Deadline, Host, fsck, mountinfo, stats};
@@ -93,6 +94,37 @@ async fn each_file_system_mounts_with_options_and_repeating_changes_nothing() {
         let released = ensure_released(&volume.host, &volume.device(), long()).await;
         assert_eq!(released.expect("free"), Released::Free);
     }
+}
+
+/// A program that is being started has copies of this process's claims for an instant.
+#[tokio::test]
+async fn a_check_and_a_mount_wait_for_a_claim_that_is_just_given_up() {
+    let Some(volume) = Volume::new(FsType::Ext4, 64).await else {
+        return;
+    };
+    let device = volume.device();
+    let held_for_a_moment = || {
+        let claim = RawDisk::claim(&device).expect("free");
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            drop(claim);
+        });
+    };
+    let target = volume.target("stage");
+    held_for_a_moment();
+    volume.mount(&target, &[]).await.expect("mount");
+    assert_eq!(unmount(&volume.host, &target, long()).await.expect("umount"), 1);
+    if able(&["fsck"]) {
+        held_for_a_moment();
+        assert_eq!(fsck::repair(&volume.host, &device, long()).await.expect("checked"), fsck::Repair::Clean);
+    }
+    // Held for longer, it is an answer.
+    let _held = RawDisk::claim(&device).expect("free");
+    let error = volume.mount(&target, &[]).await.expect_err("held");
+    assert!(
+        matches!(&error, MountError::System { source, .. } if source.kind() == io::ErrorKind::ResourceBusy),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ pub(super) const BLOCK: usize = 4096;
 /// One mebibyte in bytes.
 pub(super) const MIB: u64 = 1 << 20;
 
-/// How long [`RawDisk::claim`] tries.
+/// How long [`once_settled`] tries.
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// Why a device could not be read, written or claimed.
@@ -98,16 +98,9 @@ impl RawDisk {
         Ok(Self { file, path, size })
     }
 
-    /// Claims the device for writing, trying for an instant when it is held: a process being started elsewhere in this
-    /// program keeps copies of our descriptors, an earlier claim among them, between its fork and its exec.
+    /// Claims the device for writing; tries for an instant when it is held (see [`once_settled`]).
     pub(super) fn claim(device: &Device) -> Result<Self, RawError> {
-        let settled = Instant::now() + SETTLE;
-        loop {
-            match Self::open(device, Access::ClaimWrite) {
-                Err(RawError::InUse { .. }) if Instant::now() < settled => thread::sleep(Duration::from_millis(10)),
-                other => return other,
-            }
-        }
+        once_settled(|| Self::open(device, Access::ClaimWrite), |error| matches!(error, RawError::InUse { .. }))
     }
 
     /// The open device as the standard input of a program.
@@ -142,6 +135,23 @@ impl RawDisk {
     /// Flushes the page cache of the device and the disk's own cache.
     pub(super) fn sync(&self) -> Result<(), RawError> {
         self.file.sync_all().map_err(|error| classify(&self.path, "flush", error))
+    }
+}
+
+/// Tries what needs a device for itself alone, for an instant while that is held. Two others hold a device for that
+/// long: a process that this program starts, which has copies of our descriptors, a claim given up meanwhile among
+/// them, from its fork until its exec closes them, which is after `spawn` has returned; and a program that looks for
+/// volumes on every disk of the machine, such as LVM's.
+pub(super) fn once_settled<T, E>(
+    mut attempt: impl FnMut() -> Result<T, E>,
+    is_held: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    let settled = Instant::now() + SETTLE;
+    loop {
+        match attempt() {
+            Err(error) if is_held(&error) && Instant::now() < settled => thread::sleep(Duration::from_millis(10)),
+            other => return other,
+        }
     }
 }
 
