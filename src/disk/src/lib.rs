@@ -22,7 +22,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lazuli_azure::compute::{Compute, Freshness};
+use lazuli_azure::compute::Compute;
 use lazuli_model::{
     ArmId, CachingMode, Disk, Gib, Lun, VolumeId,
     disk_spec::{DiskSpec, Mismatch},
@@ -32,7 +32,10 @@ use lazuli_model::{
     op::VmWriteMethod,
     size::SizeLimits,
 };
-use lazuli_quota::permit::Priority;
+use lazuli_quota::{
+    permit::Priority,
+    read::{By, Seen},
+};
 use lazuli_storage::{
     dangling::{Blocked, DetachUnused},
     disk::{Adopted, CreatePlan, Expand, ParameterError, plan_expand},
@@ -41,7 +44,7 @@ use lazuli_storage::{
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
@@ -210,7 +213,7 @@ impl Volumes {
         let disk = resulting_disk(self.in_flight.run(&plan.disk, request, operation).await?);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
-        self.workers.learn_source(&disk);
+        self.workers.learn_source(&disk, Seen { by: By::Single, sent_at: Instant::now() });
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
         Ok(Created { volume_id, adopted })
@@ -285,14 +288,15 @@ impl Volumes {
             )
         })?;
         // The worker may have read the disk by a list before it attached it, and a list may show the disk that had this name
-        // before. Nothing but a single read says what a disk was made from, so that a node never formats it.
+        // before.
         let source = match self.workers.source_of(disk) {
             Some(known) => known,
             None => {
-                let read = self.client.read_disk(disk, Freshness::single().priority(Priority::Attach)).await;
-                let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?.model;
-                self.workers.learn_source(&read);
-                read.source
+                let freshness = self.workers.read_of_source(disk).priority(Priority::Attach);
+                let read = self.client.read_disk(disk, freshness).await;
+                let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
+                self.workers.learn_source(&read.model, read.seen);
+                read.model.source
             }
         };
         Ok(Published { lun, source })

@@ -14,6 +14,7 @@
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
 //! | [`lun`] | which LUN a disk gets |
 //! | [`single_write`] | when the creation or deletion of a disk is sent again, and what is looked at before |
+//! | [`source`] | which reads say what a disk was made from |
 //! | [`unpublish`] | which machines a disk must leave when its node's machine is not certain |
 
 pub mod admission;
@@ -28,4 +29,5 @@ pub mod late_attach;
 pub mod list;
 pub mod lun;
 pub mod single_write;
+pub mod source;
 pub mod unpublish;
