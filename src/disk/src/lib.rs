@@ -13,6 +13,7 @@ mod error;
 mod in_flight;
 mod list;
 mod nodes;
+mod shared_machine;
 mod unpublish;
 mod whole_disk;
 mod worker;
@@ -53,6 +54,7 @@ use in_flight::{Hold, InFlight};
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
 use nodes::{Candidate, Nodes};
+use shared_machine::Purpose;
 use whole_disk::{create, delete, expand};
 use worker::{Goal, VmWorkers};
 
@@ -251,8 +253,9 @@ impl Volumes {
         node: &str,
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
-        let Candidate { vm, named } = self.nodes.candidate(node).await?;
-        self.nodes.check_is_of_cluster(node, &vm)?;
+        let candidate = self.candidate(node, Purpose::Attach).await?;
+        self.nodes.check_is_of_cluster(node, &candidate)?;
+        let Candidate { vm, named, .. } = candidate;
         self.admit(disk, node, &vm).await?;
         if named {
             // Where the Node is deleted while the disk is being attached, this is the VM that the disk must leave.
