@@ -55,7 +55,7 @@ use list::Lists;
 pub use list::{ListedVolume, VolumeList};
 use nodes::{Candidate, Nodes};
 use shared_machine::Purpose;
-use whole_disk::{create, delete, expand};
+use whole_disk::{create, delete, expand, grows_only_detached};
 use worker::{Goal, VmWorkers};
 
 /// A request that changes a disk as a whole. A repeated request joins the operation in flight of the same request.
@@ -320,14 +320,12 @@ impl Volumes {
             Expand::Enough(size) => return Ok(size),
             Expand::Grow { to, needs_detach } => {
                 if let (Some(why), false) = (needs_detach, read.model.holders().is_empty()) {
-                    let message = format!("{disk} cannot be expanded to {to} while it is attached: {why}");
-                    return Err(VolumeError::new(Fault::InUse, message).into());
+                    return Err(grows_only_detached(disk, to, why).into());
                 }
                 to
             }
         };
-        let before = read.model;
-        let operation = |wanted| expand(self.client.clone(), before, to, wanted);
+        let operation = |wanted| expand(self.client.clone(), read.model, read.seen.sent_at, to, wanted);
         Ok(resulting_disk(self.in_flight.run(disk, Request::Expand(to), operation).await?).size)
     }
 
