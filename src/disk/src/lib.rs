@@ -13,6 +13,7 @@ mod error;
 mod in_flight;
 mod list;
 mod nodes;
+mod shared_machine;
 mod unpublish;
 mod whole_disk;
 mod worker;
@@ -56,7 +57,8 @@ use in_flight::{Hold, InFlight};
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
 use nodes::{Candidate, Nodes};
-use whole_disk::{create, delete, expand};
+use shared_machine::Purpose;
+use whole_disk::{create, delete, expand, grows_only_detached};
 use worker::{Goal, VmWorkers};
 
 /// A request that changes a disk as a whole. A repeated request joins the operation in flight of the same request.
@@ -254,8 +256,9 @@ impl Volumes {
         node: &str,
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
-        let Candidate { vm, named } = self.nodes.candidate(node).await?;
-        self.nodes.check_is_of_cluster(node, &vm)?;
+        let candidate = self.candidate(node, Purpose::Attach).await?;
+        self.nodes.check_is_of_cluster(node, &candidate)?;
+        let Candidate { vm, named, .. } = candidate;
         self.admit(disk, node, &vm).await?;
         if named {
             // Where the Node is deleted while the disk is being attached, this is the VM that the disk must leave.
@@ -321,14 +324,12 @@ impl Volumes {
             Expand::Enough(size) => return Ok(size),
             Expand::Grow { to, needs_detach } => {
                 if let (Some(why), false) = (needs_detach, read.model.holders().is_empty()) {
-                    let message = format!("{disk} cannot be expanded to {to} while it is attached: {why}");
-                    return Err(VolumeError::new(Fault::InUse, message).into());
+                    return Err(grows_only_detached(disk, to, why).into());
                 }
                 to
             }
         };
-        let before = read.model;
-        let operation = |wanted| expand(self.client.clone(), before, to, wanted);
+        let operation = |wanted| expand(self.client.clone(), read.model, read.seen.sent_at, to, wanted);
         Ok(resulting_disk(self.in_flight.run(disk, Request::Expand(to), operation).await?).size)
     }
 

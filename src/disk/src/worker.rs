@@ -196,7 +196,8 @@ impl VmWorkers {
         disk: &ArmId,
         asked_at: Instant,
     ) -> Result<(), VolumeError> {
-        match self.shared.late_attach(vm, &[node], disk) {
+        let until = self.shared.late_attach(&self.shared.reservations.now(), vm, &[node], disk);
+        match until {
             Some(until) if asked_at < until => Err(answers::may_be_attaching(disk, node)),
             _ => Ok(()),
         }
@@ -325,9 +326,9 @@ impl Shared {
 
     /// Until when an attach of the disk to the VM of a node with these names may be under way of which Azure shows nothing.
     /// A detach of it is requested.
-    fn late_attach(&self, vm: &ArmId, names: &[&str], disk: &ArmId) -> Option<Instant> {
+    fn late_attach(&self, attachments: &LunReservations, vm: &ArmId, names: &[&str], disk: &ArmId) -> Option<Instant> {
         let now = Instant::now();
-        let record = self.reservations.now().record(names, disk);
+        let record = attachments.record(names, disk);
         let leading_since = self.leadership().leading_since(now);
         self.suspicions().of_detach(vm, disk, record, leading_since, now)
     }
@@ -341,10 +342,13 @@ impl Shared {
         self.leadership().reads_fresh_since
     }
 
-    /// From when on lists show everything that the leader before has written; `None` where there is no other leader.
-    fn lists_from(&self) -> Option<Instant> {
-        let is_alone = *self.reservations.now() == LunReservations::NoCluster;
-        (!is_alone).then(|| self.leadership().leading_since(Instant::now()) + attach::LISTS_LAG)
+    /// From when on lists show everything that the leader before has written; `None` where there is no other leader, and
+    /// while the VolumeAttachments are not known: no disk is given a LUN then, whatever a list shows.
+    fn lists_from(&self, attachments: &LunReservations) -> Option<Instant> {
+        match attachments {
+            LunReservations::NoCluster | LunReservations::Cold => None,
+            LunReservations::Synced(_) => Some(self.leadership().leading_since(Instant::now()) + attach::LISTS_LAG),
+        }
     }
 
     fn method(&self) -> VmWriteMethod {
@@ -506,7 +510,8 @@ impl VmWorker {
     async fn gather(&self, goals: &Batch, failure_state: &FailureState) -> Result<Snapshot<Vm>, ArmError> {
         let shown = self.shared.shown_on(&self.vm);
         let (requests, writes, now) = (self.requests(goals), self.writes(failure_state), Instant::now());
-        let accept = attach::first_read(&requests, &shown, self.shared.lists_from(), writes, now);
+        let lists_from = self.shared.lists_from(&self.shared.reservations.now());
+        let accept = attach::first_read(&requests, &shown, lists_from, writes, now);
         let freshness = match accept {
             Accept::Single => Freshness::single(),
             Accept::List | Accept::Any => Freshness::listed(),
