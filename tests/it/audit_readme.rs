@@ -18,6 +18,10 @@ fn commands() -> Vec<String> {
     commands
 }
 
+fn names_missing_file(error: &clap::Error) -> bool {
+    error.kind() == ErrorKind::ValueValidation && error.to_string().contains("No such file")
+}
+
 #[test]
 fn audit_every_command_in_the_readme_is_understood() {
     let mut understood = 0;
@@ -30,6 +34,8 @@ fn audit_every_command_in_the_readme_is_understood() {
         match Cli::try_parse_from(&words) {
             Ok(_) => understood += 1,
             Err(error) if error.kind() == ErrorKind::DisplayHelp => understood += 1,
+            // It names a program that a command before it builds.
+            Err(error) if names_missing_file(&error) => understood += 1,
             // A group of commands is spoken of, such as `lazuli get`.
             Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {}
             Err(error) => panic!("{command}: {error}"),
