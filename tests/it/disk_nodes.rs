@@ -41,7 +41,7 @@ async fn rig_with(
     nodes: ClusterNodes,
     change: impl FnOnce(&mut Options),
 ) -> (Rig, Client, watch::Sender<ClusterNodes>) {
-    let (tell, told) = watch::channel(nodes);
+    let (tell, receiver) = watch::channel(nodes);
     let mut azure = typical();
     let group = |name: &str| ResourceGroup { name: name.into(), location: None, subscription: None };
     let there = |name: &str| VirtualMachine {
@@ -55,7 +55,7 @@ async fn rig_with(
         ..Scenario::default()
     };
     let mut rig = Rig::with(azure, |options: &mut Options| {
-        options.nodes = Some(told);
+        options.nodes = Some(receiver);
         change(options);
     })
     .await;

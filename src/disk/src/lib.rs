@@ -33,10 +33,7 @@ use lazuli_model::{
     op::VmWriteMethod,
     size::SizeLimits,
 };
-use lazuli_quota::{
-    permit::Priority,
-    read::{By, Seen},
-};
+use lazuli_quota::permit::Priority;
 use lazuli_storage::{
     dangling::{Blocked, DetachUnused},
     disk::{Adopted, CreatePlan, Expand, ParameterError, plan_expand},
@@ -215,7 +212,7 @@ impl Volumes {
         let disk = resulting_disk(self.in_flight.run(&plan.disk, request, operation).await?);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
-        self.workers.learn_source(&disk, Seen { by: By::Single, sent_at: Instant::now() });
+        self.workers.created(&disk);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
         Ok(Created { volume_id, adopted })
@@ -256,6 +253,7 @@ impl Volumes {
         node: &str,
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
+        let requested_at = Instant::now();
         let candidate = self.candidate(node, Purpose::Attach).await?;
         self.nodes.check_is_of_cluster(node, &candidate)?;
         let Candidate { vm, named, .. } = candidate;
@@ -284,22 +282,20 @@ impl Volumes {
                 lun
             }
         };
-        let lun = lun.ok_or_else(|| {
-            VolumeError::new(
-                Fault::Conflict,
-                format!("{disk} was detached from node {node} while its attach was requested; retry"),
-            )
-        })?;
+        let detached = || {
+            let message = format!("{disk} was detached from node {node} while its attach was requested; retry");
+            VolumeError::new(Fault::Conflict, message)
+        };
+        let lun = lun.ok_or_else(detached)?;
         // The worker may have read the disk by a list before it attached it, and a list may show the disk that had this name
         // before.
         let source = match self.workers.source_of(disk) {
             Some(known) => known,
             None => {
-                let freshness = self.workers.read_of_source(disk).priority(Priority::Attach);
+                let freshness = self.workers.read_of_source(disk, requested_at).priority(Priority::Attach);
                 let read = self.client.read_disk(disk, freshness).await;
                 let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
-                self.workers.learn_source(&read.model, read.seen);
-                read.model.source
+                self.workers.learn_source(&read.model, read.seen, requested_at).ok_or_else(detached)?
             }
         };
         Ok(Published { lun, source })

@@ -57,7 +57,7 @@ use lazuli_model::{
 };
 use lazuli_quota::{
     permit::Priority,
-    read::{Accept, Seen},
+    read::{Accept, By, Seen},
 };
 use lazuli_storage::{
     attach::{self, Bisection, BisectionStep, Shown, Wait, Writes},
@@ -163,15 +163,25 @@ impl VmWorkers {
         self.shared.sources().of(disk)
     }
 
-    /// A read that says what a disk was made from, which is attached now.
-    pub(crate) fn read_of_source(&self, disk: &ArmId) -> Freshness {
-        let now = Instant::now();
-        Freshness { accept: self.shared.sources().accept(disk, now), not_before: now, ..Freshness::single() }
+    /// A read that says what a disk was made from, which has been attached for a request that came at `requested_at`.
+    pub(crate) fn read_of_source(&self, disk: &ArmId, requested_at: Instant) -> Freshness {
+        let accept = self.shared.sources().accept(disk, requested_at, Instant::now());
+        Freshness { accept, ..Freshness::single() }
     }
 
-    /// Records what a disk was made from that has been made, or is attached.
-    pub(crate) fn learn_source(&self, disk: &Disk, seen: Seen<Instant>) {
-        self.shared.sources().learn(disk, seen);
+    /// Records what such a disk was made from, and returns it where the read says it.
+    pub(crate) fn learn_source(
+        &self,
+        disk: &Disk,
+        seen: Seen<Instant>,
+        requested_at: Instant,
+    ) -> Option<Option<String>> {
+        self.shared.sources().learn(disk, seen, requested_at)
+    }
+
+    /// Records what a disk was made from that has been created and was read singly.
+    pub(crate) fn created(&self, disk: &Disk) {
+        self.shared.sources().learn_before_attach(disk, By::Single);
     }
 
     /// The attachments that this process has made.

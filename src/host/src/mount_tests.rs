@@ -106,7 +106,8 @@ async fn a_check_and_a_mount_wait_for_a_claim_that_is_just_given_up() {
     let held_for_a_moment = || {
         let claim = RawDisk::claim(&device).expect("free");
         thread::spawn(move || {
-            thread::sleep(Duration::from_millis(100));
+            // A tenth of the time for which a mount and a check wait.
+            thread::sleep(Duration::from_millis(30));
             drop(claim);
         });
     };

@@ -134,6 +134,7 @@ struct Deleted {
 
 /// Of how many deleted Nodes the machines are remembered.
 const MOST_DELETED: usize = 4_096;
+
 /// Where a node's VM is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
@@ -161,15 +162,11 @@ impl KnownNodes {
         for (name, node) in before {
             self.remember(&name, node.machine.as_ref());
         }
-        for (name, node) in &self.nodes {
-            if let Some(machine) = &node.machine {
-                self.former.forget(name, machine.id());
-            }
-        }
         self.by_machine.clear();
         self.deleted.clear();
         for (name, node) in &self.nodes {
             if let Some(machine) = &node.machine {
+                self.former.forget(name, machine.id());
                 self.by_machine.entry(machine.id().clone()).or_default().insert(name.clone());
             }
         }

@@ -145,7 +145,7 @@ mod tests {
             ("a detach from the machine", "vm-1", &named, detach(&of_both), Decision::IsNode),
             ("the machine does not use it", "rogue", &named, detach(&of_rogue), Decision::Leave),
             ("the machine uses it", "rogue", &named, detach(&of_both), refused(Some("vm-1"), &["vm-1"])),
-            ("nobody uses it", "ROGUE", &unnamed, detach(&none), Decision::Leave),
+            ("no other Node uses it", "ROGUE", &unnamed, detach(&none), Decision::Leave),
             ("another one uses it", "thief", &unnamed, detach(&of_rogue), refused(None, &["rogue"])),
             ("not known yet", "thief", &unnamed, detach(&LunReservations::Cold), refused(None, &["rogue"])),
             ("nothing to look at", "thief", &unnamed, detach(&LunReservations::NoCluster), refused(None, &["rogue"])),

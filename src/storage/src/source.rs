@@ -1,9 +1,9 @@
 //! What a disk was made from, and which reads say so.
 //!
-//! A node never formats a disk that was made from another. So what is said of a disk must be of this disk, and not of one
-//! that had its name before. A single read says it. A list may be older ([`LISTS_LAG`]): it says it of a disk that is
-//! attached, where it was sent so long after Azure accepted the attach. Since then the name has been this disk's, for
-//! nobody deletes a disk that is attached.
+//! A node never formats a disk that was made from another. So what is known of a disk must be of this disk, and not of one
+//! that had its name before. A single read shows this disk. A list may be older ([`LISTS_LAG`]): it shows this disk where it
+//! was sent so long after Azure accepted the attach that a request came for. Azure deletes no disk that is attached, so no
+//! other disk has had the name since.
 
 use std::collections::BTreeMap;
 
@@ -33,12 +33,12 @@ impl<T: Moment> Sources<T> {
         self.known.get(disk).cloned()
     }
 
-    /// Azure has accepted the attach of a disk, no later than then, and it has ended.
+    /// Azure has attached a disk by a write that it had accepted at `since`.
     pub fn attached(&mut self, disk: &ArmId, since: T) {
         self.attached_since.insert(disk.clone(), since);
     }
 
-    /// A disk was told to leave a machine.
+    /// A write that detaches a disk is sent.
     pub fn detaching(&mut self, disk: &ArmId) {
         self.attached_since.remove(disk);
     }
@@ -49,40 +49,36 @@ impl<T: Moment> Sources<T> {
         self.attached_since.remove(disk);
     }
 
-    /// Which reads that are sent from now on say what an attached disk was made from.
-    pub fn accept(&self, disk: &ArmId, now: T) -> Accept {
-        if self.shows_this_disk(disk, now) { Accept::List } else { Accept::Single }
+    /// Which reads that are sent from now on show the disk that was attached for a request that came at `requested_at`.
+    pub fn accept(&self, disk: &ArmId, requested_at: T, now: T) -> Accept {
+        if self.shows_this_disk(disk, requested_at, now) { Accept::List } else { Accept::Single }
     }
 
-    /// Takes a read of a disk that is attached, and has been since it was [`attached`](Self::attached).
-    pub fn learn(&mut self, disk: &Disk, seen: Seen<T>) {
-        match seen.by {
-            By::Single => drop(self.known.insert(disk.id.clone(), disk.source.clone())),
-            By::List if self.shows_this_disk(&disk.id, seen.sent_at) => {
-                self.known.insert(disk.id.clone(), disk.source.clone());
-            }
-            By::List => self.doubt(disk),
-        }
+    /// Takes a read of a disk that was attached for a request that came at `requested_at`. Returns what the disk was made
+    /// from; `None` where the read does not say it, because the disk is being detached again.
+    pub fn learn(&mut self, disk: &Disk, seen: Seen<T>, requested_at: T) -> Option<Option<String>> {
+        let is_shown = seen.by == By::Single || self.shows_this_disk(&disk.id, requested_at, seen.sent_at);
+        self.learn_before_attach(disk, if is_shown { By::Single } else { By::List });
+        is_shown.then(|| disk.source.clone())
     }
 
-    /// Takes a read of a disk that is to be attached.
+    /// Takes a read of a disk that has been created or is to be attached. Where a list differs from what is known, the disk
+    /// must be read again.
     pub fn learn_before_attach(&mut self, disk: &Disk, by: By) {
         match by {
             By::Single => drop(self.known.insert(disk.id.clone(), disk.source.clone())),
-            By::List => self.doubt(disk),
+            By::List if self.known.get(&disk.id).is_some_and(|known| *known != disk.source) => {
+                self.known.remove(&disk.id);
+            }
+            By::List => {}
         }
     }
 
-    /// Where a list differs from what is known, the disk must be read again.
-    fn doubt(&mut self, listed: &Disk) {
-        if self.known.get(&listed.id).is_some_and(|known| *known != listed.source) {
-            self.known.remove(&listed.id);
-        }
-    }
-
-    /// Whether a list that was sent then shows the disk that has the name now, if that is still attached.
-    fn shows_this_disk(&self, disk: &ArmId, sent_at: T) -> bool {
-        self.attached_since.get(disk).is_some_and(|since| sent_at >= *since + LISTS_LAG)
+    /// Whether a list that is sent at `sent_at` shows the disk that was attached for a request of `requested_at`. An attach
+    /// before the request proves nothing: another writer may have replaced the disk since.
+    fn shows_this_disk(&self, disk: &ArmId, requested_at: T, sent_at: T) -> bool {
+        let since = self.attached_since.get(disk);
+        since.is_some_and(|since| *since >= requested_at && sent_at >= *since + LISTS_LAG)
     }
 }
 
@@ -110,7 +106,9 @@ mod tests {
         let id = &empty.id;
         for (case, attached_at, seen, known) in [
             ("a single read", None, by(By::Single, 0), true),
-            ("a list of a disk that another has attached", None, by(By::List, 1_000), false),
+            ("a list of a disk that another replica has attached", None, by(By::List, 1_000), false),
+            ("a list of a disk that was attached before the request", Some(39), by(By::List, 1_000), false),
+            ("a single read of such a disk", Some(39), by(By::Single, 1_000), true),
             ("a list sent when Azure accepted the attach", Some(50), by(By::List, 50), false),
             ("a list that may show the time before", Some(50), by(By::List, 59), false),
             ("a list that cannot", Some(50), by(By::List, 60), true),
@@ -119,28 +117,29 @@ mod tests {
             if let Some(seconds) = attached_at {
                 sources.attached(id, at(seconds));
             }
-            let accepted = sources.accept(id, seen.sent_at);
+            let (requested_at, source) = (at(40), Some("snapshot".to_owned()));
+            let accepted = sources.accept(id, requested_at, seen.sent_at);
             assert_eq!(accepted == Accept::List, known && seen.by == By::List, "{case}");
-            sources.learn(&restored, seen);
+            assert_eq!(sources.learn(&restored, seen, requested_at), known.then_some(source), "{case}");
             assert_eq!(sources.of(id), known.then(|| Some("snapshot".to_owned())), "{case}");
         }
     }
 
     #[test]
-    fn a_disk_that_was_told_to_leave_or_is_deleted_may_be_another_one_by_its_next_attach() {
+    fn a_disk_that_is_being_detached_or_deleted_may_be_another_one_by_its_next_attach() {
         let (empty, restored) = (made_from(None), made_from(Some("snapshot")));
         let mut sources = Sources::default();
         sources.attached(&empty.id, at(0));
         sources.detaching(&empty.id);
-        assert_eq!(sources.accept(&empty.id, at(100)), Accept::Single);
+        assert_eq!(sources.accept(&empty.id, at(0), at(100)), Accept::Single);
         sources.attached(&empty.id, at(100));
-        assert_eq!(sources.accept(&empty.id, at(105)), Accept::Single, "a list may show the disk before");
-        sources.learn(&empty, by(By::Single, 105));
+        assert_eq!(sources.accept(&empty.id, at(0), at(105)), Accept::Single, "a list may show the disk before");
+        assert_eq!(sources.learn(&empty, by(By::Single, 105), at(0)), Some(None));
         assert_eq!(sources.of(&empty.id), Some(None));
         sources.forget(&empty.id);
-        assert_eq!((sources.of(&empty.id), sources.accept(&empty.id, at(200))), (None, Accept::Single));
+        assert_eq!((sources.of(&empty.id), sources.accept(&empty.id, at(0), at(200))), (None, Accept::Single));
         // A list that shows another one, made from something, is no knowledge, and ends what was known.
-        sources.learn(&empty, by(By::Single, 200));
+        sources.learn_before_attach(&empty, By::Single);
         sources.learn_before_attach(&empty, By::List);
         assert_eq!(sources.of(&empty.id), Some(None));
         sources.learn_before_attach(&restored, By::List);

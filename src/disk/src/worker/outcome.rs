@@ -108,13 +108,13 @@ impl VmWorker {
         }
     }
 
-    /// Notes which disks are told to leave: another one may have the name of such a disk next.
+    /// Records which disks a write detaches: a disk that is created later may have the name of one of them.
     fn note_leaving(&self, write: &VmWrite) {
         let mut sources = self.shared.sources();
         write.detach.iter().for_each(|disk| sources.detaching(disk));
     }
 
-    /// Notes which disks Azure has attached by a write that it had accepted by then.
+    /// Records which disks Azure has attached by a write that it had accepted by then.
     fn note_attached(&self, write: &VmWrite, accepted: Instant) {
         let mut sources = self.shared.sources();
         write.attach.iter().for_each(|attachment| sources.attached(&attachment.disk, accepted));
