@@ -13,7 +13,7 @@ use lazuli_rig::Folder;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Outcome, output::Format},
+    super::{Outcome, number::whole, output::Format},
     processes::{self, AnyError},
 };
 
@@ -24,7 +24,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", default_value = processes::THIS_PROGRAM, hide_default_value = true)]
     program: PathBuf,
     /// How long to let the processes rest after their first call, in seconds.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = whole::<u64>(0..=u64::MAX))]
     rest_seconds: u64,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]

@@ -370,3 +370,42 @@ fn a_dry_run_says_which_controllers_it_does_not_plan() {
     assert_eq!(said(&["--cluster-cidr=10.244.0.0/16"]), routes);
     assert_eq!(said(&["--controllers=service-lb"]), "");
 }
+
+#[test]
+fn a_plan_is_said_to_be_empty_only_where_services_were_looked_at() {
+    let planned = vec![];
+    assert_eq!(of_services(Looked::AtServices, &planned, None), "nothing would be written\n");
+    for looked in [Looked::NotByControllers, Looked::NotByConfiguration] {
+        let said = of_services(looked, &planned, None);
+        assert!(said.starts_with("not looked at: Services") && !said.contains("nothing would be written"), "{said}");
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_refused_with_its_option_its_value_and_what_is_allowed() {
+    for (flag, allowed) in [
+        ("--resync-seconds=hourly", "a whole number from 0 to 86400"),
+        ("--resync-seconds=86401", "a whole number from 0 to 86400"),
+        ("--drain-seconds=-1", "a whole number from 0 to 86400"),
+    ] {
+        let (option, value) = flag.split_once('=').unwrap();
+        let refused = CommandLine::try_parse_from(["cloud-controllers", flag]).err().unwrap().to_string();
+        assert!([option, value, allowed].iter().all(|part| refused.contains(part)), "{refused}");
+    }
+}
+
+#[test]
+fn a_range_of_external_addresses_that_allows_nothing_is_named() {
+    let said = |ranges: &str| {
+        let flag = format!("--allowed-external-addresses={ranges}");
+        CommandLine::try_parse_from(["cloud-controllers", &flag]).unwrap().options.without_effect()
+    };
+    assert_eq!(said("20.1.0.0/16,0.0.0.0/0"), Vec::<String>::new());
+    let said = said("20.1.0.0/16,10.0.0.0/8,fd00::/8");
+    assert_eq!(said.len(), 2, "{said:?}");
+    let starts = [
+        "--allowed-external-addresses=10.0.0.0/8 allows nothing: every address of it is private",
+        "--allowed-external-addresses=fd00::/8 ",
+    ];
+    assert!(said.iter().zip(starts).all(|(one, start)| one.starts_with(start)), "{said:?}");
+}
