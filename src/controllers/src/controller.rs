@@ -281,9 +281,6 @@ impl Controller {
                     Some(change) = of_services.recv() => {
                         let change = self.informed.told().cluster_ips.take_in(change);
                         self.services_changed(change);
-                        // Services come one after another, each may be as large as Kubernetes takes it, and the Lease is
-                        // renewed by the same thread.
-                        tokio::task::yield_now().await;
                     }
                     1.. = of_nodes.recv_many(&mut nodes_changes, BURST) => {
                         self.nodes_changed(nodes_changes.drain(..));
@@ -359,7 +356,6 @@ impl Controller {
             Change::Replaced(all) => {
                 let all: BTreeMap<String, VersionedService> = all.into_iter().collect();
                 let before = self.informed.told().services.replace(all.clone()).unwrap_or_default();
-                let differing = differing(&before, &all);
                 for (name, service) in &before {
                     if all.get(name).is_none_or(|now| now.object.key != service.object.key) {
                         self.removed(service);
@@ -367,7 +363,7 @@ impl Controller {
                 }
                 // All Services are placed before Nodes are spread over the load balancers that they need.
                 self.informed.told().holds_nodes = true;
-                differing.into_iter().for_each(|service| self.changed(service));
+                all.values().for_each(|service| self.changed(service));
                 let moved = {
                     let told = &mut *self.informed.told();
                     told.holds_nodes = false;
@@ -632,25 +628,4 @@ fn prefixes(subnet: &Value) -> Vec<Cidr> {
     let many = properties["addressPrefixes"].as_array().into_iter().flatten();
     let all = many.chain([&properties["addressPrefix"]]);
     all.filter_map(|text| text.as_str()?.parse().ok()).collect()
-}
-
-/// The Services of a list that are not as they were known, in their order. The others have been looked at already, and each
-/// look parses the whole Service.
-fn differing<'s, V: PartialEq>(before: &BTreeMap<String, V>, all: &'s BTreeMap<String, V>) -> Vec<&'s V> {
-    all.iter().filter(|(name, service)| before.get(*name) != Some(service)).map(|(_, service)| service).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_list_that_comes_again_only_what_differs_is_looked_at() {
-        let known = |all: &[(&str, u8)]| all.iter().map(|(name, version)| ((*name).to_owned(), *version)).collect();
-        let before: BTreeMap<String, u8> = known(&[("gone", 1), ("new", 1), ("same", 1)]);
-        let all = known(&[("added", 1), ("new", 2), ("same", 1)]);
-        assert_eq!(differing(&before, &all), [&1, &2]);
-        assert_eq!(differing(&BTreeMap::new(), &all), [&1, &2, &1], "the first list");
-        assert_eq!(differing(&all, &all), Vec::<&u8>::new());
-    }
 }
