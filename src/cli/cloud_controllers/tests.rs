@@ -97,6 +97,29 @@ async fn a_dry_run_without_an_api_server_ends_and_so_does_one_that_is_stopped() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dry_run_that_the_api_server_refuses_the_services_says_so_at_once() {
+    let world = World::start().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "services is forbidden: User \"u\" cannot list resource \"services\""});
+    let refuse = move || async move { (http::StatusCode::FORBIDDEN, axum::Json(status)) };
+    tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(refuse)).await });
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}]});
+    world.0.write("kubeconfig", &kubeconfig).unwrap();
+    let began = Instant::now();
+    let (_, running) = world.process(&["--dry-run"]);
+    let error = running.await.unwrap().unwrap_err().to_string();
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(error.contains("refuses the list of services (the role needs list and watch on services)"), "{error}");
+    assert!(error.contains("cannot list resource"), "{error}");
+    world.0.azure.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_gets_its_address_and_the_next_process_takes_over_without_a_write() {
     let world = World::start().await;
     world.service("web", None);

@@ -70,7 +70,7 @@ mod tests {
         };
         let fine = [names("a", "20.9.9.9", &["20.0.0.1", "20.9.9.9"]), names("b", "10.0.0.10", &["20.0.0.2"])];
         let additional = |services: &[ServiceObject], cluster: &ClusterAddresses| {
-            super::additional(services, cluster, &[ServiceFlags::default()], &BTreeSet::new())
+            additional(services, cluster, &[ServiceFlags::default()], &BTreeSet::new())
         };
         let found = additional(&fine, &cluster);
         assert_eq!(found[0].grade, Grade::Fine, "{found:?}");
