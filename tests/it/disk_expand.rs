@@ -96,3 +96,21 @@ async fn disk_an_expansion_goes_on_without_its_caller_and_joins_its_repetition()
     assert_eq!(rig.writes().len(), 1);
     rig.stop().await;
 }
+
+/// Azure's disks have no condition, so a write rests on a read of a moment ago.
+#[tokio::test(start_paused = true)]
+async fn disk_an_expansion_whose_first_read_took_long_rests_on_another_one() {
+    let (rig, client) = Rig::typical().await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    for (delay, expected) in [(1, 1), (3_000, 2)] {
+        rig.control.reset_log();
+        rig.incident(serde_json::json!({
+            "match": {"method": "GET", "path": "*/disks/pvc-a"}, "then": {"delayMs": delay}, "times": 1,
+        }));
+        expand(&client, &volume.volume_id, (8 + expected) * GIB, 0).await.unwrap();
+        let before_the_write = rig.calls().into_iter().take_while(|call| call.method == "GET").count();
+        assert_eq!(i64::try_from(before_the_write).unwrap(), expected, "after {delay} ms");
+    }
+    rig.check();
+    rig.stop().await;
+}

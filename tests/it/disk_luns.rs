@@ -103,6 +103,38 @@ async fn disk_while_attachments_are_not_known_no_lun_is_given_and_disks_may_leav
     rig.stop().await;
 }
 
+/// No LUN is given before the attachments are known, so nothing is written by what a list shows.
+#[tokio::test(start_paused = true)]
+async fn disk_after_a_restart_no_vm_is_read_singly_before_the_attachments_are_known() {
+    const NODES: usize = 20;
+    let (sender, receiver) = watch::channel(LunReservations::Cold);
+    let mut azure = typical();
+    let vms = VirtualMachine::pattern("node-{}", NODES.try_into().unwrap());
+    azure.scenario = Scenario { virtual_machines: vec![vms], ..Scenario::default() };
+    let mut rig = Rig::with(azure, |options: &mut Options| options.reservations = Some(receiver)).await;
+    let before = rig.controller().await;
+    let volumes = create_all(&before, &numbered(2 * NODES)).await;
+    let restarted = rig.lab.controller("restarted").await.unwrap();
+    rig.control.reset_log();
+    let single_reads = || rig.calls().iter().filter(|call| call.operation == "virtualMachines.get").count();
+    let mut waiting = Vec::new();
+    for half in volumes.chunks(NODES) {
+        for (at, volume) in half.iter().enumerate() {
+            waiting.push(publishing(&restarted, volume, format!("node-{at}").leak()));
+        }
+        pass(seconds(2)).await;
+    }
+    assert_eq!((single_reads(), rig.writes()), (0, vec![]));
+    sender.send_replace(attachments(&[]));
+    for publishing in waiting {
+        publishing.await.unwrap().unwrap();
+    }
+    // One before its write and one after it; a few workers write twice.
+    assert!((2 * NODES..3 * NODES).contains(&single_reads()), "{} single reads", single_reads());
+    rig.check();
+    rig.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn disk_attachments_that_never_become_known_make_publish_unavailable_after_a_while() {
     let (rig, client, sender) = rig(LunReservations::Cold).await;

@@ -1,8 +1,14 @@
 //! Which VM a node is where a cluster says so, and which detaches go first.
 
+use std::collections::BTreeMap;
+
 use lazuli_emulator::scenario::{ResourceGroup, Scenario, VirtualMachine};
-use lazuli_model::node::{ClusterNodes, KnownNodes, Machine, Node};
+use lazuli_model::{
+    Lun,
+    node::{ClusterNodes, KnownNodes, Machine, Node},
+};
 use lazuli_rig::Options;
+use lazuli_storage::lun::{LunReservations, Reservation};
 use tokio::sync::watch;
 use tonic::Code;
 
@@ -28,6 +34,13 @@ fn known(nodes: impl IntoIterator<Item = (String, Node)>) -> ClusterNodes {
 
 /// Two machines in the cluster's group, `node-0` and `node-1`, and two in another: `node-0` again, and `far`.
 async fn rig(nodes: ClusterNodes) -> (Rig, Client, watch::Sender<ClusterNodes>) {
+    rig_with(nodes, |_| {}).await
+}
+
+async fn rig_with(
+    nodes: ClusterNodes,
+    change: impl FnOnce(&mut Options),
+) -> (Rig, Client, watch::Sender<ClusterNodes>) {
     let (tell, told) = watch::channel(nodes);
     let mut azure = typical();
     let group = |name: &str| ResourceGroup { name: name.into(), location: None, subscription: None };
@@ -41,7 +54,11 @@ async fn rig(nodes: ClusterNodes) -> (Rig, Client, watch::Sender<ClusterNodes>) 
         virtual_machines: vec![VirtualMachine::pattern("node-{}", 2), there("node-0"), there("far")],
         ..Scenario::default()
     };
-    let mut rig = Rig::with(azure, |options: &mut Options| options.nodes = Some(told)).await;
+    let mut rig = Rig::with(azure, |options: &mut Options| {
+        options.nodes = Some(told);
+        change(options);
+    })
+    .await;
     let client = rig.controller().await;
     (rig, client, tell)
 }
@@ -304,13 +321,13 @@ async fn disk_a_disk_that_a_person_moved_away_from_a_deleted_nodes_machine_stays
 /// kubelet chooses the provider id of its own Node, so a node may claim another one's machine.
 #[tokio::test(start_paused = true)]
 async fn disk_of_two_nodes_with_one_provider_id_neither_gets_a_disk_nor_an_ok_until_one_is_gone() {
-    let both = || ["node-0", "rogue"].map(|name| (name.to_owned(), node(&vm_id("node-0"))));
+    let both = || ["worker-7", "rogue"].map(|name| (name.to_owned(), node(&vm_id("node-0"))));
     let (rig, client, tell) = rig(known([both()[0].clone()])).await;
     let volume = create(&client, "pvc-a").await.unwrap();
-    publish(&client, &volume, "node-0").await.unwrap();
+    publish(&client, &volume, "worker-7").await.unwrap();
     tell.send_replace(known(both()));
     rig.control.reset_log();
-    for name in ["node-0", "rogue"] {
+    for name in ["worker-7", "rogue"] {
         for outcome in [
             publish(&client, &volume, name).await.map(drop),
             unpublish(&client, &volume.volume_id, name).await,
@@ -318,23 +335,92 @@ async fn disk_of_two_nodes_with_one_provider_id_neither_gets_a_disk_nor_an_ok_un
             publish(&client, &volume, &vm_id("node-0")).await.map(drop),
         ] {
             let message = refused(outcome, Code::Unavailable);
-            assert!(message.contains("Node node-0 and of Node rogue"), "{message}");
+            assert!(message.contains("Node rogue and of Node worker-7"), "{message}");
         }
     }
     assert_eq!((holder(&rig, "pvc-a").unwrap(), rig.writes()), (vm_id("node-0").to_lowercase(), vec![]));
-    // Of the Node that is deleted it is not known whether the machine was its own: the disk is there.
-    tell.send_modify(|nodes| match nodes {
-        ClusterNodes::Known(nodes) => assert!(nodes.remove("rogue")),
-        _ => unreachable!("the Nodes are known"),
-    });
-    let message = refused(unpublish(&client, &volume.volume_id, "rogue").await, Code::Aborted);
-    assert!(message.contains("the providerID of Node node-0"), "{message}");
+    // Of the Node that is deleted it is not known whether the machine was its own: the disk is there. A list of the Nodes
+    // says nothing of that.
+    for listed in [false, true] {
+        tell.send_modify(|nodes| match nodes {
+            ClusterNodes::Known(nodes) if listed => nodes.replace([both()[0].clone()]),
+            ClusterNodes::Known(nodes) => assert!(nodes.remove("rogue")),
+            _ => unreachable!("the Nodes are known"),
+        });
+        let message = refused(unpublish(&client, &volume.volume_id, "rogue").await, Code::Aborted);
+        assert!(message.contains("the providerID of Node worker-7"), "{message}");
+    }
     assert_eq!(holder(&rig, "pvc-a").unwrap(), vm_id("node-0").to_lowercase());
-    unpublish(&client, &volume.volume_id, "node-0").await.unwrap();
+    unpublish(&client, &volume.volume_id, "worker-7").await.unwrap();
     unpublish(&client, &volume.volume_id, "rogue").await.unwrap();
     assert_eq!(holder(&rig, "pvc-a"), None);
     rig.check();
     rig.stop().await;
+}
+
+/// No node can choose the name of its Node or of another node's VM.
+#[tokio::test(start_paused = true)]
+async fn disk_of_two_nodes_with_one_provider_id_the_one_with_the_name_of_the_vm_is_served() {
+    let both = ["node-0", "rogue"].map(|name| (name.to_owned(), node(&vm_id("node-0"))));
+    let (record, attachments) = watch::channel(LunReservations::Synced(BTreeMap::new()));
+    let (rig, client, _tell) = rig_with(known(both), |options| options.reservations = Some(attachments)).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    let recorded = |lun: u8, node: &str| {
+        let (lun, volume_handle) = (Lun::try_from(i64::from(lun)).unwrap(), Some(volume.volume_id.clone()));
+        let reservation = Reservation { lun, volume_handle, attachment: format!("csi-{node}") };
+        LunReservations::Synced([(node.to_owned(), vec![reservation])].into())
+    };
+    let lun = publish(&client, &volume, "node-0").await.unwrap();
+    record.send_replace(recorded(lun, "node-0"));
+    rig.control.reset_log();
+    for outcome in [
+        publish(&client, &volume, "rogue").await.map(drop),
+        // The disk is there for the other Node.
+        unpublish(&client, &volume.volume_id, "rogue").await,
+    ] {
+        let message = refused(outcome, Code::Unavailable);
+        assert!(message.contains("the VM has the name of Node node-0"), "{message}");
+    }
+    assert_eq!((holder(&rig, "pvc-a").unwrap(), rig.writes()), (vm_id("node-0").to_lowercase(), vec![]));
+    unpublish(&client, &volume.volume_id, "node-0").await.unwrap();
+    assert_eq!(holder(&rig, "pvc-a"), None);
+    // It was attached for the other Node, as long as that was the only one that named the machine.
+    let lun = publish(&client, &volume, "node-0").await.unwrap();
+    record.send_replace(recorded(lun, "rogue"));
+    unpublish(&client, &volume.volume_id, "rogue").await.unwrap();
+    assert_eq!(holder(&rig, "pvc-a"), None);
+    rig.check();
+    rig.stop().await;
+}
+
+/// The machine before is only stopped, and a VolumeAttachment names no machine.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_leaves_the_machine_that_a_node_was_before_it_was_created_again_on_another() {
+    let mut wrong = Vec::new();
+    for (case, second_is_gone, listed) in
+        [("the second machine is there", false, false), ("it is gone too", true, false), ("and the Node", true, true)]
+    {
+        let (rig, client, tell) = rig(known([("worker-9".to_owned(), node(&elsewhere("far")))])).await;
+        let volume = create(&client, "pvc-a").await.unwrap();
+        publish(&client, &volume, "worker-9").await.unwrap();
+        tell.send_modify(|nodes| {
+            let ClusterNodes::Known(nodes) = nodes else { unreachable!("the Nodes are known") };
+            assert!(nodes.remove("worker-9"));
+            nodes.apply("worker-9", node(&vm_id("node-1")));
+            if listed {
+                nodes.replace([]);
+            }
+        });
+        if second_is_gone {
+            assert_eq!(rig.other_tool().call("DELETE", &vm_id("node-1"), None).await.0, 202);
+            pass(seconds(40)).await;
+        }
+        unpublish(&client, &volume.volume_id, "worker-9").await.unwrap();
+        wrong.extend(holder(&rig, "pvc-a").map(|holder| (case, holder)));
+        rig.check();
+        rig.stop().await;
+    }
+    assert_eq!(wrong, [], "the answer was OK while this machine had the disk");
 }
 
 /// The Node named another machine, which is gone. What merely has its name is some other machine, with a disk of its own.

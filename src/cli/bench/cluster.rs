@@ -26,7 +26,7 @@ use super::{
     super::{Outcome, output::Format},
     control::{Begun, Control},
     figures::rounded,
-    processes::{self, AnyError, Memory},
+    processes::{self, AnyError, Measured, Memory},
 };
 
 /// The installer of the cluster: a principal with request buckets of its own.
@@ -88,6 +88,8 @@ pub(super) struct Layout<'a> {
     pub(super) latency: &'a str,
     pub(super) throttling: bool,
     pub(super) seed: u64,
+    /// The program whose cloud controllers run.
+    pub(super) measured: Measured,
 }
 
 impl Default for Layout<'_> {
@@ -103,6 +105,7 @@ impl Default for Layout<'_> {
             latency: "typical",
             throttling: true,
             seed: 1,
+            measured: Measured::default(),
         }
     }
 }
@@ -116,8 +119,11 @@ pub(super) async fn run(
     let folder = Folder::make("bench")?;
     let mut cluster = Cluster::start(layout, folder.path()).await?;
     let result = measure(&mut cluster).await;
+    let cpu = processes::cpu_time(&cluster.controllers);
     cluster.end().await;
-    output.print_object(&Value::Object(result?));
+    let mut result = result?;
+    result.insert("cpu_s".into(), rounded(cpu?.as_secs_f64()));
+    output.print_object(&Value::Object(result));
     Ok(())
 }
 
@@ -179,7 +185,7 @@ impl Cluster {
         let receiver = noted.subscribe();
         let router = noting(server.clone(), noted);
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let mut controllers = processes::cloud_controllers(&config, &kubeconfig);
+        let mut controllers = layout.measured.cloud_controllers(&config, &kubeconfig);
         if layout.routes {
             controllers.arg(format!("--cluster-cidr={}/{}", POD_RANGES.0, POD_RANGES.1));
         }

@@ -22,7 +22,8 @@ use url::Url;
 
 use super::{
     super::{Outcome, number::whole, output::Format},
-    processes::AnyError,
+    figures::rounded,
+    processes::{AnyError, own_cpu_time},
 };
 
 /// An api-version of disks.
@@ -85,6 +86,8 @@ async fn measure(options: &Options) -> Result<Value, AnyError> {
     for (name, value) in figures {
         result[name] = value;
     }
+    // Of the emulator and of the client that measures it.
+    result["cpu_s"] = rounded(own_cpu_time()?.as_secs_f64());
     Ok(result)
 }
 

@@ -19,7 +19,7 @@ use super::{
     super::{Outcome, number::whole, output::Format},
     cluster::{self, Cluster, Layout},
     figures::rounded,
-    processes::AnyError,
+    processes::{AnyError, Measured},
 };
 
 /// How long the controllers rest in an empty cluster before their memory is measured.
@@ -54,6 +54,8 @@ pub(super) struct Options {
     /// How many MiB the peak of the controllers' memory may be over that of an empty cluster.
     #[arg(long, default_value_t = 64, value_parser = whole::<u64>(0..=u64::MAX))]
     limit_mib: u64,
+    #[command(flatten)]
+    measured: Measured,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
@@ -67,6 +69,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         webhook: Some((address, &certificate, &key)),
         latency: "none",
         throttling: false,
+        measured: options.measured.clone(),
         ..Layout::default()
     };
     let mut growth = 0;

@@ -14,7 +14,8 @@ use url::Url;
 
 use super::{
     super::{Outcome, number::whole, output::Format},
-    processes::{self, AnyError},
+    figures::rounded,
+    processes::{self, AnyError, Measured},
 };
 
 /// Disks of a machine of the scenario, whose size takes 64 (source: the published size tables).
@@ -33,6 +34,8 @@ pub(super) struct Options {
     /// The max_entries of each page; 0: as many as a message holds.
     #[arg(long, default_value_t = 0, value_parser = whole::<i32>(0..=i32::MAX))]
     max_entries: i32,
+    #[command(flatten)]
+    measured: Measured,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
@@ -52,7 +55,7 @@ async fn measure(options: &Options, folder: &Folder) -> Result<Value, AnyError> 
     azure.args(["--latency", "none"]).arg("--scenario").arg(&scenario);
     let (mut azure, base) = processes::ready(azure).await?;
     let socket = folder.path().join("controller.sock");
-    let mut controller = processes::controller(&socket, &config).spawn()?;
+    let mut controller = options.measured.controller(&socket, &config).spawn()?;
     // The client takes messages of 4 MiB, as the sidecars do.
     let client = ControllerClient::new(processes::connected(&socket).await?);
     let idle = processes::memory(&controller)?;
@@ -70,24 +73,24 @@ async fn measure(options: &Options, folder: &Folder) -> Result<Value, AnyError> 
         pages = of_this;
     }
     let counters = emulator(&control, &base, Method::GET, "/_emulator/counters").await?;
-    let memory = processes::memory(&controller)?;
+    let (memory, cpu) = (processes::memory(&controller)?, processes::cpu_time(&controller)?);
     for child in [&mut controller, &mut azure] {
         processes::end(child).await;
     }
-    let round = |seconds: f64| (seconds * 1000.0).round() / 1000.0;
     Ok(json!({
         "bench": "list-volumes",
         "disks": options.disks,
         "lists": options.lists,
         "max_entries": options.max_entries,
         "pages_per_list": pages,
-        "first_list_s": round(seconds[0]),
-        "slowest_list_s": round(seconds.iter().copied().fold(0.0, f64::max)),
+        "first_list_s": rounded(seconds[0]),
+        "slowest_list_s": rounded(seconds.iter().copied().fold(0.0, f64::max)),
         "arm_reads": counters["reads"],
         "throttled": counters["throttled"],
         "rss_before_bytes": idle.now,
         "rss_after_bytes": memory.now,
         "peak_rss_bytes": memory.peak,
+        "cpu_s": rounded(cpu.as_secs_f64()),
     }))
 }
 

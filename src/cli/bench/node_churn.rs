@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{Outcome, number::whole, output::Format},
     cluster::{self, Cluster, Layout},
-    processes::AnyError,
+    processes::{AnyError, Measured},
 };
 
 /// How long the controllers rest in an empty cluster before their memory is measured.
@@ -36,6 +36,8 @@ pub(super) struct Options {
     /// Give each node a route to its pods. A route table holds at most 400.
     #[arg(long)]
     routes: bool,
+    #[command(flatten)]
+    measured: Measured,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
@@ -52,6 +54,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         routes: options.routes,
         latency: "none",
         throttling: false,
+        measured: options.measured.clone(),
         ..Layout::default()
     };
     cluster::run(&layout, options.output, async |cluster| measure(cluster, &options).await).await

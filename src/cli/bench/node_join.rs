@@ -9,7 +9,7 @@ use super::{
     super::{Outcome, number::whole, output::Format},
     cluster::{self, Cluster, Layout, durations, makespan, percentile},
     figures::{ratio, rounded},
-    processes::AnyError,
+    processes::{AnyError, Measured},
 };
 
 /// How long the controllers rest in an empty cluster before the first node comes.
@@ -38,13 +38,21 @@ pub(super) struct Options {
     /// Seed of Azure's latencies.
     #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
+    #[command(flatten)]
+    measured: Measured,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
-    let layout = Layout { machines: options.nodes, latency: &options.latency, seed: options.seed, ..Layout::default() };
+    let layout = Layout {
+        machines: options.nodes,
+        latency: &options.latency,
+        seed: options.seed,
+        measured: options.measured.clone(),
+        ..Layout::default()
+    };
     cluster::run(&layout, options.output, async |cluster| measure(cluster, &options).await).await
 }
 

@@ -96,7 +96,7 @@ async fn measure(storm: &mut Storm, options: &Options) -> Result<Map<String, Val
     for key in ["makespan_s", "p50_s", "p99_s", "arm_reads", "list_pages", "arm_writes", "throttled", "repeated_rpcs"] {
         result.insert(key.to_owned(), unpublish[key].clone());
     }
-    result.insert("peak_rss_bytes".into(), json!(storm.peak_memory()?));
+    result.extend(storm.costs()?);
     Ok(result)
 }
 

@@ -2,11 +2,12 @@
 //! scheduling hides in the other's.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
 };
 
+use clap::Args;
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -21,7 +22,65 @@ pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 const START: Duration = Duration::from_secs(120);
 
 /// The program that runs: an update of its file must not mix versions.
-pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// What is measured. The emulator is always this program's.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Measured {
+    /// Which program to measure, such as the one of an image, which is built without the emulator; default: this one.
+    /// What its processes cost is printed as peak_rss_bytes and cpu_s, their processor time.
+    #[arg(long, value_name = "FILE", default_value = THIS_PROGRAM, hide_default_value = true, value_parser = file)]
+    program: PathBuf,
+}
+
+fn file(path: &str) -> Result<PathBuf, String> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(path.into()),
+        Ok(_) => Err("it is no file".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Self { program: THIS_PROGRAM.into() }
+    }
+}
+
+impl Measured {
+    /// The size of the program, in bytes.
+    pub(super) fn size(&self) -> std::io::Result<u64> {
+        std::fs::metadata(&self.program).map(|found| found.len())
+    }
+
+    /// A controller at a socket. It logs errors alone: calls that fail and are repeated are counted, and there may be
+    /// thousands.
+    pub(super) fn controller(&self, socket: &Path, config: &Path) -> Command {
+        let mut command = lazuli(&self.program, "csi-controller", "error");
+        command.arg("--endpoint").arg(format!("unix://{}", socket.display())).arg("--cloud-config").arg(config);
+        command
+    }
+
+    /// The cloud controllers of a cluster. They log errors alone.
+    pub(super) fn cloud_controllers(&self, config: &Path, kubeconfig: &Path) -> Command {
+        let mut command = lazuli(&self.program, "cloud-controllers", "error");
+        command
+            .arg("--cloud-config")
+            .arg(config)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .arg("--cloud-config-secret-name=");
+        command
+    }
+
+    /// A node plugin at a socket, with its state beside it.
+    pub(super) fn node(&self, socket: &Path, imds: &Url) -> Command {
+        let mut command = lazuli(&self.program, "csi-node", "warn");
+        command.arg("--endpoint").arg(format!("unix://{}", socket.display())).args(["--node-id", "node-0"]);
+        command.arg("--state-dir").arg(socket.with_extension("state")).args(["--imds-url", imds.as_str()]);
+        command
+    }
+}
 
 /// A program, quiet, and ended with us.
 fn lazuli(program: &Path, subcommand: &str, log: &str) -> Command {
@@ -41,34 +100,6 @@ fn lazuli(program: &Path, subcommand: &str, log: &str) -> Command {
 pub(super) fn emulator(config: &Path) -> Command {
     let mut command = lazuli(Path::new(THIS_PROGRAM), "emulator", "warn");
     command.args(["--listen", "127.0.0.1:0", "--output", "json", "--azure-json"]).arg(config);
-    command
-}
-
-/// A controller at a socket. It logs errors alone: calls that fail and are repeated are counted, and there may be
-/// thousands.
-pub(super) fn controller(socket: &Path, config: &Path) -> Command {
-    controller_of(Path::new(THIS_PROGRAM), socket, config)
-}
-
-/// The cloud controllers of a cluster. They log errors alone.
-pub(super) fn cloud_controllers(config: &Path, kubeconfig: &Path) -> Command {
-    let mut command = lazuli(Path::new(THIS_PROGRAM), "cloud-controllers", "error");
-    command.arg("--cloud-config").arg(config).arg("--kubeconfig").arg(kubeconfig).arg("--cloud-config-secret-name=");
-    command
-}
-
-/// The controller of another build.
-pub(super) fn controller_of(program: &Path, socket: &Path, config: &Path) -> Command {
-    let mut command = lazuli(program, "csi-controller", "error");
-    command.arg("--endpoint").arg(format!("unix://{}", socket.display())).arg("--cloud-config").arg(config);
-    command
-}
-
-/// A node plugin at a socket, with its state beside it.
-pub(super) fn node_of(program: &Path, socket: &Path, imds: &Url) -> Command {
-    let mut command = lazuli(program, "csi-node", "warn");
-    command.arg("--endpoint").arg(format!("unix://{}", socket.display())).args(["--node-id", "node-0"]);
-    command.arg("--state-dir").arg(socket.with_extension("state")).args(["--imds-url", imds.as_str()]);
     command
 }
 
@@ -119,10 +150,19 @@ pub(super) fn memory(child: &Child) -> Result<Memory, AnyError> {
 /// Ticks a second in the files of proc(5) (source: `USER_HZ` of Linux, 100 on the architectures of the images).
 const TICKS: f64 = 100.0;
 
-/// The processor time of a process so far (source: proc(5), `utime` and `stime` of `/proc/PID/stat`, in ticks).
+/// The processor time of a child so far.
 pub(super) fn cpu_time(child: &Child) -> Result<Duration, AnyError> {
-    let pid = child.id().ok_or("the process has ended")?;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    cpu_time_of(&child.id().ok_or("the process has ended")?.to_string())
+}
+
+/// The processor time of this process so far.
+pub(super) fn own_cpu_time() -> Result<Duration, AnyError> {
+    cpu_time_of("self")
+}
+
+/// Source: proc(5), `utime` and `stime` of `/proc/PID/stat`, in ticks.
+fn cpu_time_of(process: &str) -> Result<Duration, AnyError> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name of the program, in parentheses, may hold blanks.
     let (_, fields) = stat.rsplit_once(')').ok_or("the kernel does not tell it")?;
     let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>();

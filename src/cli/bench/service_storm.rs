@@ -9,7 +9,7 @@ use super::{
     super::{Outcome, number::whole, output::Format},
     cluster::{self, Cluster, Layout, PoolKind, durations, makespan, percentile},
     figures::{ratio, rounded},
-    processes::AnyError,
+    processes::{AnyError, Measured},
 };
 
 /// How long the informers may take to see the nodes, before the first Service is made.
@@ -43,6 +43,8 @@ pub(super) struct Options {
     /// Seed of Azure's latencies.
     #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
+    #[command(flatten)]
+    measured: Measured,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
@@ -57,6 +59,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         machines: if options.pool_kind == PoolKind::Nic { options.nodes } else { 0 },
         latency: &options.latency,
         seed: options.seed,
+        measured: options.measured.clone(),
         ..Layout::default()
     };
     cluster::run(&layout, options.output, async |cluster| measure(cluster, &options).await).await
@@ -168,6 +171,7 @@ mod tests {
             spread,
             latency: String::new(),
             seed: 1,
+            measured: Measured::default(),
             output: Format::Json,
         };
         Bound::of(&options, Shortest { public_ip: 3.0, load_balancer: 4.0, security_group: 3.0 })

@@ -16,7 +16,7 @@ use super::{
     super::output::Format,
     control::{Begun, Control},
     figures::{self, rounded},
-    processes::{self, AnyError},
+    processes::{self, AnyError, Measured},
     sidecars::{Round, Sidecars, Step, Volume},
 };
 
@@ -55,6 +55,8 @@ pub(super) struct StormOptions {
     /// again.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     unverified: Vec<String>,
+    #[command(flatten)]
+    measured: Measured,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(super) output: Format,
@@ -218,8 +220,8 @@ impl Storm {
         }
         let (azure, base) = processes::ready(azure).await?;
         let socket = folder.join("csi.sock");
-        let controller =
-            processes::controller(&socket, &config).args(["--attach-method", &options.attach_method]).spawn()?;
+        let mut controller = options.measured.controller(&socket, &config);
+        let controller = controller.args(["--attach-method", &options.attach_method]).spawn()?;
         let callers = options.callers.unwrap_or(calls).min(calls).max(1);
         let sidecars = Sidecars::connect(&socket, usize::try_from(callers)?).await?;
         sidecars.client().controller_get_capabilities(ControllerGetCapabilitiesRequest {}).await?;
@@ -282,9 +284,11 @@ impl Storm {
         Ok(rows)
     }
 
-    /// The most memory that the controller held, in bytes.
-    pub(super) fn peak_memory(&self) -> Result<u64, AnyError> {
-        Ok(processes::memory(&self.controller)?.peak)
+    /// What the controller cost: the most memory that it held, in bytes, and its processor time.
+    pub(super) fn costs(&self) -> Result<[(String, Value); 2], AnyError> {
+        let peak = processes::memory(&self.controller)?.peak;
+        let cpu = processes::cpu_time(&self.controller)?.as_secs_f64();
+        Ok([("peak_rss_bytes".to_owned(), json!(peak)), ("cpu_s".to_owned(), rounded(cpu))])
     }
 
     pub(super) async fn end(mut self) {
@@ -316,6 +320,6 @@ pub(super) async fn totals(storm: &Storm, rows: &[Map<String, Value>]) -> Result
     }
     let calls = sum("arm_reads") + sum("arm_writes");
     totals.insert("throttled_share".into(), figures::share(sum("throttled"), calls));
-    totals.insert("peak_rss_bytes".into(), json!(storm.peak_memory()?));
+    totals.extend(storm.costs()?);
     Ok(totals)
 }

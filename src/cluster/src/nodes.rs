@@ -96,8 +96,8 @@ fn apply(nodes: &mut ClusterNodes, change: Change<Node>, fresh: bool) -> bool {
     for (machine, names) in shared(nodes).difference(&shared_before) {
         warn!(
             nodes = names.join(", "),
-            "several Nodes have the providerID azure://{machine}, and it is not known which of them the VM is; delete the Node \
-             that it is not"
+            "several Nodes have the providerID azure://{machine}, and it is only the one of them that has the VM's own name; \
+             delete the Node that it is not"
         );
     }
     differs
@@ -113,7 +113,11 @@ fn shared(nodes: &ClusterNodes) -> BTreeSet<(String, Vec<String>)> {
 fn applied(nodes: &mut ClusterNodes, change: Change<Node>, fresh: bool) -> bool {
     let (differs, known) = match (nodes, change) {
         (nodes, Change::Replaced(all)) => {
-            let mut known = KnownNodes::default();
+            // What Nodes named before the list stays known beside it.
+            let mut known = match nodes {
+                ClusterNodes::Known(known) => known.clone(),
+                ClusterNodes::NoCluster | ClusterNodes::Cold => KnownNodes::default(),
+            };
             known.replace(all);
             if *nodes == ClusterNodes::Cold {
                 info!(nodes = known.len(), "the cluster's Nodes are known");

@@ -20,6 +20,7 @@ use lazuli_model::{
 use lazuli_quota::permit::Priority;
 use lazuli_storage::{list::ResourceGroup, single_write::Limits};
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How long a list may take, with its repetitions and without its waits for permits.
@@ -192,10 +193,12 @@ impl Client {
         method: VmWriteMethod,
         priority: Priority,
         permit: Option<Permit>,
-    ) -> Result<(), ArmError> {
+    ) -> Result<Instant, ArmError> {
         let until = Until::working(WRITE);
         let mut operation = self.0.write_vm(vm, write, method, priority, permit, &until).await?;
-        operation.settle(&until).await
+        let accepted = Instant::now();
+        operation.settle(&until).await?;
+        Ok(accepted)
     }
 }
 

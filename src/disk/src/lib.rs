@@ -13,6 +13,7 @@ mod error;
 mod in_flight;
 mod list;
 mod nodes;
+mod shared_machine;
 mod unpublish;
 mod whole_disk;
 mod worker;
@@ -22,7 +23,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lazuli_azure::compute::{Compute, Freshness};
+use lazuli_azure::compute::Compute;
 use lazuli_model::{
     ArmId, CachingMode, Disk, Gib, Lun, VolumeId,
     disk_spec::{DiskSpec, Mismatch},
@@ -32,7 +33,10 @@ use lazuli_model::{
     op::VmWriteMethod,
     size::SizeLimits,
 };
-use lazuli_quota::permit::Priority;
+use lazuli_quota::{
+    permit::Priority,
+    read::{By, Seen},
+};
 use lazuli_storage::{
     dangling::{Blocked, DetachUnused},
     disk::{Adopted, CreatePlan, Expand, ParameterError, plan_expand},
@@ -41,7 +45,7 @@ use lazuli_storage::{
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
@@ -53,7 +57,8 @@ use in_flight::{Hold, InFlight};
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
 use nodes::{Candidate, Nodes};
-use whole_disk::{create, delete, expand};
+use shared_machine::Purpose;
+use whole_disk::{create, delete, expand, grows_only_detached};
 use worker::{Goal, VmWorkers};
 
 /// A request that changes a disk as a whole. A repeated request joins the operation in flight of the same request.
@@ -210,7 +215,7 @@ impl Volumes {
         let disk = resulting_disk(self.in_flight.run(&plan.disk, request, operation).await?);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
-        self.workers.learn_source(&disk);
+        self.workers.learn_source(&disk, Seen { by: By::Single, sent_at: Instant::now() });
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
         Ok(Created { volume_id, adopted })
@@ -251,8 +256,9 @@ impl Volumes {
         node: &str,
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
-        let Candidate { vm, named } = self.nodes.candidate(node).await?;
-        self.nodes.check_is_of_cluster(node, &vm)?;
+        let candidate = self.candidate(node, Purpose::Attach).await?;
+        self.nodes.check_is_of_cluster(node, &candidate)?;
+        let Candidate { vm, named, .. } = candidate;
         self.admit(disk, node, &vm).await?;
         if named {
             // Where the Node is deleted while the disk is being attached, this is the VM that the disk must leave.
@@ -285,14 +291,15 @@ impl Volumes {
             )
         })?;
         // The worker may have read the disk by a list before it attached it, and a list may show the disk that had this name
-        // before. Nothing but a single read says what a disk was made from, so that a node never formats it.
+        // before.
         let source = match self.workers.source_of(disk) {
             Some(known) => known,
             None => {
-                let read = self.client.read_disk(disk, Freshness::single().priority(Priority::Attach)).await;
-                let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?.model;
-                self.workers.learn_source(&read);
-                read.source
+                let freshness = self.workers.read_of_source(disk).priority(Priority::Attach);
+                let read = self.client.read_disk(disk, freshness).await;
+                let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
+                self.workers.learn_source(&read.model, read.seen);
+                read.model.source
             }
         };
         Ok(Published { lun, source })
@@ -317,14 +324,12 @@ impl Volumes {
             Expand::Enough(size) => return Ok(size),
             Expand::Grow { to, needs_detach } => {
                 if let (Some(why), false) = (needs_detach, read.model.holders().is_empty()) {
-                    let message = format!("{disk} cannot be expanded to {to} while it is attached: {why}");
-                    return Err(VolumeError::new(Fault::InUse, message).into());
+                    return Err(grows_only_detached(disk, to, why).into());
                 }
                 to
             }
         };
-        let before = read.model;
-        let operation = |wanted| expand(self.client.clone(), before, to, wanted);
+        let operation = |wanted| expand(self.client.clone(), read.model, read.seen.sent_at, to, wanted);
         Ok(resulting_disk(self.in_flight.run(disk, Request::Expand(to), operation).await?).size)
     }
 

@@ -23,7 +23,7 @@ use lazuli_model::{
     node::{ClusterNodes, Machine, Place},
 };
 use lazuli_quota::permit::Priority;
-use lazuli_storage::unpublish::{self, NodeVm, Verdict, is_machine};
+use lazuli_storage::unpublish::{self, NodeVm, is_machine};
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
@@ -114,6 +114,31 @@ pub(crate) struct Candidate {
     /// Whether the node's provider id or the node id itself names this VM: then no other VM is the node, whatever its
     /// name.
     pub(crate) named: bool,
+    /// Whether other Nodes name this VM too, and it has this Node's name.
+    pub(crate) has_its_name: bool,
+}
+
+/// What is known of a node's VM without a read of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Located {
+    /// The VM.
+    At(Candidate),
+    /// Several Nodes name this machine.
+    Shared {
+        machine: ArmId,
+        /// The names of all of them.
+        nodes: Vec<Box<str>>,
+    },
+}
+
+impl Located {
+    fn named(vm: ArmId) -> Self {
+        Self::At(Candidate { vm, named: true, has_its_name: false })
+    }
+
+    fn guessed(vm: ArmId) -> Self {
+        Self::At(Candidate { vm, named: false, has_its_name: false })
+    }
 }
 
 impl Candidate {
@@ -144,9 +169,8 @@ impl Nodes {
     /// meet another VM, so they are waited for.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] when no VM can have this node id; [`Fault::Unavailable`] while the Nodes are not known, and while
-    /// several Nodes name one machine.
-    pub(crate) async fn candidate(&self, node: &str) -> Result<Candidate, VolumeError> {
+    /// [`Fault::NotFound`] when no VM can have this node id; [`Fault::Unavailable`] while the Nodes are not known.
+    pub(crate) async fn locate(&self, node: &str) -> Result<Located, VolumeError> {
         let _ = timeout(NODES_WAIT, self.cluster.known()).await;
         let place = self.cluster.now().place(node);
         let group = match place {
@@ -159,35 +183,31 @@ impl Nodes {
                     ),
                 ));
             }
-            Some(Place::Named(Machine::Vm(vm) | Machine::Instance(vm))) => return Ok(Candidate { vm, named: true }),
+            Some(Place::Named(Machine::Vm(vm) | Machine::Instance(vm))) => return Ok(Located::named(vm)),
             Some(Place::Shared { machine, nodes }) => {
-                return Err(shared(
-                    &format!("node {node}"),
-                    machine.id(),
-                    &nodes.iter().map(|name| &**name).collect::<Vec<_>>(),
-                ));
+                return Ok(Located::Shared { machine: machine.id().clone(), nodes });
             }
             Some(Place::Group(group)) => Some(group),
             Some(Place::ByName) => None,
         };
         if let Some(machine) = self.cluster.now().machine_of_deleted(node) {
-            return Ok(Candidate { vm: machine.id().clone(), named: true });
+            return Ok(Located::named(machine.id().clone()));
         }
         if let Some(vm) = self.seen().vm_of.get(node) {
-            return Ok(Candidate { vm: vm.clone(), named: false });
+            return Ok(Located::guessed(vm.clone()));
         }
         let cannot_be = |why: String| VolumeError::new(Fault::NotFound, format!("node {node:?} cannot be a VM: {why}"));
         if node.starts_with('/') {
             let vm: ArmId = node.parse().map_err(|error| cannot_be(format!("{error}")))?;
             return match vm.is_type(VM) || vm.is_type(INSTANCE) {
-                true => Ok(Candidate { vm, named: true }),
+                true => Ok(Located::named(vm)),
                 false => Err(cannot_be(format!("expected the id of a resource of type {VM} or {INSTANCE}"))),
             };
         }
         let group = group.as_deref().unwrap_or(&self.resource_group);
         let vm =
             ArmId::virtual_machine(&self.subscription, group, node).map_err(|error| cannot_be(error.to_string()))?;
-        Ok(Candidate { vm, named: false })
+        Ok(Located::guessed(vm))
     }
 
     /// Refuses a node id that is no Node of this cluster: an ARM id must be the VM of a Node, any other id the name of one.
@@ -196,14 +216,15 @@ impl Nodes {
     ///
     /// # Errors
     /// [`Fault::NotFound`] when there is no such Node; [`Fault::Unavailable`] when that cannot be told.
-    pub(crate) fn check_is_of_cluster(&self, node: &str, vm: &ArmId) -> Result<(), VolumeError> {
+    pub(crate) fn check_is_of_cluster(&self, node: &str, candidate: &Candidate) -> Result<(), VolumeError> {
+        let Candidate { vm, has_its_name, .. } = candidate;
         let cluster = self.cluster.now();
         if *cluster == ClusterNodes::NoCluster {
             return Ok(());
         }
         let names = cluster.names_of(vm);
-        if names.len() > 1 {
-            return Err(shared(&format!("node {node}"), vm, &names));
+        if names.len() > 1 && !has_its_name {
+            return Err(shared(node, vm, &names, ""));
         }
         let (known, lacks) = if node.starts_with('/') {
             (cluster.has_machine(vm), format!("no Node has the providerID azure://{vm}"))
@@ -253,13 +274,13 @@ impl Nodes {
     }
 
     /// Whether the disk's own state must be read before a detach from the VM of a node is answered.
-    pub(crate) fn needs_holders(&self, node: &str, known: NodeVm) -> bool {
-        unpublish::needs_holders(known, &self.cluster.now(), node)
+    pub(crate) fn needs_holders(&self, node: &str, known: NodeVm, vm: &ArmId) -> bool {
+        unpublish::needs_holders(known, &self.cluster.now(), node, vm)
     }
 
-    /// What becomes of a machine that holds a disk which is to leave a node.
-    pub(crate) fn judge_holder(&self, node: &str, known: NodeVm, holder: Option<&Vm>) -> Verdict {
-        unpublish::holder(node, known, &self.cluster.now(), holder)
+    /// What Kubernetes says of the nodes.
+    pub(crate) fn cluster(&self) -> watch::Ref<'_, ClusterNodes> {
+        self.cluster.now()
     }
 
     /// Whether it is known that no Node of this cluster names this VM in its provider id.
@@ -375,12 +396,12 @@ impl Nodes {
 
 /// Several Nodes name one machine. kubelet may choose the provider id of its own Node, so one of them claims what is
 /// another one's.
-fn shared(what: &str, machine: &ArmId, names: &[&str]) -> VolumeError {
+pub(crate) fn shared(node: &str, machine: &ArmId, names: &[&str], why: &str) -> VolumeError {
     VolumeError::new(
         Fault::Unavailable,
         format!(
-            "{what}: the providerID of Node {} is azure://{machine}, and a machine is one node, so it is not known which of \
-             them has it; delete the Node that is not this machine",
+            "node {node}: the providerID of Node {} is azure://{machine}, and a machine is one node, so it is not known \
+             which machine this node is{why}; delete the Node that is not this machine",
             names.join(" and of Node ")
         ),
     )
@@ -430,6 +451,10 @@ mod tests {
         Nodes::new("s", "g", watch::channel(cluster).1)
     }
 
+    fn named(vm: &ArmId) -> Candidate {
+        Candidate { vm: vm.clone(), named: true, has_its_name: false }
+    }
+
     fn known(all: impl IntoIterator<Item = (&'static str, Node)>) -> ClusterNodes {
         let mut known = KnownNodes::default();
         known.replace(all.into_iter().map(|(name, node)| (name.to_owned(), node)));
@@ -447,14 +472,14 @@ mod tests {
     #[tokio::test]
     async fn a_node_is_the_vm_of_its_name_until_it_was_found_elsewhere() {
         let nodes = nodes(ClusterNodes::NoCluster);
-        let by_name = Candidate { vm: vm("g", "node-0"), named: false };
-        assert_eq!(nodes.candidate("Node-0").await.unwrap(), by_name);
+        let by_name = Located::guessed(vm("g", "node-0"));
+        assert_eq!(nodes.locate("Node-0").await.unwrap(), by_name);
         let other = vm("g", "vm7");
         nodes.learn("Node-0", &other);
-        assert_eq!(nodes.candidate("Node-0").await.unwrap().vm, other);
+        assert_eq!(nodes.locate("Node-0").await.unwrap(), Located::guessed(other.clone()));
         assert_eq!(nodes.name_of(&other), "Node-0");
         nodes.forget("Node-0");
-        assert_eq!(nodes.candidate("Node-0").await.unwrap(), by_name);
+        assert_eq!(nodes.locate("Node-0").await.unwrap(), by_name);
         assert_eq!(nodes.name_of(&other), "vm7");
     }
 
@@ -463,9 +488,9 @@ mod tests {
         let labelled = Node { resource_group: Some("edge".into()), ..Node::default() };
         let nodes = nodes(known([("n0", of_vm(vm("other", "vm-7"))), ("n1", labelled)]));
         nodes.learn("n0", &vm("g", "n0"));
-        assert_eq!(nodes.candidate("n0").await.unwrap(), Candidate { vm: vm("other", "vm-7"), named: true });
+        assert_eq!(nodes.locate("n0").await.unwrap(), Located::named(vm("other", "vm-7")));
         assert_eq!(nodes.name_of(&vm("OTHER", "VM-7")), "n0");
-        assert_eq!(nodes.candidate("n1").await.unwrap(), Candidate { vm: vm("edge", "n1"), named: false });
+        assert_eq!(nodes.locate("n1").await.unwrap(), Located::guessed(vm("edge", "n1")));
     }
 
     #[tokio::test]
@@ -473,7 +498,7 @@ mod tests {
         let nodes = nodes(ClusterNodes::NoCluster);
         let disk = ArmId::disk("s", "g", "d").unwrap();
         for id in ["a/b", "", "/subscriptions/s", disk.as_str()] {
-            assert_eq!(nodes.candidate(id).await.unwrap_err().fault, Fault::NotFound, "{id}");
+            assert_eq!(nodes.locate(id).await.unwrap_err().fault, Fault::NotFound, "{id}");
         }
     }
 
@@ -484,7 +509,7 @@ mod tests {
         let instance = Machine::of_provider_id(&format!("azure://{id}"));
         let nodes = nodes(known([("n0", Node { machine: instance, healthy: true, ..Node::default() })]));
         let id: ArmId = id.parse().unwrap();
-        assert_eq!(nodes.candidate("n0").await.unwrap(), Candidate { vm: id.clone(), named: true });
+        assert_eq!(nodes.locate("n0").await.unwrap(), Located::named(id.clone()));
         assert_eq!(scale_set_of(&id).unwrap().name(), "a");
         assert_eq!(scale_set_of(&vm("g", "n0")), None);
     }
@@ -493,46 +518,50 @@ mod tests {
     async fn while_the_nodes_are_not_known_none_is_guessed() {
         let (tell, told) = watch::channel(ClusterNodes::Cold);
         let nodes = Nodes::new("s", "g", told);
-        assert_eq!(nodes.candidate("n0").await.unwrap_err().fault, Fault::Unavailable);
+        assert_eq!(nodes.locate("n0").await.unwrap_err().fault, Fault::Unavailable);
         let asked = tokio::spawn({
             let nodes = nodes.clone();
-            async move { nodes.candidate("n0").await }
+            async move { nodes.locate("n0").await }
         });
         tokio::time::sleep(NODES_WAIT / 2).await;
         tell.send_replace(known([("n0", of_vm(vm("other", "n0")))]));
-        assert_eq!(asked.await.unwrap().unwrap().vm, vm("other", "n0"));
+        assert_eq!(asked.await.unwrap().unwrap(), Located::named(vm("other", "n0")));
     }
 
     #[tokio::test]
-    async fn of_two_nodes_with_one_provider_id_neither_has_a_vm_and_the_error_names_both() {
+    async fn a_machine_that_two_nodes_name_is_a_node_only_by_its_own_name_and_the_error_names_both() {
         let (shared, other) = (vm("g", "n0"), vm("g", "n2"));
         let nodes =
             nodes(known([("n0", of_vm(shared.clone())), ("n1", of_vm(shared.clone())), ("n2", of_vm(other.clone()))]));
         nodes.learn("n0", &shared);
         for node in ["n0", "N1"] {
-            let error = nodes.candidate(node).await.unwrap_err();
-            assert_eq!(error.fault, Fault::Unavailable, "{node}");
-            for part in [node, "Node n0 and of Node n1", "azure:///subscriptions/s/resourceGroups/g/"] {
-                assert!(error.to_string().contains(part), "{part}: {error}");
-            }
+            let both = Located::Shared { machine: shared.clone(), nodes: vec!["n0".into(), "n1".into()] };
+            assert_eq!(nodes.locate(node).await.unwrap(), both, "{node}");
         }
         // Its id names the machine, and not which Node the attach is for.
-        assert_eq!(nodes.candidate(shared.as_str()).await.unwrap(), Candidate { vm: shared.clone(), named: true });
-        assert_eq!(nodes.check_is_of_cluster(shared.as_str(), &shared).unwrap_err().fault, Fault::Unavailable);
-        assert_eq!(nodes.candidate("n2").await.unwrap(), Candidate { vm: other, named: true });
+        assert_eq!(nodes.locate(shared.as_str()).await.unwrap(), Located::named(shared.clone()));
+        let error = nodes.check_is_of_cluster(shared.as_str(), &named(&shared)).unwrap_err();
+        assert_eq!(error.fault, Fault::Unavailable);
+        for part in ["Node n0 and of Node n1", "azure:///subscriptions/s/resourceGroups/g/"] {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+        nodes.check_is_of_cluster("n0", &Candidate { has_its_name: true, ..named(&shared) }).unwrap();
+        assert_eq!(nodes.locate("n2").await.unwrap(), Located::named(other));
     }
 
     #[tokio::test]
     async fn a_node_id_counts_only_where_a_node_has_it_as_its_provider_id_or_its_name() {
         let (mine, foreign) = (vm("g", "n0"), vm("g", "database"));
         let nodes = nodes(known([("n0", of_vm(mine.clone()))]));
-        nodes.check_is_of_cluster(mine.as_str(), &mine).unwrap();
-        nodes.check_is_of_cluster("N0", &mine).unwrap();
-        let error = nodes.check_is_of_cluster("database", &foreign).unwrap_err();
+        nodes.check_is_of_cluster(mine.as_str(), &named(&mine)).unwrap();
+        nodes.check_is_of_cluster("N0", &named(&mine)).unwrap();
+        let error = nodes.check_is_of_cluster("database", &named(&foreign)).unwrap_err();
         assert_eq!(error.fault, Fault::NotFound);
         assert!(error.to_string().contains("no Node has this name"), "{error}");
-        Nodes::new("s", "g", watch::channel(ClusterNodes::NoCluster).1).check_is_of_cluster("any", &foreign).unwrap();
-        let error = nodes.check_is_of_cluster(foreign.as_str(), &foreign).unwrap_err();
+        Nodes::new("s", "g", watch::channel(ClusterNodes::NoCluster).1)
+            .check_is_of_cluster("any", &named(&foreign))
+            .unwrap();
+        let error = nodes.check_is_of_cluster(foreign.as_str(), &named(&foreign)).unwrap_err();
         assert_eq!(error.fault, Fault::NotFound);
         assert!(error.to_string().contains("no Node has the providerID"), "{error}");
     }

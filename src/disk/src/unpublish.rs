@@ -18,6 +18,7 @@ use tracing::info;
 use super::{
     VolumeError, Volumes,
     nodes::{Candidate, Search, scale_set_exists, scale_set_of},
+    shared_machine::Purpose,
     worker::Goal,
 };
 
@@ -63,16 +64,16 @@ impl Volumes {
 
     async fn unpublish_from(&self, disk: &ArmId, node: &str) -> Result<(), VolumeError> {
         let requested_at = Instant::now();
-        let candidate = match self.nodes.candidate(node).await {
+        let candidate = match self.candidate(node, Purpose::Detach(disk)).await {
             Ok(candidate) => candidate,
             // No VM can have this name, so nothing is attached to it.
             Err(error) if error.fault == Fault::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
         let known = candidate.known();
-        let Candidate { vm, named } = candidate;
+        let Candidate { vm, named, .. } = candidate;
         // Judged when the VM was guessed: the Node may register again, with another machine, while the detach is under way.
-        let needs_holders = self.nodes.needs_holders(node, known);
+        let needs_holders = self.nodes.needs_holders(node, known, &vm);
         let before = if needs_holders { self.fresh_disk(disk).await? } else { None };
         let left = match self.request(&vm, node, disk, Goal::Detached).await {
             Ok(_) => vm,
@@ -94,7 +95,7 @@ impl Volumes {
             Err(error) => return Err(error),
         };
         if needs_holders {
-            // Nothing is learned of it: the Node is gone, and the VM was a guess.
+            // Nothing is learned of it: the VM is a guess, or it is one of several that Nodes of this name were.
             if let Some(before) = before
                 && self.leaves_no_doubt(&before, &left, node).await?
             {
@@ -154,7 +155,7 @@ impl Volumes {
                 Err(error) if error.fault == Fault::NotFound => None,
                 Err(error) => return Err(VolumeError::azure(format!("{holder} cannot be read"), error)),
             };
-            match self.nodes.judge_holder(node, known, machine.as_ref()) {
+            match self.judge_holder(disk, node, known, machine.as_ref()) {
                 Verdict::Leave => {}
                 Verdict::Detach => {
                     self.request(holder, node, disk, Goal::Detached).await?;
@@ -164,6 +165,13 @@ impl Volumes {
             }
         }
         Ok(())
+    }
+
+    /// What becomes of a machine that holds a disk which is to leave a node.
+    fn judge_holder(&self, disk: &ArmId, node: &str, known: NodeVm, machine: Option<&Vm>) -> Verdict {
+        let (cluster, attachments) = (self.nodes.cluster(), self.reservations.now());
+        let detach = unpublish::Detach { disk, node, known, cluster: &cluster, attachments: &attachments };
+        unpublish::holder(detach, machine)
     }
 
     /// The answer to a detach while a machine holds the disk that may be the node's.

@@ -17,7 +17,10 @@ use lazuli_model::{
     fault::{Effect, Fault},
 };
 use lazuli_quota::{permit::Priority, poll};
-use lazuli_storage::single_write::{Attempts, Deletion, Expansion, Next, READ_IS_FRESH, Refusal, deletion, expansion};
+use lazuli_storage::{
+    disk::DetachReason,
+    single_write::{AfterExpansion, Attempts, Deletion, Expansion, ExpansionSends, Next, Refusal, deletion, expansion},
+};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -28,9 +31,6 @@ use super::{Nodes, ResultingDisk, VolumeError, client::Client};
 const PROVISIONING_WAIT: Duration = Duration::from_secs(600);
 /// The pauses before the next tries to delete a disk that Azure calls busy in one answer and not found in the next.
 const DELETION_PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(4)];
-
-/// How often an expansion is sent again while Azure calls the disk busy.
-const MOST_CONFLICTS: u32 = 1;
 
 /// One write of a disk as a whole: its permits, and its pauses after a send that Azure did not accept.
 struct Writer<'a> {
@@ -325,10 +325,16 @@ pub(crate) async fn delete(
     Err(failed(error, &writer))
 }
 
-/// Grows the disk that was read as `before` when its new size was chosen.
+/// The failure of an expansion of a disk that grows only while it is detached.
+pub(crate) fn grows_only_detached(disk: &ArmId, to: Gib, why: DetachReason) -> VolumeError {
+    VolumeError::new(Fault::InUse, format!("{disk} cannot be expanded to {to} while it is attached: {why}"))
+}
+
+/// Grows the disk that was read as `before` when its new size was chosen, by a read that was sent at `read_at`.
 pub(crate) async fn expand(
     client: Client,
     before: Disk,
+    read_at: Instant,
     to: Gib,
     wanted: CancellationToken,
 ) -> Result<ResultingDisk, VolumeError> {
@@ -338,26 +344,21 @@ pub(crate) async fn expand(
         VolumeError::azure(format!("{id} cannot be expanded to {to}"), error).with_effect(effect)
     };
     let mut writer = Writer::new(&client, Verb::Patch, &id, &wanted);
-    let mut looks = false;
-    let mut conflicts = 0;
+    let mut sends = ExpansionSends::new(read_at);
     loop {
-        let asked_at = Instant::now();
         let permit = writer.permit().await.map_err(|error| failed(error, &writer))?;
-        if looks || asked_at.elapsed() > READ_IS_FRESH {
+        if sends.needs_read(Instant::now()) {
             let now = read(&client, &id).await?;
             match expansion(&before, now.as_ref(), to) {
                 Expansion::Send => {}
                 Expansion::Wait => {
                     drop(permit);
                     read_until_provisioned(&client, &id).await?;
-                    looks = true;
+                    sends.waited();
                     continue;
                 }
                 Expansion::Done => return Ok(now.map(Arc::new)),
-                Expansion::NeedsDetach(why) => {
-                    let message = format!("{id} cannot be expanded to {to} while it is attached: {why}");
-                    return Err(VolumeError::new(Fault::InUse, message));
-                }
+                Expansion::NeedsDetach(why) => return Err(grows_only_detached(&id, to, why)),
                 Expansion::Gone => {
                     let message = format!("{id} cannot be expanded to {to}: it does not exist any more");
                     return Err(VolumeError::new(Fault::NotFound, message));
@@ -380,13 +381,10 @@ pub(crate) async fn expand(
             },
             Err(error) => (error, false),
         };
-        if error.fault == Fault::Conflict && conflicts < MOST_CONFLICTS {
-            conflicts += 1;
-        } else if accepted {
-            return Err(failed(error, &writer));
-        } else if let Err(error) = writer.after(error).await {
-            return Err(failed(error, &writer));
+        match sends.failed(&error.fault, accepted) {
+            AfterExpansion::ReadAgain => {}
+            AfterExpansion::Attempts => writer.after(error).await.map_err(|error| failed(error, &writer))?,
+            AfterExpansion::Stop => return Err(failed(error, &writer)),
         }
-        looks = true;
     }
 }

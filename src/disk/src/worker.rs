@@ -57,7 +57,7 @@ use lazuli_model::{
 };
 use lazuli_quota::{
     permit::Priority,
-    read::{Accept, By},
+    read::{Accept, Seen},
 };
 use lazuli_storage::{
     attach::{self, Bisection, BisectionStep, Shown, Wait, Writes},
@@ -65,6 +65,7 @@ use lazuli_storage::{
     force_detach::{FailedDetaches, ForceDetach},
     late_attach::Suspicions,
     lun::LunReservations,
+    source::Sources,
 };
 use lazuli_telemetry::{lossy, panics::catch};
 use leadership::Leadership;
@@ -108,8 +109,7 @@ struct Shared {
     reservations: ClusterSnapshot<LunReservations>,
     sizes: watch::Receiver<SizeLimits>,
     method: Mutex<VmWriteMethod>,
-    /// What a disk was made from, for each disk that was read singly; `None` for one that was made empty.
-    sources: Mutex<BTreeMap<ArmId, Option<String>>>,
+    sources: Mutex<Sources<Instant>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
     /// By VM and disk, what single reads have shown to callers within [`attach::LISTS_LAG`].
     shown: Mutex<BTreeMap<(ArmId, ArmId), Shown<Instant>>>,
@@ -160,12 +160,18 @@ impl VmWorkers {
     /// What a disk was made from, and `Some(None)` for one that was made empty, if it was read. A node never formats a disk
     /// that was made from another.
     pub(crate) fn source_of(&self, disk: &ArmId) -> Option<Option<String>> {
-        self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
+        self.shared.sources().of(disk)
     }
 
-    /// Records what a disk was made from, by a single read of it.
-    pub(crate) fn learn_source(&self, disk: &Disk) {
-        self.shared.learn_source(disk, By::Single);
+    /// A read that says what a disk was made from, which is attached now.
+    pub(crate) fn read_of_source(&self, disk: &ArmId) -> Freshness {
+        let now = Instant::now();
+        Freshness { accept: self.shared.sources().accept(disk, now), not_before: now, ..Freshness::single() }
+    }
+
+    /// Records what a disk was made from that has been made, or is attached.
+    pub(crate) fn learn_source(&self, disk: &Disk, seen: Seen<Instant>) {
+        self.shared.sources().learn(disk, seen);
     }
 
     /// The attachments that this process has made.
@@ -190,7 +196,8 @@ impl VmWorkers {
         disk: &ArmId,
         asked_at: Instant,
     ) -> Result<(), VolumeError> {
-        match self.shared.late_attach(vm, &[node], disk) {
+        let until = self.shared.late_attach(&self.shared.reservations.now(), vm, &[node], disk);
+        match until {
             Some(until) if asked_at < until => Err(answers::may_be_attaching(disk, node)),
             _ => Ok(()),
         }
@@ -203,7 +210,7 @@ impl VmWorkers {
 
     /// Forgets a disk that has been deleted.
     pub(crate) fn forget(&self, disk: &ArmId) {
-        self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).remove(disk);
+        self.shared.sources().forget(disk);
         self.seen_attachments().forget(disk);
     }
 
@@ -288,17 +295,9 @@ impl Shared {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records what a disk was made from. A list may show the disk that had this name before, so a single read gives it. A
-    /// list that differs from what is recorded shows that the disk must be read again.
-    fn learn_source(&self, disk: &Disk, by: By) {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        match by {
-            By::Single => drop(sources.insert(disk.id.clone(), disk.source.clone())),
-            By::List if sources.get(&disk.id).is_some_and(|known| *known != disk.source) => {
-                sources.remove(&disk.id);
-            }
-            By::List => {}
-        }
+    fn sources(&self) -> MutexGuard<'_, Sources<Instant>> {
+        // Every change is a single insertion or removal, so a panic elsewhere leaves the maps consistent.
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn seen_attachments(&self) -> MutexGuard<'_, SeenAttachments> {
@@ -327,9 +326,9 @@ impl Shared {
 
     /// Until when an attach of the disk to the VM of a node with these names may be under way of which Azure shows nothing.
     /// A detach of it is requested.
-    fn late_attach(&self, vm: &ArmId, names: &[&str], disk: &ArmId) -> Option<Instant> {
+    fn late_attach(&self, attachments: &LunReservations, vm: &ArmId, names: &[&str], disk: &ArmId) -> Option<Instant> {
         let now = Instant::now();
-        let record = self.reservations.now().record(names, disk);
+        let record = attachments.record(names, disk);
         let leading_since = self.leadership().leading_since(now);
         self.suspicions().of_detach(vm, disk, record, leading_since, now)
     }
@@ -343,10 +342,13 @@ impl Shared {
         self.leadership().reads_fresh_since
     }
 
-    /// From when on lists show everything that the leader before has written; `None` where there is no other leader.
-    fn lists_from(&self) -> Option<Instant> {
-        let is_alone = *self.reservations.now() == LunReservations::NoCluster;
-        (!is_alone).then(|| self.leadership().leading_since(Instant::now()) + attach::LISTS_LAG)
+    /// From when on lists show everything that the leader before has written; `None` where there is no other leader, and
+    /// while the VolumeAttachments are not known: no disk is given a LUN then, whatever a list shows.
+    fn lists_from(&self, attachments: &LunReservations) -> Option<Instant> {
+        match attachments {
+            LunReservations::NoCluster | LunReservations::Cold => None,
+            LunReservations::Synced(_) => Some(self.leadership().leading_since(Instant::now()) + attach::LISTS_LAG),
+        }
     }
 
     fn method(&self) -> VmWriteMethod {
@@ -508,7 +510,8 @@ impl VmWorker {
     async fn gather(&self, goals: &Batch, failure_state: &FailureState) -> Result<Snapshot<Vm>, ArmError> {
         let shown = self.shared.shown_on(&self.vm);
         let (requests, writes, now) = (self.requests(goals), self.writes(failure_state), Instant::now());
-        let accept = attach::first_read(&requests, &shown, self.shared.lists_from(), writes, now);
+        let lists_from = self.shared.lists_from(&self.shared.reservations.now());
+        let accept = attach::first_read(&requests, &shown, lists_from, writes, now);
         let freshness = match accept {
             Accept::Single => Freshness::single(),
             Accept::List | Accept::Any => Freshness::listed(),

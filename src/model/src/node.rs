@@ -8,6 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ArmId;
+use former::FormerMachines;
+
+mod former;
 
 /// The scheme of Azure's provider ids (source: cloud-provider-azure).
 const SCHEME: &str = "azure://";
@@ -114,6 +117,9 @@ pub struct KnownNodes {
     /// Of the Nodes whose deletion was seen, the machines that they named last. A list of all Nodes empties it: what
     /// happened since the list before is not known.
     deleted: BTreeMap<Box<str>, Deleted>,
+    /// The machines that Nodes named before. A list of all Nodes takes nothing from it: that a Node of a name was seen to
+    /// name a machine stays true.
+    former: FormerMachines,
     /// Whether the API server has been heard lately, so that a missing Node does not exist.
     current: bool,
 }
@@ -128,7 +134,6 @@ struct Deleted {
 
 /// Of how many deleted Nodes the machines are remembered.
 const MOST_DELETED: usize = 4_096;
-
 /// Where a node's VM is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
@@ -151,7 +156,16 @@ pub enum Place {
 impl KnownNodes {
     /// Replaces all.
     pub fn replace(&mut self, nodes: impl IntoIterator<Item = (String, Node)>) {
+        let before = std::mem::take(&mut self.nodes);
         self.nodes = nodes.into_iter().map(|(name, node)| (name.into(), node)).collect();
+        for (name, node) in before {
+            self.remember(&name, node.machine.as_ref());
+        }
+        for (name, node) in &self.nodes {
+            if let Some(machine) = &node.machine {
+                self.former.forget(name, machine.id());
+            }
+        }
         self.by_machine.clear();
         self.deleted.clear();
         for (name, node) in &self.nodes {
@@ -167,18 +181,20 @@ impl KnownNodes {
         if self.nodes.get(name) == Some(&node) {
             return false;
         }
-        self.take(name);
+        let before = self.take(name);
         self.deleted.remove(name);
         if let Some(machine) = &node.machine {
             self.by_machine.entry(machine.id().clone()).or_default().insert(name.into());
         }
         self.nodes.insert(name.into(), node);
+        self.remember(name, before.and_then(|before| before.machine).as_ref());
         true
     }
 
     /// Removes one, whose deletion was seen. Returns whether it was there.
     pub fn remove(&mut self, name: &str) -> bool {
         let Some(node) = self.take(name) else { return false };
+        self.remember(name, node.machine.as_ref());
         if let Some(machine) = node.machine {
             if self.deleted.len() >= MOST_DELETED {
                 self.deleted.pop_first();
@@ -188,6 +204,17 @@ impl KnownNodes {
             self.deleted.insert(name.into(), Deleted { machine, was_shared });
         }
         true
+    }
+
+    /// Remembers the machine that the Node of this name named before, unless that names it now.
+    fn remember(&mut self, name: &str, before: Option<&Machine>) {
+        let now = self.nodes.get(name).and_then(|node| node.machine.as_ref());
+        if let Some(before) = before.filter(|before| now != Some(before)) {
+            self.former.add(name, before.id());
+        }
+        if let Some(now) = now {
+            self.former.forget(name, now.id());
+        }
     }
 
     fn take(&mut self, name: &str) -> Option<Node> {
@@ -292,11 +319,18 @@ impl ClusterNodes {
         (!is_shared).then_some(&deleted.machine)
     }
 
-    /// Whether a machine that a Node names now may be the machine of a Node that does not exist any more, because both named
-    /// it until the deletion.
-    pub fn may_be_of_deleted(&self, node: &str, machine: &ArmId) -> bool {
-        let Self::Known(nodes) = self else { return false };
-        nodes.deleted(node).is_some_and(|deleted| deleted.was_shared && deleted.machine.id() == machine)
+    /// The machines that Nodes of this name were seen to name, and that no Node of this name names now. It may lack some.
+    pub fn former_machines(&self, node: &str) -> Vec<&ArmId> {
+        match self {
+            Self::NoCluster | Self::Cold => Vec::new(),
+            Self::Known(nodes) => nodes.former.of(node).collect(),
+        }
+    }
+
+    /// The names of the Nodes that name this machine now, and of those that were seen to name it.
+    pub fn names_ever_of(&self, machine: &ArmId) -> BTreeSet<&str> {
+        let Self::Known(nodes) = self else { return BTreeSet::new() };
+        nodes.names_of(machine).chain(nodes.former.names_of(machine)).collect()
     }
 
     /// The names of the Nodes whose provider ids name a machine; none while the Nodes are not known.
@@ -454,6 +488,56 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_a_node_of_a_name_named_once_is_remembered_whatever_follows() {
+        let vm = |name: &str| ArmId::virtual_machine("s", "g", name).unwrap();
+        let on = |name: &str| Node { machine: Some(Machine::Vm(vm(name))), healthy: true, ..Node::default() };
+        type Change = fn(&mut KnownNodes, &dyn Fn(&str) -> Node);
+        let cases: [(&str, Change, &[&str]); 9] = [
+            ("it names it", |_, _| {}, &[]),
+            ("its state changed", |nodes, on| assert!(nodes.apply("n", Node { healthy: false, ..on("one") })), &[]),
+            ("deleted", |nodes, _| assert!(nodes.remove("n")), &["one"]),
+            (
+                "deleted and listed",
+                |nodes, _| {
+                    nodes.remove("n");
+                    nodes.replace([]);
+                },
+                &["one"],
+            ),
+            ("missing in a list", |nodes, _| nodes.replace([]), &["one"]),
+            ("listed on another one", |nodes, on| nodes.replace([("n".to_owned(), on("two"))]), &["one"]),
+            ("listed as it was", |nodes, on| nodes.replace([("n".to_owned(), on("one"))]), &[]),
+            (
+                "created again on others",
+                |nodes, on| {
+                    for vm in ["two", "three"] {
+                        nodes.remove("n");
+                        nodes.apply("n", on(vm));
+                    }
+                },
+                &["one", "two"],
+            ),
+            (
+                "back where it was",
+                |nodes, on| {
+                    nodes.apply("n", on("two"));
+                    nodes.apply("n", on("one"));
+                },
+                &["two"],
+            ),
+        ];
+        for (case, change, expected) in cases {
+            let ClusterNodes::Known(mut nodes) = known(&[("n", on("one"))]) else { unreachable!("they are known") };
+            change(&mut nodes, &on);
+            nodes.set_current(false);
+            let nodes = ClusterNodes::Known(nodes);
+            let former: Vec<&str> = nodes.former_machines("N").into_iter().map(ArmId::name).collect();
+            assert_eq!(former, expected, "{case}");
+            assert_eq!(nodes.names_ever_of(&vm("one")), ["n"].into(), "{case}");
+        }
+    }
+
+    #[test]
     fn a_computer_name_ends_in_the_number_of_its_instance() {
         for (name, expected) in [
             ("agents000000", Some(("agents", 0))),
@@ -524,7 +608,8 @@ mod tests {
         assert_eq!(one_left.place("a"), Some(Place::Named(Machine::Vm(vm.clone()))));
         // Which of them the machine was is not known of the Node that is gone either, while the other is there.
         assert_eq!((one_left.place("b"), one_left.machine_of_deleted("b")), (Some(Place::ByName), None));
-        assert_eq!(["a", "b", "c"].map(|node| one_left.may_be_of_deleted(node, &vm)), [false, true, false]);
+        assert_eq!(["a", "b", "c"].map(|node| one_left.former_machines(node).len()), [0, 1, 0]);
+        assert_eq!(one_left.names_ever_of(&vm), ["a", "b"].into());
         known.remove("a");
         let none_left = ClusterNodes::Known(known);
         let machine = Some(&Machine::Vm(vm));
@@ -556,7 +641,11 @@ mod tests {
             }
             // A list tells of no deletion, so what deletions left is known beside it, and of no Node that is there.
             prop_assert!(grown.deleted.keys().all(|name| !last.contains_key(&**name)));
-            grown.deleted.clear();
+            for (name, node) in &last {
+                let machine = node.machine.as_ref().unwrap();
+                prop_assert!(grown.former.of(name).all(|former| former != machine.id()));
+            }
+            (grown.deleted, grown.former) = Default::default();
             let mut anew = KnownNodes::default();
             anew.replace(last);
             prop_assert_eq!(grown, anew);

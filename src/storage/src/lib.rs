@@ -13,7 +13,9 @@
 //! | [`late_attach`] | whether an attach may be under way of which Azure shows nothing |
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
 //! | [`lun`] | which LUN a disk gets |
+//! | [`shared_machine`] | which of several Nodes a machine is that they all name |
 //! | [`single_write`] | when the creation or deletion of a disk is sent again, and what is looked at before |
+//! | [`source`] | which reads say what a disk was made from |
 //! | [`unpublish`] | which machines a disk must leave when its node's machine is not certain |
 
 pub mod admission;
@@ -27,5 +29,7 @@ pub mod inline_volume;
 pub mod late_attach;
 pub mod list;
 pub mod lun;
+pub mod shared_machine;
 pub mod single_write;
+pub mod source;
 pub mod unpublish;

@@ -19,10 +19,15 @@ use lazuli_model::{
     fault::{Effect, Fault},
 };
 
-use crate::disk::{self, DetachReason, needs_detach};
+use crate::{
+    attach::Moment,
+    disk::{self, DetachReason, needs_detach},
+};
 
 /// How old the read may be on which a write rests. Longer waits for a permit call for another read.
-pub const READ_IS_FRESH: Duration = Duration::from_secs(2);
+const READ_IS_FRESH: Duration = Duration::from_secs(2);
+/// How often an expansion is sent again while Azure calls the disk busy.
+const MOST_CONFLICTS: u32 = 1;
 
 /// How often and how long a write is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +171,51 @@ pub fn expansion(before: &Disk, now: Option<&Disk>, to: Gib) -> Expansion {
     }
 }
 
+/// The sends of one expansion, and the read on which the next one rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpansionSends<T> {
+    read_at: Option<T>,
+    conflicts: u32,
+}
+
+/// What follows after an expansion that failed. The disk is read before it is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterExpansion {
+    /// Read the disk again at once: Azure called it busy.
+    ReadAgain,
+    /// The tries decide ([`Attempts::failed`]).
+    Attempts,
+    /// The failure is the answer.
+    Stop,
+}
+
+impl<T: Moment> ExpansionSends<T> {
+    /// An expansion whose size was chosen by a read that was sent at `read_at`.
+    pub fn new(read_at: T) -> Self {
+        Self { read_at: Some(read_at), conflicts: 0 }
+    }
+
+    /// Whether the disk must be read before the expansion is sent now.
+    pub fn needs_read(&self, now: T) -> bool {
+        self.read_at.is_none_or(|read_at| now > read_at + READ_IS_FRESH)
+    }
+
+    /// An operation on the disk has been waited for, and may have changed it.
+    pub fn waited(&mut self) {
+        self.read_at = None;
+    }
+
+    /// Takes in how the expansion failed: `accepted` where Azure had accepted it.
+    pub fn failed(&mut self, fault: &Fault, accepted: bool) -> AfterExpansion {
+        self.read_at = None;
+        if *fault == Fault::Conflict && self.conflicts < MOST_CONFLICTS {
+            self.conflicts += 1;
+            return AfterExpansion::ReadAgain;
+        }
+        if accepted { AfterExpansion::Stop } else { AfterExpansion::Attempts }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,6 +284,26 @@ mod tests {
             ("attached since", Some(&shared), Expansion::NeedsDetach(DetachReason::Shared)),
         ] {
             assert_eq!(expansion(&before, now, Gib::new(8)), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn an_expansion_rests_on_a_read_of_a_moment_ago_and_on_another_one_after_each_send() {
+        let at = Duration::from_secs;
+        let first = ExpansionSends::new(at(10));
+        assert_eq!([10, 12, 13].map(|now| first.needs_read(at(now))), [false, false, true]);
+        let mut waited = first;
+        waited.waited();
+        assert!(waited.needs_read(at(10)));
+        for (fault, accepted, expected) in [
+            (Fault::Conflict, false, [AfterExpansion::ReadAgain, AfterExpansion::Attempts]),
+            (Fault::Conflict, true, [AfterExpansion::ReadAgain, AfterExpansion::Stop]),
+            (Fault::Unavailable, false, [AfterExpansion::Attempts; 2]),
+            (Fault::Unavailable, true, [AfterExpansion::Stop; 2]),
+        ] {
+            let mut sends = first;
+            assert_eq!([(); 2].map(|()| sends.failed(&fault, accepted)), expected, "{fault:?} {accepted}");
+            assert!(sends.needs_read(at(10)));
         }
     }
 

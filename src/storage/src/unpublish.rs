@@ -5,8 +5,22 @@
 //! group, and it may meet another VM of that name. So the machines that hold the disk say whether it is detached: each
 //! of them is the node's, certainly another's, or may be the node's. An answer OK to a disk that the node's machine
 //! still holds lets the disk be attached elsewhere and be written twice.
+//!
+//! A Node may also be created again under its name on another machine, while the one before is only stopped and holds the
+//! disk. A VolumeAttachment names a node and no machine, so its detach is about each machine that a Node of this name named:
+//! the disk leaves the one before too. Whatever runs there, Kubernetes has no node of it any more that would use the disk.
+//! Where another Node names that machine too, or named it, the disk may be there for that Node. It leaves only where no
+//! VolumeAttachment of that Node names it; else the request waits ([`crate::shared_machine`]).
 
-use lazuli_model::{ArmId, Disk, Vm, node::ClusterNodes};
+use lazuli_model::{
+    ArmId, Disk, Vm,
+    node::{ClusterNodes, Place},
+};
+
+use crate::{
+    lun::LunReservations,
+    shared_machine::{other_users, owner},
+};
 
 /// How the VM of a node is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +51,14 @@ fn names(vm: &Vm) -> impl Iterator<Item = &str> {
     vm.computer_name.as_deref().into_iter().chain([vm.id.name()])
 }
 
-/// Whether the disk's own state must be read singly before a detach from the VM of the node is answered OK: the VM is a
-/// guess, and the cluster has no Node of this name that would make it more.
-pub fn needs_holders(known: NodeVm, cluster: &ClusterNodes, node: &str) -> bool {
-    known == NodeVm::Guessed && !cluster.has_node(node)
+/// Whether the disk's own state must be read singly before a detach from `vm`, which is taken for the node, is answered OK:
+/// the VM is a guess, and no Node of this name makes it more; or Nodes of this name were seen to name other machines.
+pub fn needs_holders(known: NodeVm, cluster: &ClusterNodes, node: &str, vm: &ArmId) -> bool {
+    let is_certain = || match cluster.place(node) {
+        Some(Place::Shared { .. }) => false,
+        _ => cluster.has_node(node),
+    };
+    known == NodeVm::Guessed && !is_certain() || cluster.former_machines(node).into_iter().any(|former| former != vm)
 }
 
 /// Whether the detach from a VM that was a guess leaves no doubt about the machines that hold the disk afterwards: none of
@@ -60,23 +78,52 @@ pub fn other_holders<'a>(disk: &'a Disk, vm: &ArmId) -> Vec<&'a ArmId> {
     disk.holders().into_iter().filter(|holder| *holder != vm).collect()
 }
 
+/// What is known of the node from which a disk is to be detached.
+#[derive(Debug, Clone, Copy)]
+pub struct Detach<'a> {
+    /// The disk.
+    pub disk: &'a ArmId,
+    /// The node's name.
+    pub node: &'a str,
+    /// How its VM is known.
+    pub known: NodeVm,
+    /// The cluster's Nodes.
+    pub cluster: &'a ClusterNodes,
+    /// The cluster's VolumeAttachments.
+    pub attachments: &'a LunReservations,
+}
+
 /// What becomes of a machine that holds the disk, by a single read of it; `None` where it does not exist. It is not the
 /// VM of the node that the disk has left, or that is gone.
 ///
 /// Where the Node, or the node id itself, named that VM ([`NodeVm::Named`]), the names of another machine say nothing: a
-/// VM that merely has the node's name is left. It is the node only where the Node has registered again and names it now.
-pub fn holder(node: &str, known: NodeVm, cluster: &ClusterNodes, holder: Option<&Vm>) -> Verdict {
+/// VM that merely has the node's name is left. It is the node only where a Node of this name names it or named it.
+pub fn holder(detach: Detach<'_>, holder: Option<&Vm>) -> Verdict {
+    let Detach { disk, node, known, cluster, attachments } = detach;
     let Some(vm) = holder else { return Verdict::Leave };
-    let is_node = |name: &&str| name.eq_ignore_ascii_case(node);
-    match cluster.names_of(&vm.id).as_slice() {
-        [name] if is_node(name) => return Verdict::Detach,
-        [_] if cluster.may_be_of_deleted(node, &vm.id) => return Verdict::Unknown,
+    let names_it = cluster.names_of(&vm.id);
+    let is_node = |name: &str| name.eq_ignore_ascii_case(node);
+    let owner = match names_it.as_slice() {
+        [name] => Some(*name),
+        several => owner(&vm.id, Some(vm), several),
+    };
+    if owner.is_some_and(is_node) {
+        return Verdict::Detach;
+    }
+    let names_ever = cluster.names_ever_of(&vm.id);
+    if names_ever.iter().any(|name| is_node(name)) {
+        return match other_users(node, names_ever, disk, attachments).as_slice() {
+            [] => Verdict::Detach,
+            _ => Verdict::Unknown,
+        };
+    }
+    match (owner, names_it.as_slice(), known) {
         // Its own VolumeAttachment is about it.
-        [_] => return Verdict::Leave,
-        [] => {}
+        (Some(_), ..) => return Verdict::Leave,
+        (None, [], _) => {}
         // Which of these Nodes it is, and whether it is any of them, is not known.
-        several if known == NodeVm::Guessed || several.iter().any(is_node) => return Verdict::Unknown,
-        _ => return Verdict::Leave,
+        (None, _, NodeVm::Guessed) => return Verdict::Unknown,
+        (None, _, NodeVm::Named) => return Verdict::Leave,
     }
     let is_another_node = || names(vm).any(|name| cluster.has_node_without_machine(name));
     match (known, cluster) {
@@ -92,8 +139,9 @@ pub fn holder(node: &str, known: NodeVm, cluster: &ClusterNodes, holder: Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lun::Reservation;
     use lazuli_model::{
-        ProvisioningState,
+        Lun, ProvisioningState,
         node::{KnownNodes, Machine, Node},
     };
 
@@ -114,13 +162,37 @@ mod tests {
         }
     }
 
-    fn cluster(nodes: &[(&str, Option<ArmId>)]) -> ClusterNodes {
+    fn on(machine: Option<ArmId>) -> Node {
+        Node { machine: machine.and_then(Machine::of_id), healthy: true, ..Node::default() }
+    }
+
+    fn known(nodes: &[(&str, Option<ArmId>)]) -> KnownNodes {
         let mut known = KnownNodes::default();
-        known.replace(nodes.iter().map(|(name, machine)| {
-            let machine = machine.clone().and_then(Machine::of_id);
-            ((*name).to_owned(), Node { machine, healthy: true, ..Node::default() })
-        }));
-        ClusterNodes::Known(known)
+        known.replace(nodes.iter().map(|(name, machine)| ((*name).to_owned(), on(machine.clone()))));
+        known
+    }
+
+    fn cluster(nodes: &[(&str, Option<ArmId>)]) -> ClusterNodes {
+        ClusterNodes::Known(known(nodes))
+    }
+
+    fn disk() -> ArmId {
+        ArmId::disk("s", "g", "d0").unwrap()
+    }
+
+    /// VolumeAttachments of the disk that name a LUN, on these nodes.
+    fn recorded(nodes: &[&str]) -> LunReservations {
+        let reservation = |node: &str| Reservation {
+            lun: Lun::try_from(0).unwrap(),
+            volume_handle: Some(disk().to_string()),
+            attachment: format!("csi-{node}"),
+        };
+        LunReservations::Synced(nodes.iter().map(|node| ((*node).to_owned(), vec![reservation(node)])).collect())
+    }
+
+    fn verdict(node: &str, known: NodeVm, cluster: &ClusterNodes, used_by: &[&str], machine: Option<&Vm>) -> Verdict {
+        let (disk, attachments) = (disk(), recorded(used_by));
+        holder(Detach { disk: &disk, node, known, cluster, attachments: &attachments }, machine)
     }
 
     #[test]
@@ -152,7 +224,7 @@ mod tests {
             ),
             ("the computer of another Node's name", Guessed, &others, Some(vm(id("far", "v"), Some("plain"))), Leave),
         ] {
-            assert_eq!(holder("old", known, nodes, machine.as_ref()), expected, "{case}");
+            assert_eq!(verdict("old", known, nodes, &[], machine.as_ref()), expected, "{case}");
         }
     }
 
@@ -160,18 +232,66 @@ mod tests {
     fn a_machine_that_two_nodes_name_is_left_only_where_the_node_named_another_one() {
         use {NodeVm::*, Verdict::*};
         let machine = id("far", "vm-9");
-        let shared = cluster(&[("a", Some(machine.clone())), ("b", Some(machine.clone()))]);
-        let held = vm(machine.clone(), None);
-        for (node, known, expected) in
-            [("old", Guessed, Unknown), ("old", Named, Leave), ("a", Named, Unknown), ("B", Guessed, Unknown)]
-        {
-            assert_eq!(holder(node, known, &shared, Some(&held)), expected, "{node} {known:?}");
+        let both = || known(&[("a", Some(machine.clone())), ("b", Some(machine.clone()))]);
+        let (shared, held) = (ClusterNodes::Known(both()), vm(machine.clone(), None));
+        for (node, known, used_by, expected) in [
+            ("old", Guessed, &[][..], Unknown),
+            ("old", Named, &[], Leave),
+            ("a", Named, &["b"], Unknown),
+            ("B", Guessed, &["a"], Unknown),
+            ("B", Guessed, &["b"], Detach),
+        ] {
+            assert_eq!(verdict(node, known, &shared, used_by, Some(&held)), expected, "{node} {known:?} {used_by:?}");
         }
-        let ClusterNodes::Known(mut nodes) = shared else { unreachable!("these Nodes are known") };
-        nodes.remove("b");
-        let one_left = ClusterNodes::Known(nodes);
-        for (node, expected) in [("b", Unknown), ("a", Detach), ("old", Leave)] {
-            assert_eq!(holder(node, Guessed, &one_left, Some(&held)), expected, "{node}");
+        let owned = vm(machine.clone(), Some("a"));
+        for (node, known, used_by, expected) in
+            [("a", Guessed, &["b"][..], Detach), ("b", Guessed, &["a"], Unknown), ("old", Guessed, &[], Leave)]
+        {
+            assert_eq!(verdict(node, known, &shared, used_by, Some(&owned)), expected, "the VM of Node a: {node}");
+        }
+        type Change = fn(&mut KnownNodes, &ArmId);
+        let changes: [(&str, Change); 3] = [
+            ("its deletion was seen", |nodes, _| assert!(nodes.remove("b"))),
+            ("and the Nodes were listed since", |nodes, machine| {
+                nodes.remove("b");
+                nodes.replace([("a".to_owned(), on(Some(machine.clone())))]);
+            }),
+            ("a list lacks it", |nodes, machine| nodes.replace([("a".to_owned(), on(Some(machine.clone())))])),
+        ];
+        for (case, change) in changes {
+            let mut nodes = both();
+            change(&mut nodes, &machine);
+            let one_left = ClusterNodes::Known(nodes);
+            for (node, used_by, expected) in
+                [("b", &["a"][..], Unknown), ("b", &["b"], Detach), ("a", &["a"], Detach), ("old", &["a"], Leave)]
+            {
+                assert_eq!(verdict(node, Guessed, &one_left, used_by, Some(&held)), expected, "{case}: {node}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_disk_leaves_the_machine_that_a_node_of_the_name_named_before() {
+        use {NodeVm::*, Verdict::*};
+        let (first, second) = (id("far", "vm-1"), id("far", "vm-2"));
+        let held = vm(first.clone(), Some("host-1"));
+        let mut nodes = known(&[("n", Some(first.clone()))]);
+        nodes.remove("n");
+        nodes.apply("n", on(Some(second.clone())));
+        let again = ClusterNodes::Known(nodes.clone());
+        assert!(needs_holders(Named, &again, "N", &second));
+        assert_eq!(verdict("N", Named, &again, &["n"], Some(&held)), Detach);
+        nodes.replace([]);
+        let gone = ClusterNodes::Known(nodes.clone());
+        assert_eq!(["n", "x"].map(|node| needs_holders(Named, &gone, node, &second)), [true, false]);
+        for known in [Named, Guessed] {
+            assert_eq!(verdict("n", known, &gone, &["n"], Some(&held)), Detach, "{known:?}");
+        }
+        // The disk may be there for another Node that names the machine since.
+        nodes.apply("m", on(Some(first)));
+        let taken = ClusterNodes::Known(nodes);
+        for (used_by, expected) in [(&["n"][..], Detach), (&["n", "m"], Unknown), (&["m"], Unknown)] {
+            assert_eq!(verdict("n", Named, &taken, used_by, Some(&held)), expected, "{used_by:?}");
         }
     }
 
@@ -206,14 +326,17 @@ mod tests {
 
     #[test]
     fn only_a_guess_without_a_node_costs_a_read_of_the_disk() {
-        let nodes = cluster(&[("there", None)]);
+        let twin = Some(id("g", "twin"));
+        let nodes = cluster(&[("there", None), ("a", twin.clone()), ("b", twin)]);
         for (known, nodes, node, expected) in [
+            (NodeVm::Guessed, &nodes, "a", true),
+            (NodeVm::Named, &nodes, "b", false),
             (NodeVm::Guessed, &nodes, "gone", true),
             (NodeVm::Guessed, &nodes, "there", false),
             (NodeVm::Named, &nodes, "gone", false),
             (NodeVm::Guessed, &ClusterNodes::NoCluster, "gone", false),
         ] {
-            assert_eq!(needs_holders(known, nodes, node), expected, "{known:?} {node}");
+            assert_eq!(needs_holders(known, nodes, node, &id("g", node)), expected, "{known:?} {node}");
         }
     }
 }

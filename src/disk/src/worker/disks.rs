@@ -12,7 +12,10 @@ use lazuli_quota::{
     permit::Priority,
     read::{Accept, By, Seen},
 };
-use lazuli_storage::attach::{self, Bounds, DiskRead, Doubt, Evidence, Explained, Plan, Refused, Writes};
+use lazuli_storage::{
+    attach::{self, Bounds, DiskRead, Doubt, Evidence, Explained, Plan, Refused, Writes},
+    lun::LunReservations,
+};
 use tokio::time::Instant;
 
 use super::{
@@ -104,7 +107,7 @@ impl VmWorker {
             let (singly, listed) = tokio::join!(self.read(singly), self.read_by(listed, Freshness::listed()));
             for (disk, read) in singly.into_iter().chain(listed) {
                 if let Ok(read) = &read {
-                    self.shared.learn_source(&read.model, read.seen.by);
+                    self.shared.sources().learn_before_attach(&read.model, read.seen.by);
                     self.shared.seen_attachments().held_by(&disk, &read.model.holders());
                 }
                 reads.add(disk, asked_at, read);
@@ -142,7 +145,12 @@ impl VmWorker {
         let shown = self.shared.shown_on(&self.vm);
         let names = [Some(self.node.as_str()), Some(vm.model.id.name()), vm.model.computer_name.as_deref()];
         let names: Vec<&str> = names.into_iter().flatten().collect();
-        let late_attaches = self.late_attaches(&vm, &names, &members);
+        // All that a plan takes from the VolumeAttachments is from one snapshot of them.
+        let (late_attaches, lists_from, reservations) = {
+            let attachments = self.shared.reservations.now();
+            let late_attaches = self.late_attaches(&attachments, &vm, &names, &members);
+            (late_attaches, self.shared.lists_from(&attachments), attachments.of_node(&names))
+        };
         let evidence = Evidence {
             vm: &vm.model,
             seen: vm.seen,
@@ -150,9 +158,8 @@ impl VmWorker {
             shown: &shown,
             fresh_from: self.shared.fresh_from(),
             late_attaches: &late_attaches,
-            lists_from: self.shared.lists_from(),
+            lists_from,
         };
-        let reservations = self.shared.reservations.now().of_node(&names);
         let limit = self.shared.sizes.borrow().max_data_disks(&vm.model.size);
         let max_data_disks = limit.map_or(usize::from(Lun::COUNT), usize::from);
         let bounds = Bounds { reservations: &reservations, max_data_disks, force, writes };
@@ -162,15 +169,21 @@ impl VmWorker {
 
     /// Until when attaches of the leader before may be under way, of those disks that are to be detached and that a read of
     /// the VM does not show.
-    fn late_attaches(&self, vm: &Snapshot<Vm>, names: &[&str], members: &Batch) -> BTreeMap<ArmId, Instant> {
+    fn late_attaches(
+        &self,
+        attachments: &LunReservations,
+        vm: &Snapshot<Vm>,
+        names: &[&str],
+        members: &Batch,
+    ) -> BTreeMap<ArmId, Instant> {
         let detach = members.iter().filter(|(_, goal)| **goal == Goal::Detached).map(|(disk, _)| disk);
         let (listed, missing): (Vec<_>, Vec<_>) = detach.partition(|disk| vm.model.data_disk(disk).is_some());
         if vm.seen.by == By::Single {
             let mut suspicions = self.shared.suspicions();
             listed.into_iter().for_each(|disk| suspicions.shown(&self.vm, disk, Instant::now()));
         }
-        let late =
-            missing.into_iter().map(|disk| Some((disk.clone(), self.shared.late_attach(&self.vm, names, disk)?)));
+        let late_attach = |disk| self.shared.late_attach(attachments, &self.vm, names, disk);
+        let late = missing.into_iter().map(|disk| Some((disk.clone(), late_attach(disk)?)));
         late.flatten().collect()
     }
 

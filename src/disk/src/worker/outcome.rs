@@ -51,12 +51,14 @@ impl VmWorker {
             return;
         }
         let method = failure_state.method.unwrap_or_else(|| self.shared.method());
+        self.note_leaving(write);
         let started = Instant::now();
         let result = self.send_write(vm, write, method, self.priority(&members), permit).await;
         // A write that names no disk is sent as a list, whatever the method.
         let method = if write.says_nothing() { VmWriteMethod::WholeList } else { method };
         match result {
-            Ok(()) => {
+            Ok(accepted) => {
+                self.note_attached(write, accepted);
                 info!(
                     attached = write.attach.len(),
                     reapplied = write.reapply.len(),
@@ -106,6 +108,18 @@ impl VmWorker {
         }
     }
 
+    /// Notes which disks are told to leave: another one may have the name of such a disk next.
+    fn note_leaving(&self, write: &VmWrite) {
+        let mut sources = self.shared.sources();
+        write.detach.iter().for_each(|disk| sources.detaching(disk));
+    }
+
+    /// Notes which disks Azure has attached by a write that it had accepted by then.
+    fn note_attached(&self, write: &VmWrite, accepted: Instant) {
+        let mut sources = self.shared.sources();
+        write.attach.iter().for_each(|attachment| sources.attached(&attachment.disk, accepted));
+    }
+
     /// Writes. After [`SLOW_WRITE`] it answers requests that need no write while the write goes on.
     async fn send_write(
         &self,
@@ -114,7 +128,7 @@ impl VmWorker {
         method: VmWriteMethod,
         priority: Priority,
         permit: Option<Permit>,
-    ) -> Result<(), ArmError> {
+    ) -> Result<Instant, ArmError> {
         let mut written = pin!(self.shared.client.write_vm(vm, write, method, priority, permit));
         match timeout(SLOW_WRITE, &mut written).await {
             Ok(result) => result,

@@ -196,7 +196,7 @@ impl VmWorker {
             return Round::Continue;
         }
         let failure = match written {
-            Ok(()) => {
+            Ok(_) => {
                 let detached: Batch = detach.iter().map(|disk| (disk.clone(), Goal::Detached)).collect();
                 let after = self.verify(&detached, None, Retry::Free).await;
                 if after.is_some_and(|after| detach.iter().all(|disk| after.data_disk(disk).is_none())) {

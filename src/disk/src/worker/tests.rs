@@ -150,7 +150,7 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
 
 #[tokio::test(start_paused = true)]
 async fn only_a_pause_as_long_as_a_lease_may_hide_another_leader_and_a_shorter_one_its_last_writes() {
-    let mut leadership = leadership::Leadership::default();
+    let mut leadership = Leadership::default();
     let mut after = |pause: u64, now: Instant| {
         let now = now + Duration::from_secs(pause);
         leadership.request_arrived(now);

@@ -105,7 +105,8 @@ pub struct Evidence<'a, T> {
     /// proves no detach of that disk.
     pub late_attaches: &'a BTreeMap<ArmId, T>,
     /// A list of VMs that was sent earlier may lack an attach of the leader before, so no attach follows from it. `None`
-    /// where there is no other leader.
+    /// where there is no other leader, and where the VolumeAttachments are not known, so that no attach follows from any
+    /// read.
     pub lists_from: Option<T>,
 }
 
