@@ -16,7 +16,7 @@ use lazuli_model::address::Cidr;
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_services::{
     network::{Settings, settings::AddressSharing},
-    service::ClusterAddresses,
+    service::{ClusterAddresses, never_allowed},
 };
 use lazuli_storage::list::VolumeHandles;
 use lazuli_telemetry::{Readiness, register_process};
@@ -31,6 +31,7 @@ use super::{
     endpoints::EndpointOptions,
     go_arguments::{CloudControllerManager, GoArguments, boolean},
     node_controllers::NodeArguments,
+    number::whole,
     stop,
     webhook::WebhookOptions,
 };
@@ -83,11 +84,11 @@ pub(super) struct Options {
     allowed_service_resource_groups: Vec<String>,
     /// How often what Azure holds is read again although nothing has changed here, in seconds: to undo what others have
     /// changed. 0: never.
-    #[arg(long, env = "LAZULI_RESYNC_SECONDS", default_value_t = 3_600, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long, env = "LAZULI_RESYNC_SECONDS", default_value_t = 3_600, value_parser = whole::<u64>(0..=86_400))]
     resync_seconds: u64,
     /// How long writes in flight may finish after SIGTERM, in seconds. A process that takes longer ends without giving
     /// up its Lease.
-    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = whole::<u64>(0..=86_400))]
     drain_seconds: u64,
     #[command(flatten)]
     nodes: NodeArguments,
@@ -116,6 +117,18 @@ impl Options {
         settings.share_addresses = self.share_addresses.into();
         let groups = self.allowed_service_resource_groups.iter().map(|group| group.to_lowercase()).collect();
         settings.allowed_groups = Some(groups).filter(|groups: &BTreeSet<String>| !groups.is_empty());
+    }
+
+    /// What is said of ranges that allow nothing.
+    fn without_effect(&self) -> Vec<String> {
+        let said = |range: &Cidr| {
+            let why = never_allowed(range)?;
+            Some(format!(
+                "--allowed-external-addresses={range} allows nothing: every address of it {why}, and no Service may name one; \
+                 give ranges of public addresses"
+            ))
+        };
+        self.allowed_external_addresses.iter().filter_map(said).collect()
     }
 
     /// What the arguments say of addresses that Services may not name as their own.
@@ -261,7 +274,10 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 
     options.of_manager.log();
     let client = clients::cluster_as(USER_AGENT, &options.cloud).await?.ok_or(RunError::NoCluster)?;
-    let config = clients::configuration(&options.cloud, Some(&client)).await?;
+    let config = match options.dry_run {
+        true => clients::configuration(&options.cloud, Some(&client)).await?,
+        false => clients::awaited_configuration(&options.cloud, Some(&client)).await?,
+    };
     let runs = !config.cluster.disable_controllers;
     if !runs {
         tracing::warn!("the cloud configuration: disableCloudProvider is true: no controller runs");
@@ -277,6 +293,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         settings::without_services(&config, &options.cluster_name)
     };
     options.restrict(&mut settings);
+    options.without_effect().iter().for_each(|sentence| tracing::warn!("{sentence}"));
     let (routes, retry) = (options.cloud.routes.table()?, settings::retry(&config));
     let azure = clients::connect_with(&config, routes, &mut registry, seed(), retry).await?;
     azure.network.arm().set_ceilings(settings::ceilings(&config));
@@ -309,15 +326,17 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         Metrics::register(&mut registry),
     );
     if options.dry_run {
-        if !serves_services {
-            tracing::warn!("service-lb does not run, and only its changes are planned");
-        }
         let planning = async { if serves_services { controller.dry_run().await } else { Ok((Vec::new(), None)) } };
         let (planned, hash) = tokio::select! {
             planned = tokio::time::timeout(PLANNING, planning) => planned.map_err(|_| RunError::NoPlan)??,
             () = stop.cancelled() => return Err(RunError::Interrupted.into()),
         };
-        print!("{}{}", plan(&planned, hash.as_deref()), not_planned(nodes.as_ref()));
+        let looked = match (serves_services, runs) {
+            (true, _) => Looked::AtServices,
+            (false, true) => Looked::NotByControllers,
+            (false, false) => Looked::NotByConfiguration,
+        };
+        print!("{}{}", of_services(looked, &planned, hash.as_deref()), not_planned(nodes.as_ref()));
         return Ok(());
     }
     if !serves_services {
@@ -402,6 +421,28 @@ fn plan(planned: &[Planned], hash: Option<&str>) -> String {
         text.push_str(&format!("at a take-over, --accept-plan={hash} accepts what is removed or replaced\n"));
     }
     text
+}
+
+/// Whether a dry run looks at Services.
+#[derive(Debug, Clone, Copy)]
+enum Looked {
+    AtServices,
+    /// `--controllers` leaves their controller out.
+    NotByControllers,
+    /// The configuration starts no controller.
+    NotByConfiguration,
+}
+
+/// What a dry run says of Services.
+fn of_services(looked: Looked, planned: &[Planned], hash: Option<&str>) -> String {
+    let why = match looked {
+        Looked::AtServices => return plan(planned, hash),
+        Looked::NotByControllers => "--controllers leaves service-lb out",
+        Looked::NotByConfiguration => {
+            "disableCloudProvider of the cloud configuration is true, so that no controller runs"
+        }
+    };
+    format!("not looked at: Services and what Azure has for them, because {why}\n")
 }
 
 /// What is said of controllers that run and that no dry run plans.

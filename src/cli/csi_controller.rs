@@ -27,6 +27,7 @@ use super::{
     azure_ready::{self, TOLERANCE},
     endpoints::EndpointOptions,
     go_arguments::{DiskController, GoArguments, boolean},
+    number::whole,
     sizes, stop,
 };
 
@@ -65,7 +66,7 @@ pub(super) struct Options {
     #[arg(action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     list_volumes: bool,
     /// How long requests in flight may finish after SIGTERM, in seconds.
-    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = whole::<u64>(0..=86_400))]
     drain_seconds: u64,
     #[command(flatten)]
     cloud: CloudOptions,
@@ -104,7 +105,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 
     options.of_driver.log();
     let client = clients::cluster(&options.cloud).await?;
-    let config = clients::configuration(&options.cloud, client.as_ref()).await?;
+    let config = clients::awaited_configuration(&options.cloud, client.as_ref()).await?;
     for warning in config.start_warnings() {
         tracing::warn!("the cloud configuration: {warning}");
     }

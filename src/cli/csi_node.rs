@@ -36,6 +36,7 @@ use super::{
     csi_controller::{BUILD, keep, reach},
     endpoints::EndpointOptions,
     go_arguments::{DiskNode, GoArguments, boolean},
+    number::whole,
     sizes, stop,
 };
 
@@ -62,10 +63,11 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_HOST_ROOT", default_value = "/")]
     host_root: PathBuf,
     /// How many volumes this node takes, instead of what its VM size says.
-    #[arg(long, env = "LAZULI_MAX_VOLUMES")]
+    #[arg(long, env = "LAZULI_MAX_VOLUMES", value_parser = whole::<u32>(0..=u32::MAX))]
     max_volumes: Option<u32>,
     /// LUNs to keep free for disks that are not Kubernetes'.
     #[arg(long, alias = "reserved-data-disk-slot-num", env = "LAZULI_RESERVED_SLOTS", default_value_t = 0)]
+    #[arg(value_parser = whole::<u32>(0..=u32::MAX))]
     reserved_slots: u32,
     /// Do not tell zones, for clusters that use none.
     #[arg(long, value_parser = boolean, env = "LAZULI_NO_ZONES")]
@@ -95,7 +97,7 @@ pub(super) struct Options {
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// How long requests in flight may finish after SIGTERM, in seconds.
-    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = whole::<u64>(0..=86_400))]
     drain_seconds: u64,
     #[command(flatten)]
     routes: RouteOptions,

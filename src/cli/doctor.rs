@@ -12,7 +12,7 @@ use lazuli_cluster::SecretError;
 use lazuli_config::{Config, Credential, LooksAfter};
 use lazuli_controllers::settings;
 use lazuli_csi::server::chain;
-use lazuli_diagnosis::{Finding, Grade};
+use lazuli_diagnosis::{Finding, Grade, locations};
 use lazuli_storage::disk::AllowedResourceGroups;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ fn is_well(findings: &[Finding]) -> bool {
 /// the configuration is that of the file alone.
 async fn configuration(options: &Options) -> Result<(Config, Option<kube::Client>, Option<Finding>), WireError> {
     if options.offline {
-        let config = clients::configuration_now(&options.cloud, None).await?;
+        let config = clients::configuration(&options.cloud, None).await?;
         let unasked = "neither Azure nor the cluster is asked; a Secret of the cluster may change what is said here";
         return Ok((config, None, Some(Finding::new(CONFIGURATION, Grade::Unseen, unasked))));
     }
@@ -105,7 +105,7 @@ async fn configuration(options: &Options) -> Result<(Config, Option<kube::Client
             let text = format!("{}; the configuration below is that of the file alone", chain(&error));
             let unreached = Finding::new(cluster::CLUSTER, Grade::Wrong, text);
             // Without a file the Secret is what is missing.
-            let config = clients::configuration_now(&options.cloud, None).await.map_err(|_| error)?;
+            let config = clients::configuration(&options.cloud, None).await.map_err(|_| error)?;
             Ok((config, None, Some(unreached)))
         }
         Err(error) => Err(error),
@@ -124,15 +124,17 @@ async fn ask_azure_and_cluster(
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(azure)
     };
     let (azure, mut findings) = match connected.await {
-        Ok(azure) => {
-            let findings = vec![ask_azure(&azure).await];
-            (Some(azure), findings)
-        }
+        Ok(azure) => match ask_azure(&azure).await {
+            Ok((answer, machines)) => {
+                let location = locations(&machines, &config.cluster.location);
+                (Some(azure), [answer].into_iter().chain(location).collect())
+            }
+            Err(finding) => (None, vec![finding]),
+        },
         Err(error) => (None, vec![Finding::new(AZURE, Grade::Wrong, chain(error.as_ref()))]),
     };
     match client {
         Some(client) => {
-            let azure = azure.filter(|_| is_well(&findings));
             let examined = cluster::examine(config, &client, &options.manager_namespaces, azure.as_ref());
             findings.extend(Box::pin(examined).await);
         }
@@ -189,6 +191,11 @@ fn of_credential(config: &Config) -> Option<Finding> {
 
 /// Whether `lazuli cloud-controllers` starts with this configuration. Volumes need none of it.
 fn of_cloud_controllers(config: &Config, grade: Grade) -> Finding {
+    if config.cluster.disable_controllers {
+        let text = "disableCloudProvider is true, so that lazuli cloud-controllers runs no controller: Services get no \
+                    addresses from it, and Nodes are not initialised; volumes are served all the same";
+        return Finding::new(CONTROLLERS, Grade::Note, text);
+    }
     let all = LooksAfter { services: true, nodes: true };
     let started = config.for_cloud_controllers(all).map_err(|error| chain(&error));
     match started.and_then(|_| settings::settings(config, "kubernetes").map_err(|error| error.to_string())) {
@@ -241,15 +248,16 @@ fn word(grade: Grade) -> &'static str {
     }
 }
 
-/// Lists the VMs of the cluster's resource group, as the controller would, which needs a token.
-async fn ask_azure(azure: &Azure) -> Finding {
+/// Lists the VMs of the cluster's resource group, as the controller would, which needs a token. Returns their locations too.
+async fn ask_azure(azure: &Azure) -> Result<(Finding, Vec<(String, String)>), Finding> {
     let (subscription, group) = (&azure.defaults.subscription, &azure.defaults.resource_group);
     match azure.compute.list_vms(subscription, group, &Until::within(PATIENCE)).await {
         Ok(vms) => {
-            let (endpoint, vms) = (&azure.cloud.resource_manager, vms.len());
-            fine(AZURE, format!("{endpoint} lets us in; {vms} virtual machines in the resource group"))
+            let (endpoint, count) = (&azure.cloud.resource_manager, vms.len());
+            let answer = fine(AZURE, format!("{endpoint} lets us in; {count} virtual machines in the resource group"));
+            Ok((answer, vms.into_iter().map(|vm| (vm.id.name().to_owned(), vm.location)).collect()))
         }
-        Err(error) => Finding::new(AZURE, Grade::Wrong, chain(&error)),
+        Err(error) => Err(Finding::new(AZURE, Grade::Wrong, chain(&error))),
     }
 }
 
@@ -305,6 +313,8 @@ mod tests {
         let (is_well, wrong) = of(r#", "vnetName": "v", "subnetName": ["x"]"#);
         assert!(!is_well && wrong.contains("FAIL cloud controllers: "), "{wrong}");
         assert!(wrong.contains("subnetName: found a list"), "{wrong}");
+        let (is_well, off) = of(r#", "vnetName": "v", "disableCloudProvider": true"#);
+        assert!(is_well && off.contains("note cloud controllers: disableCloudProvider is true"), "{off}");
         let (is_well, all) = of(r#", "vnetName": "v", "subnetName": "s", "securityGroupName": "n""#);
         assert!(is_well && all.contains("ok   cloud controllers: ") && !all.contains("unused keys"), "{all}");
     }

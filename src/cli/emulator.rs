@@ -14,7 +14,7 @@ use lazuli_emulator::{
 use lazuli_rig::azure_json;
 use serde_json::json;
 
-use super::{Outcome, output::Format, stop};
+use super::{Outcome, number::whole, output::Format, stop};
 
 /// Options of the emulator.
 #[derive(Debug, Args)]
@@ -48,7 +48,7 @@ pub(super) struct Options {
     latency: Profile,
     /// Retry-After, in seconds, on accepted operations and their polls. Without it: 10 for machines and networks,
     /// 2 for disks (see --unverified), 15 for resource groups.
-    #[arg(long, env = "LAZULI_EMULATOR_RETRY_AFTER")]
+    #[arg(long, env = "LAZULI_EMULATOR_RETRY_AFTER", value_parser = whole::<u64>(0..=u64::MAX))]
     retry_after: Option<u64>,
     /// How much faster than real time emulated time passes, for people: operations end sooner, buckets fill faster, a
     /// Retry-After without --retry-after is shorter. Tokens live in real time. Timings of such a run compare with
@@ -56,7 +56,7 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_EMULATOR_TIME_SCALE", default_value_t = 1.0, value_parser = time_scale)]
     time_scale: f64,
     /// Seed of everything random.
-    #[arg(long, env = "LAZULI_EMULATOR_SEED", default_value_t = 1)]
+    #[arg(long, env = "LAZULI_EMULATOR_SEED", default_value_t = 1, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Serve without request limits.
     #[arg(long, env = "LAZULI_EMULATOR_NO_THROTTLING")]
@@ -65,10 +65,10 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_EMULATOR_NASTY_CASING")]
     nasty_casing: bool,
     /// How long reads go on showing the state before a write, in milliseconds.
-    #[arg(long, env = "LAZULI_EMULATOR_READ_LAG_MS", default_value_t = 0)]
+    #[arg(long, env = "LAZULI_EMULATOR_READ_LAG_MS", default_value_t = 0, value_parser = whole::<u64>(0..=u64::MAX))]
     read_lag_ms: u64,
     /// How old the list of data disks is that the instance metadata service shows, in milliseconds.
-    #[arg(long, env = "LAZULI_EMULATOR_IMDS_LAG_MS", default_value_t = 0)]
+    #[arg(long, env = "LAZULI_EMULATOR_IMDS_LAG_MS", default_value_t = 0, value_parser = whole::<u64>(0..=u64::MAX))]
     imds_lag_ms: u64,
     /// Resources per page of a list; $top may ask for fewer.
     #[arg(long, env = "LAZULI_EMULATOR_PAGE_SIZE", default_value_t = 1000, value_parser = page_size)]

@@ -43,7 +43,8 @@ pub(super) struct NodeArguments {
     configure_cloud_routes: bool,
     /// The address ranges from which Nodes get those of their pods: one, or one of each family. No route outside of them
     /// is ever removed.
-    #[arg(long, env = "LAZULI_CLUSTER_CIDR", value_name = "RANGE,…", default_value = "", hide_default_value = true)]
+    #[arg(long, env = "LAZULI_CLUSTER_CIDR", value_name = "RANGE,…", default_value = "")]
+    #[arg(hide_default_value = true, value_parser = one_of_each_family)]
     cluster_cidr: Ranges,
     /// The address ranges of Services: one, or one of each family. A Node whose pod range overlaps one of them gets no
     /// route, and no Service may name an address of them as its own.
@@ -83,7 +84,7 @@ impl FromStr for Ranges {
     }
 }
 
-/// Reads ranges of which at most one is of each family, as the API server takes them.
+/// Reads ranges of which at most one is of each family, as the API server and the Go manager take them.
 fn one_of_each_family(text: &str) -> Result<Ranges, String> {
     let ranges: Ranges = text.parse().map_err(|error: <Ranges as FromStr>::Err| error.to_string())?;
     let mut first = std::collections::BTreeMap::new();
@@ -91,7 +92,7 @@ fn one_of_each_family(text: &str) -> Result<Ranges, String> {
         if let Some(before) = first.insert(range.family(), range) {
             return Err(format!(
                 "{before} and {range} are of one family; allowed are one range, or one of IPv4 and one of IPv6, such as \
-                 10.96.0.0/16,fd00::/112"
+                 10.96.0.0/16,fd00:96::/112"
             ));
         }
     }
@@ -287,16 +288,20 @@ mod tests {
     }
 
     #[test]
-    fn services_have_one_range_of_each_family_at_most() {
-        let read = |ranges: &str| Command::try_parse_from(["x", &format!("--service-cluster-ip-range={ranges}")]);
-        for ranges in ["", "10.96.0.0/16", "fd00::/112", "fd00::/112, 10.96.0.0/16"] {
-            assert!(read(ranges).is_ok(), "{ranges}");
+    fn services_and_pods_have_one_range_of_each_family_at_most() {
+        for option in ["--service-cluster-ip-range", "--cluster-cidr"] {
+            let read = |ranges: &str| Command::try_parse_from(["x", &format!("{option}={ranges}")]);
+            for ranges in ["", "10.96.0.0/16", "fd00::/112", "fd00::/112, 10.96.0.0/16"] {
+                assert!(read(ranges).is_ok(), "{option} {ranges}");
+            }
+            for ranges in ["10.96.0.0/16,10.97.0.0/16", "10.96.0.0/16,fd00::/112,10.96.0.0/16", "fd00::/112,fd01::/112"]
+            {
+                let refused = read(ranges).err().unwrap().to_string();
+                let parts = [option, ranges, "one of IPv4 and one of IPv6"];
+                assert!(parts.iter().all(|part| refused.contains(part)), "{refused}");
+            }
+            assert!(read("10.96.0.1/16").is_err());
         }
-        for ranges in ["10.96.0.0/16,10.97.0.0/16", "10.96.0.0/16,fd00::/112,10.96.0.0/16", "fd00::/112,fd01::/112"] {
-            let refused = read(ranges).err().unwrap().to_string();
-            assert!(refused.contains(ranges) && refused.contains("one of IPv4 and one of IPv6"), "{refused}");
-        }
-        assert!(read("10.96.0.1/16").is_err());
     }
 
     #[test]

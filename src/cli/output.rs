@@ -5,7 +5,7 @@
 pub(super) enum Format {
     /// For people.
     Text,
-    /// One JSON object.
+    /// JSON, for programs.
     Json,
 }
 

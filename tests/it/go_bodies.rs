@@ -179,6 +179,7 @@ pub(super) fn service(json: &Value, ingress: Vec<IpAddr>) -> ServiceObject {
         source_ranges: texts(&spec["loadBalancerSourceRanges"]).iter().collect(),
         load_balancer_ip: spec["loadBalancerIP"].as_str().map(str::to_owned),
         cluster_ips: vec![],
+        external_ips: vec![],
         ingress,
         is_deleting: false,
         has_finalizer: true,

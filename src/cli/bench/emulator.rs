@@ -21,7 +21,7 @@ use tower::ServiceExt;
 use url::Url;
 
 use super::{
-    super::{Outcome, output::Format},
+    super::{Outcome, number::whole, output::Format},
     figures::rounded,
     processes::{AnyError, own_cpu_time},
 };
@@ -35,13 +35,13 @@ const LARGEST_BODY: usize = 256 << 20;
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// How many disks exist, and are listed.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=40_000))]
+    #[arg(long, default_value_t = 20_000, value_parser = whole::<u32>(1..=40_000))]
     disks: u32,
     /// How many requests of each kind are sent.
-    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=4_000))]
+    #[arg(long, default_value_t = 2_000, value_parser = whole::<u32>(1..=4_000))]
     requests: u32,
     /// How many disks a page of the list holds.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1_000, value_parser = whole::<u32>(1..=u32::MAX))]
     page_size: u32,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]

@@ -10,7 +10,7 @@ use lazuli_rig::Folder;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Outcome, output::Format},
+    super::{Outcome, number::whole, output::Format},
     figures::rounded,
     processes::{self, AnyError, Measured},
 };
@@ -21,7 +21,7 @@ pub(super) struct Options {
     #[command(flatten)]
     measured: Measured,
     /// How long to let the processes rest after their first call, in seconds.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = whole::<u64>(0..=u64::MAX))]
     rest_seconds: u64,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]

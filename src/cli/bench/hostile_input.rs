@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{
-    super::{Outcome, output::Format},
+    super::{Outcome, number::whole, output::Format},
     cluster::{self, Cluster, Layout},
     figures::rounded,
     processes::{AnyError, Measured},
@@ -40,19 +40,19 @@ const OF_OTHERS: &str = "example.com/of-others";
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// How many reviews.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    #[arg(long, default_value_t = 10_000, value_parser = whole::<u32>(0..=1_000_000))]
     reviews: u32,
     /// How many Services.
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    #[arg(long, default_value_t = 500, value_parser = whole::<u32>(0..=10_000))]
     services: u32,
     /// How many KiB a Service has. The annotations of one object are 256 KiB at most.
-    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, default_value_t = 250, value_parser = whole::<u32>(1..=1_000))]
     kib: u32,
     /// The Services are this controller's: it decides what to serve, and says what is wrong with them.
     #[arg(long)]
     served: bool,
     /// How many MiB the peak of the controllers' memory may be over that of an empty cluster.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u64>(0..=u64::MAX))]
     limit_mib: u64,
     #[command(flatten)]
     measured: Measured,
@@ -106,6 +106,8 @@ async fn measure(cluster: &mut Cluster, options: &Options, webhook: &Webhook) ->
     let phase = cluster.control.begin("services").await?;
     for number in 0..options.services {
         cluster.put("services", service(number, options.kib as usize * KIB, options.served))?;
+        // The API server runs on this thread too, and must answer the renewals of the Lease meanwhile.
+        tokio::task::yield_now().await;
     }
     cluster.rested(phase).await?;
     let watched = cluster.memory()?;

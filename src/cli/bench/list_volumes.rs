@@ -13,7 +13,7 @@ use tonic::transport::Channel;
 use url::Url;
 
 use super::{
-    super::{Outcome, output::Format},
+    super::{Outcome, number::whole, output::Format},
     figures::rounded,
     processes::{self, AnyError, Measured},
 };
@@ -26,13 +26,13 @@ const SIZE: &str = "Standard_M128s";
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// How many disks, each attached to a node and tagged as the drivers tag them.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, default_value_t = 20_000, value_parser = whole::<u32>(1..=100_000))]
     disks: u32,
     /// How many times the whole list is read, one after the other.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 3, value_parser = whole::<u32>(1..=100))]
     lists: u32,
     /// The max_entries of each page; 0: as many as a message holds.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, default_value_t = 0, value_parser = whole::<i32>(0..=i32::MAX))]
     max_entries: i32,
     #[command(flatten)]
     measured: Measured,

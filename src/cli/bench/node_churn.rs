@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Outcome, output::Format},
+    super::{Outcome, number::whole, output::Format},
     cluster::{self, Cluster, Layout},
     processes::{AnyError, Measured},
 };
@@ -22,16 +22,16 @@ const ROUTES: u32 = 400;
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// How many nodes.
-    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, default_value_t = 5_000, value_parser = whole::<u32>(1..=20_000))]
     nodes: u32,
     /// How many Services.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 1_000, value_parser = whole::<u32>(1..=10_000))]
     services: u32,
     /// How many load balancers share the Services, evenly.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=50))]
+    #[arg(long, default_value_t = 4, value_parser = whole::<u32>(1..=50))]
     load_balancers: u32,
     /// How many nodes join at once, and then leave at once.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u32>(1..=1_000))]
     burst: u32,
     /// Give each node a route to its pods. A route table holds at most 400.
     #[arg(long)]

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Outcome, output::Format},
+    super::{Outcome, number::whole, output::Format},
     cluster::{self, Cluster, Layout, durations, makespan, percentile},
     figures::{ratio, rounded},
     processes::{AnyError, Measured},
@@ -24,10 +24,10 @@ const READS: (f64, f64) = (250.0, 25.0);
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// How many nodes.
-    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, default_value_t = 5_000, value_parser = whole::<u32>(1..=20_000))]
     nodes: u32,
     /// Over how many seconds the nodes come, evenly; 0: at once.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = whole::<u32>(0..=u32::MAX))]
     spread: u32,
     /// Whether the node plugins have published what the instance metadata tell of their machines.
     #[arg(long)]
@@ -36,7 +36,7 @@ pub(super) struct Options {
     #[arg(long, default_value = "typical")]
     latency: String,
     /// Seed of Azure's latencies.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
     #[command(flatten)]
     measured: Measured,

@@ -6,6 +6,7 @@ use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
+use super::super::number::whole;
 use super::{
     super::Outcome,
     control::Principal,
@@ -25,13 +26,13 @@ const COMPUTE_VERSION: &str = "2024-07-01";
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// How many nodes there are.
-    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, default_value_t = 5000, value_parser = whole::<u32>(1..=20_000))]
     nodes: u32,
     /// How many of them are lost.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    #[arg(long, default_value_t = 20, value_parser = whole::<u32>(1..=5000))]
     lost: u32,
     /// How many disks, spread evenly over the nodes that are lost; at most 64 a node.
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=64_000))]
+    #[arg(long, default_value_t = 200, value_parser = whole::<u32>(1..=64_000))]
     disks: u32,
     #[command(flatten)]
     storm: storm::StormOptions,

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Outcome, output::Format},
+    super::{Outcome, number::whole, output::Format},
     cluster::{self, Cluster, Layout, PoolKind, durations, makespan, percentile},
     figures::{ratio, rounded},
     processes::{AnyError, Measured},
@@ -23,25 +23,25 @@ const BUCKETS: [(f64, f64); 2] = [(200.0, 10.0), (1_000.0, 1_000.0 / 300.0)];
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// How many Services.
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 300, value_parser = whole::<u32>(1..=10_000))]
     services: u32,
     /// How many nodes.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    #[arg(long, default_value_t = 100, value_parser = whole::<u32>(1..=5_000))]
     nodes: u32,
     /// How many load balancers share the Services, evenly.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=50))]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u32>(1..=50))]
     load_balancers: u32,
     /// How the pools are filled.
     #[arg(long, value_enum, default_value_t = PoolKind::NodeIp)]
     pool_kind: PoolKind,
     /// Over how many seconds the Services are made, evenly; 0: at once.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = whole::<u32>(0..=u32::MAX))]
     spread: u32,
     /// How long Azure takes: none, typical, azure, bad-day, or a file.
     #[arg(long, default_value = "typical")]
     latency: String,
     /// Seed of Azure's latencies.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
     #[command(flatten)]
     measured: Measured,

@@ -11,6 +11,7 @@ use lazuli_model::ArmId;
 use serde_json::{Map, Value, json};
 use tokio::process::Child;
 
+use super::super::number::whole;
 use super::{
     super::output::Format,
     control::{Begun, Control},
@@ -39,13 +40,13 @@ pub(super) struct StormOptions {
     #[arg(long, default_value = "typical")]
     pub(super) latency: String,
     /// At most so many calls at a time; default: all.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = whole::<u32>(1..=u32::MAX))]
     pub(super) callers: Option<u32>,
     /// Seed of Azure's latencies.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0..=u64::MAX))]
     pub(super) seed: u64,
     /// Retry-After, in seconds, on accepted operations and their polls.
-    #[arg(long)]
+    #[arg(long, value_parser = whole::<u64>(0..=u64::MAX))]
     retry_after: Option<u64>,
     /// How data disks are written: auto, action or whole-list.
     #[arg(long, default_value = "auto")]
@@ -65,10 +66,10 @@ pub(super) struct StormOptions {
 #[derive(Debug, Args)]
 pub(super) struct SpreadOptions {
     /// How many nodes.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    #[arg(long, default_value_t = 10, value_parser = whole::<u32>(1..=5000))]
     pub(super) nodes: u32,
     /// How many volumes, spread evenly over the nodes; at most 64 a node.
-    #[arg(long, default_value_t = 160, value_parser = clap::value_parser!(u32).range(1..=64_000))]
+    #[arg(long, default_value_t = 160, value_parser = whole::<u32>(1..=64_000))]
     pub(super) disks: u32,
     /// What the nodes are: VMs of their own, or instances of scale sets, of which each has 1,000.
     #[arg(long, value_enum, default_value_t = VmKind::Standalone)]

@@ -97,6 +97,29 @@ async fn a_dry_run_without_an_api_server_ends_and_so_does_one_that_is_stopped() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dry_run_that_the_api_server_refuses_the_services_says_so_at_once() {
+    let world = World::start().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "services is forbidden: User \"u\" cannot list resource \"services\""});
+    let refuse = move || async move { (http::StatusCode::FORBIDDEN, axum::Json(status)) };
+    tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(refuse)).await });
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}]});
+    world.0.write("kubeconfig", &kubeconfig).unwrap();
+    let began = Instant::now();
+    let (_, running) = world.process(&["--dry-run"]);
+    let error = running.await.unwrap().unwrap_err().to_string();
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(error.contains("refuses the list of services (the role needs list and watch on services)"), "{error}");
+    assert!(error.contains("cannot list resource"), "{error}");
+    world.0.azure.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_gets_its_address_and_the_next_process_takes_over_without_a_write() {
     let world = World::start().await;
     world.service("web", None);
@@ -369,4 +392,43 @@ fn a_dry_run_says_which_controllers_it_does_not_plan() {
     let routes = format!("{nodes}not planned: what node-route would change (the routes of rt)\n");
     assert_eq!(said(&["--cluster-cidr=10.244.0.0/16"]), routes);
     assert_eq!(said(&["--controllers=service-lb"]), "");
+}
+
+#[test]
+fn a_plan_is_said_to_be_empty_only_where_services_were_looked_at() {
+    let planned = vec![];
+    assert_eq!(of_services(Looked::AtServices, &planned, None), "nothing would be written\n");
+    for looked in [Looked::NotByControllers, Looked::NotByConfiguration] {
+        let said = of_services(looked, &planned, None);
+        assert!(said.starts_with("not looked at: Services") && !said.contains("nothing would be written"), "{said}");
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_refused_with_its_option_its_value_and_what_is_allowed() {
+    for (flag, allowed) in [
+        ("--resync-seconds=hourly", "a whole number from 0 to 86400"),
+        ("--resync-seconds=86401", "a whole number from 0 to 86400"),
+        ("--drain-seconds=-1", "a whole number from 0 to 86400"),
+    ] {
+        let (option, value) = flag.split_once('=').unwrap();
+        let refused = CommandLine::try_parse_from(["cloud-controllers", flag]).err().unwrap().to_string();
+        assert!([option, value, allowed].iter().all(|part| refused.contains(part)), "{refused}");
+    }
+}
+
+#[test]
+fn a_range_of_external_addresses_that_allows_nothing_is_named() {
+    let said = |ranges: &str| {
+        let flag = format!("--allowed-external-addresses={ranges}");
+        CommandLine::try_parse_from(["cloud-controllers", &flag]).unwrap().options.without_effect()
+    };
+    assert_eq!(said("20.1.0.0/16,0.0.0.0/0"), Vec::<String>::new());
+    let said = said("20.1.0.0/16,10.0.0.0/8,fd00::/8");
+    assert_eq!(said.len(), 2, "{said:?}");
+    let starts = [
+        "--allowed-external-addresses=10.0.0.0/8 allows nothing: every address of it is private",
+        "--allowed-external-addresses=fd00::/8 ",
+    ];
+    assert!(said.iter().zip(starts).all(|(one, start)| one.starts_with(start)), "{said:?}");
 }

@@ -103,17 +103,16 @@ pub(super) async fn examine(
     match list_load_balancers(client).await {
         Ok((services, others)) => {
             known.cluster_ips.extend(others.iter());
-            let kept = match network {
+            known.external_ips.extend(others.external());
+            let (kept, planned) = match network {
                 Some(network) if listed_nodes.is_some() => {
                     kept_by_services(config, client, network, &flags, &known).await
                 }
-                _ => None,
+                _ => Default::default(),
             };
-            findings.extend(kept.unwrap_or_else(|| {
-                // Of what a Service keeps only this is seen without Azure.
-                let allowed = flags.iter().flat_map(|flags| flags.allowed_external.clone()).collect();
-                addresses::additional(&services, &ClusterAddresses { allowed, ..known })
-            }));
+            findings.extend(kept);
+            // Of what a Service keeps only this is seen without a plan.
+            findings.extend(addresses::additional(&services, &known, &flags, &planned));
         }
         Err(error) => findings.push(unseen(ADDRESSES, &error)),
     }
@@ -134,18 +133,19 @@ pub(super) async fn examine(
     findings
 }
 
-/// What Services keep, by a dry run of the controllers that serve them, each with its flags; `None` where the cloud controllers
-/// would not start with the configuration, which another check says.
+/// What Services keep, by a dry run of the controllers that serve them, each with its flags, and the classes of the Services that
+/// were planned. Nothing is said where the cloud controllers would not start with the configuration: another check says it.
 async fn kept_by_services(
     config: &Config,
     client: &kube::Client,
     network: &Network,
     flags: &[ServiceFlags],
     known: &ClusterAddresses,
-) -> Option<Vec<Finding>> {
-    let mut kept = Vec::new();
+) -> (Vec<Finding>, BTreeSet<Option<String>>) {
+    let (mut kept, mut findings, mut classes) = (Vec::new(), Vec::new(), BTreeSet::new());
     for flags in flags {
-        let mut settings = settings(config, flags.cluster_name.as_deref().unwrap_or("kubernetes")).ok()?;
+        let settings = settings(config, flags.cluster_name.as_deref().unwrap_or("kubernetes"));
+        let Ok(mut settings) = settings else { continue };
         if flags.share_addresses.as_deref() == Some("namespace") {
             settings.share_addresses = AddressSharing::Namespace;
         }
@@ -170,25 +170,30 @@ async fn kept_by_services(
         };
         let controller =
             Controller::new(options, network.clone(), client.clone(), Metrics::register(&mut Registry::default()));
-        let planned = match tokio::time::timeout(READS, controller.dry_run()).await {
-            Ok(Ok((planned, _))) => planned,
-            Ok(Err(error)) => return Some(vec![not_checked(kept::KEPT, &chain(&error))]),
+        match tokio::time::timeout(READS, controller.dry_run()).await {
+            Ok(Ok((planned, _))) => {
+                kept.extend(planned);
+                classes.insert(flags.class.clone());
+            }
+            Ok(Err(error)) => findings.push(not_checked(kept::KEPT, &chain(&error))),
             Err(_) => {
                 let text = format!(
                     "the Services of the cluster, or what Azure has of them, were not told within {} s",
                     READS.as_secs()
                 );
-                return Some(vec![not_checked(kept::KEPT, &text)]);
+                findings.push(not_checked(kept::KEPT, &text));
             }
-        };
-        kept.extend(planned);
+        }
     }
     let of_service = |one: &'_ Planned| {
         let all = one.kept.iter().chain(&one.notes).map(|why| (one.object.clone(), why.clone()));
         all.collect::<Vec<_>>()
     };
     let all: Vec<(String, String)> = kept.iter().flat_map(of_service).collect();
-    Some(kept::by_services(all.iter().map(|(service, why)| (service.as_str(), why.as_str()))))
+    if !classes.is_empty() {
+        findings.extend(kept::by_services(all.iter().map(|(service, why)| (service.as_str(), why.as_str()))));
+    }
+    (findings, classes)
 }
 
 fn not_checked(check: &'static str, why: &str) -> Finding {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::{StreamExt as _, stream};
 use lazuli_azure::{
     Until,
     compute::{Compute, Freshness},
@@ -23,6 +24,8 @@ use super::cluster::READS;
 
 /// So many disks are read: each costs a request.
 const MOST_READ: usize = 100;
+/// So many of them at a time.
+const AT_ONCE: usize = 8;
 
 /// Examines the attached disks of one driver. `machines` are those of the Nodes, by name.
 ///
@@ -38,15 +41,17 @@ pub(super) async fn attached(
     let volumes = list_volumes(client, &flags.driver).await?;
     let handles: BTreeMap<&str, &str> =
         volumes.iter().map(|volume| (volume.name.as_str(), volume.handle.as_str())).collect();
-    let volume_of = |disk: &ArmId| {
-        let is_it = |handle: &str| handle.parse::<VolumeId>().is_ok_and(|volume| volume.disk() == disk);
-        handles.iter().find(|(_, handle)| is_it(handle)).map(|(name, _)| *name)
-    };
+    let mut volumes_of: BTreeMap<ArmId, &str> = BTreeMap::new();
+    for (name, handle) in &handles {
+        if let Ok(volume) = handle.parse::<VolumeId>() {
+            volumes_of.entry(volume.disk().clone()).or_insert(name);
+        }
+    }
     let allowed = flags.allowed_groups.iter().filter_map(|group| group.parse().ok()).collect();
     let allowed = AllowedResourceGroups::of(allowed);
     let cluster = (config.cluster.subscription_id.as_str(), config.cluster.resource_group.as_str());
     let inline = if flags.allows_inline { InlineVolumes::Any } else { InlineVolumes::Unclaimed };
-    let (mut kept, mut unread, mut reads) = (Vec::new(), Vec::new(), 0);
+    let mut due = Vec::new();
     for attachment in list_attachments(client, &flags.driver).await? {
         let (handle, source) = match &attachment.volume {
             AttachedVolume::Persistent(name) => {
@@ -59,23 +64,25 @@ pub(super) async fn attached(
         let disk = volume.disk();
         let resource_group = allowed.check((disk.subscription(), disk.resource_group()), cluster);
         let asked = Attachment { inline, source, resource_group, vm };
-        if !asked.needs_the_disk() {
-            continue;
+        if asked.needs_the_disk() {
+            due.push((disk.clone(), asked, attachment.node));
         }
-        reads += 1;
-        let until = Until::within(READS);
-        let read = match reads <= MOST_READ {
-            true => compute.read_disk(disk, Freshness::any(), &until).await.ok(),
-            false => None,
-        };
-        match read.map(|read| asked.judge(volume_of(disk), &read.model)) {
+    }
+    let until = Until::within(READS);
+    let until = &until;
+    let ids: Vec<ArmId> = due.iter().take(MOST_READ).map(|(disk, ..)| disk.clone()).collect();
+    let reads = ids.into_iter().map(|disk| async move { compute.read_disk(&disk, Freshness::any(), until).await.ok() });
+    let reads: Vec<_> = stream::iter(reads).buffered(AT_ONCE).collect().await;
+    let shown = reads.into_iter().chain(std::iter::repeat_with(|| None));
+    let (mut kept, mut unread) = (Vec::new(), Vec::new());
+    for ((disk, asked, node), read) in due.into_iter().zip(shown) {
+        match read.map(|read| asked.judge(volumes_of.get(&disk).copied(), &read.model)) {
             Some(Verdict::Kept(objection)) => {
-                let (disk, node) = (disk.name().to_owned(), attachment.node);
-                kept.push(KeptDisk { disk, node, why: objection.to_string() });
+                kept.push(KeptDisk { disk: disk.name().to_owned(), node, why: objection.to_string() });
             }
             Some(Verdict::Admit | Verdict::Refuse(_)) => {}
             None => unread.push(disk.name().to_owned()),
         }
     }
-    Ok(kept::disks(&kept, &unread))
+    Ok(kept::disks(&kept, &unread, MOST_READ, READS))
 }

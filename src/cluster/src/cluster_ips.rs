@@ -1,15 +1,30 @@
-//! The addresses inside the cluster of Services that are no load balancers: no Service may name one of them as its own.
+//! The addresses of Services that are no load balancers: no Service may name one of them as its own.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
+
+use lazuli_services::service::object::MOST_EXTERNAL_IPS;
+use serde::{
+    Deserializer,
+    de::{IgnoredAny, SeqAccess, Visitor},
+};
 
 use super::{
     follow::Change,
     services::{ServicesChange, VersionedService, WatchedService},
 };
 
-/// The addresses inside the cluster of the Services that are no load balancers, by `namespace/name`.
+/// The addresses of a Service that is no load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ClusterIps(BTreeMap<String, Vec<IpAddr>>);
+pub struct OtherAddresses {
+    /// `spec.clusterIPs`.
+    pub cluster: Vec<IpAddr>,
+    /// `spec.externalIPs`, as far as a `ServiceObject` has them.
+    pub external: Vec<IpAddr>,
+}
+
+/// The addresses of the Services that are no load balancers, by `namespace/name`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterIps(BTreeMap<String, OtherAddresses>);
 
 impl ClusterIps {
     /// Takes in a change, and returns what of it is about load balancers.
@@ -49,8 +64,43 @@ impl ClusterIps {
         }
     }
 
-    /// All of them.
+    /// The addresses inside the cluster.
     pub fn iter(&self) -> impl Iterator<Item = IpAddr> {
-        self.0.values().flatten().copied()
+        self.0.values().flat_map(|addresses| &addresses.cluster).copied()
     }
+
+    /// The external IPs.
+    pub fn external(&self) -> impl Iterator<Item = IpAddr> {
+        self.0.values().flat_map(|addresses| &addresses.external).copied()
+    }
+}
+
+/// Decodes the external IPs, of which the first ones that differ are kept.
+pub(super) fn external_ips_in_bounds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
+    struct InBounds;
+
+    impl<'de> Visitor<'de> for InBounds {
+        type Value = Vec<IpAddr>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("addresses")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(vec![])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            let mut kept: Vec<IpAddr> = Vec::new();
+            while kept.len() < MOST_EXTERNAL_IPS {
+                let Some(text) = all.next_element::<String>()? else { break };
+                kept.extend(text.parse().ok().filter(|address| !kept.contains(address)));
+            }
+            while all.next_element::<IgnoredAny>()?.is_some() {}
+            kept.shrink_to_fit();
+            Ok(kept)
+        }
+    }
+
+    deserializer.deserialize_any(InBounds)
 }

@@ -41,7 +41,7 @@ pub use client::{ConnectError, connect, connect_as};
 pub use cloud_nodes::{
     CloudNodesChange, WriteNodeError, control_plane, delete_node, follow_cloud_nodes, node_exists, patch_node,
 };
-pub use cluster_ips::ClusterIps;
+pub use cluster_ips::{ClusterIps, OtherAddresses};
 pub use endpoints::{EndpointNodes, EndpointsChange, follow_endpoints};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;

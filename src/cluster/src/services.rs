@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 
 use super::{
     client::{Pages, answered, null_as_empty},
-    cluster_ips::ClusterIps,
+    cluster_ips::{ClusterIps, OtherAddresses, external_ips_in_bounds},
     follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow},
     inventory::ListError,
     server::ApiError,
@@ -49,8 +49,8 @@ pub struct VersionedService {
 pub enum WatchedService {
     /// It is or was a load balancer.
     Balanced(Box<VersionedService>),
-    /// It is another one, with these addresses inside the cluster.
-    Other(Vec<IpAddr>),
+    /// It is another one, with these addresses.
+    Other(OtherAddresses),
 }
 
 /// A change of the Services.
@@ -91,8 +91,8 @@ pub enum PatchServiceError {
     },
 }
 
-/// Follows the Services until the receiver is dropped: those that are or were load balancers, and of the others the addresses
-/// inside the cluster. Poll the future beside the receiver. Of their labels those with these
+/// Follows the Services until the receiver is dropped: those that are or were load balancers, and of the others the
+/// addresses. Poll the future beside the receiver. Of their labels those with these
 /// keys are kept: a Service may have any number of others.
 pub fn follow_services(
     client: Client,
@@ -103,8 +103,7 @@ pub fn follow_services(
     (follow::<SlimService>(client, SERVICES, interest, changes), told)
 }
 
-/// The Services that are load balancers, once and whole but for their labels, and the addresses inside the cluster of the
-/// others.
+/// The Services that are load balancers, once and whole but for their labels, and the addresses of the others.
 ///
 /// # Errors
 /// When they cannot be listed.
@@ -354,6 +353,8 @@ struct ServiceSpec {
     load_balancer_ip: Option<String>,
     #[serde(rename = "clusterIPs", deserialize_with = "null_as_empty")]
     cluster_ips: Vec<String>,
+    #[serde(rename = "externalIPs", deserialize_with = "external_ips_in_bounds")]
+    external_ips: Vec<IpAddr>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -419,7 +420,8 @@ impl Slim for SlimService {
         let cluster_ips: Vec<IpAddr> = spec.cluster_ips.iter().filter_map(|address| address.parse().ok()).collect();
         if !is_load_balancer && !has_finalizer {
             // A Service without an address of its own, such as a headless one, has the text None there.
-            return (!cluster_ips.is_empty()).then_some(WatchedService::Other(cluster_ips));
+            let addresses = OtherAddresses { cluster: cluster_ips, external: spec.external_ips };
+            return (addresses != OtherAddresses::default()).then_some(WatchedService::Other(addresses));
         }
         let family = |text: &String| match text.as_str() {
             "IPv4" => Some(Family::V4),
@@ -441,6 +443,7 @@ impl Slim for SlimService {
             source_ranges: spec.load_balancer_source_ranges,
             load_balancer_ip: spec.load_balancer_ip.filter(|address| !address.is_empty()),
             cluster_ips,
+            external_ips: spec.external_ips,
             ingress: status.load_balancer.ingress.iter().filter_map(|one| one.ip.parse().ok()).collect(),
             is_deleting: metadata.deletion_timestamp.is_some(),
             has_finalizer,
@@ -542,6 +545,11 @@ mod tests {
         assert_eq!(object.source_ranges.iter().last(), Some(CUT));
         let address = object.load_balancer_ip.unwrap();
         assert!(address.len() <= LONGEST_ADDRESS + CUT.len() && address.ends_with(CUT), "{address}");
+        assert_eq!(object.external_ips, ["192.0.2.1".parse::<IpAddr>().unwrap()]);
+        let many: Vec<String> =
+            (0..20_000).map(|number: u32| format!("20.0.{}.{}", number / 256, number % 256)).collect();
+        let object = kept(Value::Null, json!({"type": "LoadBalancer", "externalIPs": many}));
+        assert_eq!(object.external_ips.len(), lazuli_services::service::object::MOST_EXTERNAL_IPS);
         // Each of the shortest has no more memory than its bytes.
         let shortest = vec![String::new(); 250_000];
         let object = kept(Value::Null, spec(&shortest, ""));
@@ -568,7 +576,7 @@ mod tests {
         let [(_, WatchedService::Other(addresses)), (name, WatchedService::Balanced(first))] = &all[..] else {
             panic!("{all:?}")
         };
-        assert_eq!((name.as_str(), addresses.len()), ("shop/web", 1));
+        assert_eq!((name.as_str(), addresses.cluster.len()), ("shop/web", 1));
         let object = &first.object;
         assert_eq!((object.ports[0].port, object.ports[0].protocol), (80, PortProtocol::Tcp));
         assert!(object.ports[0].node_port >= 30_000);
@@ -602,7 +610,9 @@ mod tests {
                 Change::Applied(_, service) => usize::from(service.is_some()),
                 _ => 0,
             };
-            (known.iter().map(|address| address.to_string()).collect::<Vec<_>>().join(" "), balanced)
+            let all = known.iter().map(|address| address.to_string());
+            let all = all.chain(known.external().map(|address| format!("external:{address}")));
+            (all.collect::<Vec<_>>().join(" "), balanced)
         };
         let name = |name: &str| name.to_owned();
         let both = of("NodePort", json!(["10.0.0.11", "fd00::b"])).unwrap();
@@ -619,6 +629,12 @@ mod tests {
         let one = of("ClusterIP", json!(["10.0.0.12"])).unwrap();
         assert_eq!(after(Change::Applied(name("shop/dns"), Some(one))), (name("10.0.0.12"), 0));
         assert_eq!(after(Change::Applied(name("shop/dns"), None)), (name(""), 0), "it is an ExternalName now");
+        let headless =
+            keep(json!({"clusterIPs": ["None"], "externalIPs": ["20.0.0.1", "x", "20.0.0.1", "2001:db8::1"]}));
+        assert_eq!(
+            after(Change::Applied(name("shop/dns"), headless)),
+            (name("external:20.0.0.1 external:2001:db8::1"), 0)
+        );
         assert_eq!(after(Change::Replaced(vec![])), (name(""), 0));
     }
 

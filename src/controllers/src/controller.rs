@@ -6,6 +6,7 @@ mod look;
 mod recovery;
 mod take_over;
 
+pub use take_over::DryRunError;
 pub(crate) use {discover::is_closed, recovery::Lost};
 
 use std::{

@@ -89,6 +89,7 @@ impl Told {
             all.pods.extend(&node.pod_ranges);
         }
         all.cluster_ips.extend(self.cluster_ips.iter());
+        all.external_ips.extend(self.cluster_ips.external());
         let services = self.services.iter().flat_map(BTreeMap::values).map(|service| &service.object);
         services.for_each(|other| all.note_service(object, other));
         let base = BaseName::of(&object.key).as_str().to_lowercase();

@@ -2,6 +2,8 @@
 //!
 //! The controllers leave it where it is: what works is not broken by it. `doctor` reports it.
 
+use std::time::Duration;
+
 use super::{Finding, Grade, some};
 
 /// The check.
@@ -21,8 +23,9 @@ pub struct KeptDisk {
     pub why: String,
 }
 
-/// A finding for each disk that stays. `unread` are disks about which Azure was not asked, or did not answer.
-pub fn disks(kept: &[KeptDisk], unread: &[String]) -> Vec<Finding> {
+/// A finding for each disk that stays. `unread` are disks about which Azure was not asked, or did not answer: it is asked for
+/// `most` at most, and all answers must come `within` this time.
+pub fn disks(kept: &[KeptDisk], unread: &[String], most: usize, within: Duration) -> Vec<Finding> {
     let finding = |KeptDisk { disk, node, why }: &KeptDisk| {
         let text =
             format!("disk {disk} is attached to Node {node} and stays, though its attach would be refused now: {why}");
@@ -31,8 +34,10 @@ pub fn disks(kept: &[KeptDisk], unread: &[String]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = kept.iter().map(finding).collect();
     if !unread.is_empty() {
         let text = format!(
-            "{} disks that Pods name are not checked, for they could not be read: {}",
+            "{} attached disks are not checked, for Azure did not show them (it is asked for {most} at most, and within {} s \
+             in all): {}",
             unread.len(),
+            within.as_secs(),
             some(unread)
         );
         findings.push(Finding::new(ATTACHED, Grade::Unseen, text));
@@ -59,12 +64,17 @@ mod tests {
 
     #[test]
     fn a_disk_that_stays_is_named_with_its_node_and_the_reason_and_what_was_not_read_is_counted() {
+        let disks = |kept: &[KeptDisk], unread: &[String]| disks(kept, unread, 100, Duration::from_secs(60));
         assert_eq!(disks(&[], &[])[0].grade, Grade::Fine);
         let kept = KeptDisk { disk: "d".to_owned(), node: "n".to_owned(), why: "a Pod names it".to_owned() };
         let found = disks(&[kept], &["e".to_owned(), "f".to_owned()]);
         let text = "disk d is attached to Node n and stays, though its attach would be refused now: a Pod names it";
         assert_eq!((found[0].text.as_str(), found[0].grade), (text, Grade::Note));
-        assert!(found[1].grade == Grade::Unseen && found[1].text.starts_with("2 disks"), "{found:?}");
+        assert!(found[1].grade == Grade::Unseen && found[1].text.starts_with("2 attached disks"), "{found:?}");
+        assert!(
+            found[1].text.contains("100 at most, and within 60 s in all): e, f"),
+            "of Pods or of volumes: {found:?}"
+        );
     }
 
     #[test]

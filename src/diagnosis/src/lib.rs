@@ -4,7 +4,7 @@
 //!
 //! | file | checks |
 //! |---|---|
-//! | `nodes` | pod ranges of Nodes, their region |
+//! | `nodes` | pod ranges of Nodes, their region, the location of machines |
 //! | [`managers`] | which managers run, whether exactly one gives pod ranges, whether two do the same work |
 //! | [`addresses`] | addresses that Services name beside their own and would not get today |
 //! | [`controller_list`] | which of the cloud controllers run |
@@ -22,7 +22,7 @@ pub mod routes;
 #[cfg(test)]
 mod tests;
 
-pub use nodes::{Node, pod_ranges, regions};
+pub use nodes::{Node, locations, pod_ranges, regions};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

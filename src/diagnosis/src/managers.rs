@@ -176,6 +176,12 @@ impl Manager {
         flags
     }
 
+    /// The name of the disk driver, as the command line spells it.
+    fn driver(&self) -> &str {
+        let given = |name| self.flag(name).filter(|text| !text.is_empty());
+        given("driver-name").or(given("drivername")).unwrap_or(DISK_DRIVER)
+    }
+
     /// The class of the Services that it serves.
     fn class(&self) -> Option<&str> {
         self.flag("load-balancer-class")
@@ -295,7 +301,7 @@ pub fn of_disks(managers: &[Manager]) -> Vec<DiskFlags> {
         let text = |name: &str| one.flag(name).filter(|text| !text.is_empty() && !text.contains("$("));
         let groups = text("allowed-resource-groups").into_iter().flat_map(|text| text.split(','));
         DiskFlags {
-            driver: text("driver-name").or(text("drivername")).unwrap_or(DISK_DRIVER).to_owned(),
+            driver: Some(one.driver()).filter(|name| !name.contains("$(")).unwrap_or(DISK_DRIVER).to_owned(),
             allowed_groups: groups.map(|group| group.trim().to_owned()).collect(),
             allows_inline: one.is_set("allow-inline-claimed-disks") != Some(false),
         }
@@ -410,11 +416,8 @@ fn rival_clouds(one: &Manager, other: &Manager, holders: &BTreeMap<String, Strin
 }
 
 fn rival_drivers(one: &Manager, other: &Manager) -> Option<Finding> {
-    let driver = |manager: &Manager| {
-        manager.flag("driver-name").or(manager.flag("drivername")).unwrap_or(DISK_DRIVER).to_owned()
-    };
-    let name = driver(one);
-    if name != driver(other) {
+    let name = one.driver();
+    if name != other.driver() {
         return None;
     }
     let (first, second) = (one.described(), other.described());

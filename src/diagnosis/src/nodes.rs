@@ -8,6 +8,8 @@ use super::{Finding, Grade, some};
 
 /// The check of pod ranges.
 const POD_RANGES: &str = "pod ranges";
+/// The check of where machines are.
+const LOCATION: &str = "location of machines";
 /// The check of the region label.
 const REGION: &str = "region of Nodes";
 
@@ -130,6 +132,40 @@ pub fn regions(nodes: &[Node], location: &str) -> Vec<Finding> {
         findings.push(Finding::new(REGION, Grade::Fine, text));
     }
     findings
+}
+
+/// Whether the machines of the cluster's resource group, each with its location, are where the cloud configuration says.
+pub fn locations(machines: &[(String, String)], location: &str) -> Option<Finding> {
+    let elsewhere: Vec<String> = machines
+        .iter()
+        .filter(|(_, there)| !is_same_region(there, location))
+        .map(|(name, there)| format!("{name} in {there}"))
+        .collect();
+    let count = machines.len();
+    Some(match elsewhere.len() {
+        _ if machines.is_empty() => return None,
+        0 => {
+            let text =
+                format!("{count} machines of the resource group are in {location}, as the cloud configuration says");
+            Finding::new(LOCATION, Grade::Fine, text)
+        }
+        other if other == count => {
+            let text = format!(
+                "the location in the cloud configuration is {location}, and none of {count} machines of the resource group is \
+                 there ({}), so that disks and load balancers are made where no machine can use them: correct location",
+                some(&elsewhere)
+            );
+            Finding::new(LOCATION, Grade::Wrong, text)
+        }
+        other => {
+            let text = format!(
+                "{other} of {count} machines of the resource group are elsewhere than {location}, the location in the cloud \
+                 configuration ({}): no disk and no load balancer of this cluster can be used there",
+                some(&elsewhere)
+            );
+            Finding::new(LOCATION, Grade::Note, text)
+        }
+    })
 }
 
 /// Whether two texts name one region: Azure takes `West Europe` for `westeurope`.

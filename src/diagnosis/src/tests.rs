@@ -227,4 +227,27 @@ fn the_flags_about_attaches_are_those_of_this_programs_disk_driver() {
     let command =
         "lazuli|csi-controller|--driver-name=d|--allowed-resource-groups=team,s/*|--allow-inline-claimed-disks=true";
     assert_eq!(of(command), [DiskFlags { driver: "d".to_owned(), allowed_groups, allows_inline: true }]);
+    for (flags, driver) in [
+        ("--drivername=d", "d"),
+        ("--driver-name=", "disk.csi.azure.com"),
+        ("--driver-name=$(N)", "disk.csi.azure.com"),
+    ] {
+        assert_eq!(of(&format!("lazuli|csi-controller|{flags}"))[0].driver, driver, "{flags}");
+    }
+}
+
+#[test]
+fn machines_elsewhere_than_the_configured_location_are_named() {
+    let of = |all: &[&str]| {
+        let machines: Vec<(String, String)> =
+            (0..).zip(all).map(|(at, there)| (format!("m-{at}"), (*there).to_owned())).collect();
+        locations(&machines, "westeurope").map(|finding| (finding.grade, finding.text))
+    };
+    assert_eq!(of(&[]), None);
+    let (grade, text) = of(&["westeurope", "West Europe"]).unwrap();
+    assert!(grade == Grade::Fine && text.contains("2 machines"), "{text}");
+    let (grade, text) = of(&["westeurope", "northeurope"]).unwrap();
+    assert!(grade == Grade::Note && text.contains("1 of 2 machines") && text.contains("m-1 in northeurope"), "{text}");
+    let (grade, text) = of(&["northeurope", "eastus"]).unwrap();
+    assert!(grade == Grade::Wrong && text.contains("location in the cloud configuration is westeurope"), "{text}");
 }

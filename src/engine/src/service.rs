@@ -238,6 +238,11 @@ fn closed<R>(outcome: &Outcome<R>) -> Option<&Fault> {
     }
 }
 
+/// Whether an object is written for a want, or may be.
+fn may_be_written<R>(outcome: &Outcome<R>) -> bool {
+    matches!(outcome, Outcome::Waiting(Waiting::Write | Waiting::OtherOperation))
+}
+
 /// The facts of one Service.
 #[derive(Debug, Clone)]
 pub struct State<S: Service> {
@@ -420,12 +425,19 @@ impl<S: Service> State<S> {
     }
 
     fn told(&mut self, key: S::Key, generation: u64, outcome: Outcome<S::Report>, now: Duration) {
-        let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.generation == generation) else { return };
+        let Some(asked) = self.asked.get_mut(&key) else { return };
+        if asked.generation != generation {
+            // What was sent for an earlier want may take effect later than a report of the new one shows an absence.
+            if may_be_written(&outcome) {
+                self.parts.insert(key);
+            }
+            return;
+        }
         // What is not done and was not leaves the stages as they are, unless the object is out of reach from now on.
         self.waits &= !asked.is_done() && !matches!(outcome, Outcome::Done(_)) && closed(&outcome).is_none();
         let has_part = match &outcome {
             Outcome::Done(report) => S::has_part(&asked.want, report),
-            Outcome::Waiting(Waiting::Write | Waiting::OtherOperation) => Some(true),
+            outcome if may_be_written(outcome) => Some(true),
             Outcome::Waiting(_) | Outcome::Refused(_) => None,
         };
         match has_part {

@@ -266,6 +266,32 @@ async fn disks_that_are_attached_and_would_not_be_attached_now_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_attached_disks_are_told_in_the_time_of_one_and_those_that_are_not_are_named() {
+    use lazuli_emulator::scenario::SUBSCRIPTION;
+    let cluster = Cluster::start(lazuli_emulator::Options::default(), &[]).await.unwrap();
+    let slow = json!({"match": {"method": "GET", "path": "*/disks/slow-*"}, "then": {"delayMs": 50_000}, "times": 0});
+    cluster.azure.control().add_incident(serde_json::from_value(slow).unwrap()).unwrap();
+    for at in 0..9 {
+        let id =
+            format!("/subscriptions/{SUBSCRIPTION}/resourceGroups/of-{at}/providers/Microsoft.Compute/disks/slow-{at}");
+        let csi = json!({"csi": {"driver": "disk.csi.azure.com", "volumeHandle": id}});
+        let spec = json!({"attacher": "disk.csi.azure.com", "nodeName": "node-0", "source": {"inlineVolumeSpec": csi}});
+        let attachment = json!({"metadata": {"name": format!("a-{at}")}, "spec": spec, "status": {"attached": true}});
+        cluster.server.put("volumeattachments", attachment).unwrap();
+    }
+    let driver = ["lazuli", "csi-controller", "--allow-inline-claimed-disks=false"];
+    cluster.server.put("pods", pod("csi", &driver)).unwrap();
+    let began = tokio::time::Instant::now();
+    let (text, _) = doctor(&cluster).await;
+    assert!(began.elapsed() < Duration::from_secs(70), "{:?}: {text}", began.elapsed());
+    assert!(
+        text.contains("?    attached disks: 9 attached disks are not checked, for Azure did not show them"),
+        "{text}"
+    );
+    cluster.azure.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_cluster_it_says_that_the_cluster_is_not_checked() {
     let cluster = Cluster::start(lazuli_emulator::Options::default(), &[]).await.unwrap();
     let words = ["doctor".to_owned(), "--output=json".to_owned()].into_iter().chain(cluster.arguments());

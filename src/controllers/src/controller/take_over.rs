@@ -1,5 +1,6 @@
 //! The plan without a write, and the first leadership after another controller.
 
+use kube::{Client, api::ListParams, core::Request};
 use lazuli_azure::error::ArmError;
 use lazuli_balancing::preview::Planned;
 use lazuli_cluster::{read_mark, write_mark};
@@ -13,13 +14,58 @@ use crate::preview::{self, plan_hash};
 /// controller has led since.
 const TAKEN_OVER: &str = "lazuli.azure/services-taken-over";
 
+/// What a dry run lists of the cluster: what it is called, and where.
+const LISTED: [(&str, &str); 2] = [("services", "/api/v1/services"), ("nodes", "/api/v1/nodes")];
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum DryRunError {
+    /// The API server does not let this identity list something.
+    #[error("the API server refuses the list of {resource} (the role needs list and watch on {resource}): {message}")]
+    Refused {
+        /// What.
+        resource: &'static str,
+        /// What the API server says.
+        message: String,
+    },
+    /// Azure cannot be read.
+    #[error(transparent)]
+    Azure(#[from] ArmError),
+}
+
+/// Why a list that failed is of no use to repeat, as what runs on does: the API server knows who asks, and refuses it.
+fn refusal(resource: &'static str, error: kube::Error) -> Option<DryRunError> {
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
+            Some(DryRunError::Refused { resource, message: status.message.clone() })
+        }
+        _ => None,
+    }
+}
+
+/// Asks for one object of each list.
+async fn refused(api: &Client) -> Option<DryRunError> {
+    for (resource, path) in LISTED {
+        let one = Request::new(path).list(&ListParams::default().limit(1)).ok()?;
+        if let Err(error) = api.request_text(one).await
+            && let Some(refusal) = refusal(resource, error)
+        {
+            return Some(refusal);
+        }
+    }
+    None
+}
+
 impl Controller {
     /// What the controller would write if it led now, without a write, and the hash by which the operator accepts what that
     /// removes or replaces. What other writers change meanwhile is not in it.
     ///
     /// # Errors
-    /// When Azure cannot be read.
-    pub async fn dry_run(self) -> Result<(Vec<Planned>, Option<String>), ArmError> {
+    /// [`DryRunError`].
+    pub async fn dry_run(self) -> Result<(Vec<Planned>, Option<String>), DryRunError> {
+        if let Some(refused) = refused(&self.informed.api.client).await {
+            return Err(refused);
+        }
         // What the start reads is what the plan is made from.
         self.informed.told().evidence.is_of_leader = true;
         let previewing = async {
@@ -173,6 +219,19 @@ mod tests {
         {
             assert_eq!(text, "the take-over cannot be noted on the Lease");
         }
+    }
+
+    #[test]
+    fn what_the_api_server_refuses_is_told_at_once_and_what_may_pass_is_tried_again() {
+        let answered = |code: u16| {
+            let status = serde_json::json!({"status": "Failure", "message": "no", "reason": "", "code": code});
+            let refusal = refusal("services", kube::Error::Api(serde_json::from_value(status).unwrap()));
+            refusal.map(|refusal| refusal.to_string())
+        };
+        let refused = "the API server refuses the list of services (the role needs list and watch on services): no";
+        assert_eq!([answered(403), answered(401)], [Some(refused.to_owned()), Some(refused.to_owned())]);
+        assert_eq!([404, 429, 500, 503].map(answered), [const { None }; 4]);
+        assert!(refusal("nodes", kube::Error::LinesCodecMaxLineLengthExceeded).is_none());
     }
 
     #[test]

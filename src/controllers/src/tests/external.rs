@@ -44,7 +44,11 @@ async fn guarded() -> Rig {
         ..ClusterAddresses::default()
     };
     inside(&rig, "listed", "20.96.0.10");
-    let spec = json!({"type": "LoadBalancer", "clusterIP": "20.96.0.12", "ports": [{"port": 80}]});
+    let spec =
+        json!({"type": "ClusterIP", "clusterIP": "20.96.0.13", "externalIPs": ["20.95.0.10"], "ports": [{"port": 53}]});
+    rig.server.put("services", json!({"metadata": {"name": "claims"}, "spec": spec})).unwrap();
+    let spec = json!({"type": "LoadBalancer", "clusterIP": "20.96.0.12", "externalIPs": ["20.95.0.11"],
+        "ports": [{"port": 80}]});
     rig.server.put("services", json!({"metadata": {"name": "web"}, "spec": spec})).unwrap();
     let mut node = rig.server.get("nodes", "", "node-0").unwrap();
     node["spec"]["podCIDRs"] = json!(["20.99.0.0/24"]);
@@ -80,6 +84,8 @@ async fn a_service_may_name_no_address_of_the_cluster_whichever_watch_or_flag_sh
         ("20.96.0.10", "is the cluster IP of a Service"),
         ("20.96.0.11", "is the cluster IP of a Service"),
         ("20.96.0.12", "is the cluster IP of a Service"),
+        ("20.95.0.10", "is in spec.externalIPs of another Service"),
+        ("20.95.0.11", "is in spec.externalIPs of another Service"),
         ("20.97.3.4", "is in the range of Services"),
         ("20.98.3.4", "is in the range of Pods"),
         ("20.99.0.7", "is in the range of Pods"),

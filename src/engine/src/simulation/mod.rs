@@ -11,6 +11,7 @@ mod mutant;
 mod oracle;
 mod requests;
 mod schedule;
+mod services;
 mod toy;
 mod world;
 
@@ -27,7 +28,7 @@ const QUICK: u64 = 5_000;
 const FULL: u64 = 200_000;
 
 /// What every long run must have met: the faults of Azure, the moves of the lease, and each transition of the steps.
-const REACHED: [&str; 77] = [
+const REACHED: [&str; 79] = [
     "azure: 409",
     "azure: 412",
     "azure: 429, reference not provisioned",
@@ -36,6 +37,8 @@ const REACHED: [&str; 77] = [
     "azure: not found",
     "foreign operation",
     "foreign write",
+    "forgotten: private link",
+    "forgotten: public IP",
     "killed",
     "killed mid-write",
     "lease acquired",

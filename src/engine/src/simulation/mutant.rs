@@ -56,10 +56,12 @@ pub(super) enum Mutant {
     TrustsLists,
     /// A new load balancer is written before the old one has given up the address.
     JoinsBeforeLeaving,
+    /// A Service does not learn that an object is written for it.
+    UnheardWrites,
 }
 
 impl Mutant {
-    pub(super) const ALL: [Self; 25] = [
+    pub(super) const ALL: [Self; 26] = [
         Self::AbsenceDeletes,
         Self::OverwritesForeign,
         Self::EmptiesPool,
@@ -85,5 +87,6 @@ impl Mutant {
         Self::TrustsUnused,
         Self::TrustsLists,
         Self::JoinsBeforeLeaving,
+        Self::UnheardWrites,
     ];
 }

@@ -100,6 +100,8 @@ pub(super) enum Op {
 /// What an object shows of a Service.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Report {
+    /// Whether the object exists.
+    pub(super) exists: bool,
     /// Frontends of its own, and those on which it has rules: their addresses.
     pub(super) frontends: BTreeMap<FrontendName, FrontendAddress>,
     /// The ports of its own rules.
@@ -374,7 +376,7 @@ fn plan_load_balancer(owner: Owner, want: &Want, present: &mut LoadBalancer) {
 }
 
 pub(super) fn report(owner: Owner, body: Option<&Body>) -> Report {
-    let mut report = Report::default();
+    let mut report = Report { exists: body.is_some(), ..Report::default() };
     match body {
         Some(Body::PublicIp { address, tags, .. }) => {
             report.address = Some(*address);
@@ -411,8 +413,22 @@ impl Service for Arm {
         None
     }
 
-    fn has_part(_: &Want, _: &Report) -> Option<bool> {
-        None
+    fn has_part(want: &Want, report: &Report) -> Option<bool> {
+        match want {
+            Want::PublicIp(_) | Want::Nothing if report.tagged || report.link.is_some() => Some(true),
+            Want::Nothing if report.address.is_some() => Some(false),
+            // An absence proves nothing of a write whose answer was lost, before that is looked for to be removed.
+            Want::PublicIp(Tag::Present) | Want::Nothing => None,
+            Want::PublicIp(Tag::Leaves | Tag::Gone) | Want::NoPrivateLink => Some(false),
+            Want::LoadBalancer { .. } | Want::SecurityGroup { .. } | Want::PrivateLink(_) => Some(true),
+            // The node stays a member.
+            Want::Member(_) => Some(false),
+        }
+    }
+
+    /// A load balancer and the security group always count as parts.
+    fn is_absent(report: &Report) -> bool {
+        !report.exists
     }
 
     fn role(key: &Name) -> Role {

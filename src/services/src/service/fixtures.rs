@@ -84,6 +84,7 @@ pub fn service() -> ServiceObject {
         source_ranges: Default::default(),
         load_balancer_ip: None,
         cluster_ips: vec![],
+        external_ips: vec![],
         ingress: vec![],
         is_deleting: false,
         has_finalizer: true,

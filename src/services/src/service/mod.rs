@@ -32,7 +32,7 @@ pub mod fixtures;
 mod tests;
 
 pub use object::ServiceObject;
-pub use parse::{ClusterAddresses, Existing, parse};
+pub use parse::{ClusterAddresses, Existing, never_allowed, parse};
 pub use peers::{Peer, Peers};
 pub use share::shares_with;
 pub use shown::Shown;

@@ -12,6 +12,9 @@ pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The most ports of a Service: Azure takes no more rules on a load balancer.
 pub const MOST_PORTS: usize = STANDARD_RULES;
 
+/// The most external IPs that are known of a Service: who may write it could give it tens of thousands.
+pub const MOST_EXTERNAL_IPS: usize = 100;
+
 /// A Service, as far as load balancers need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceObject {
@@ -43,6 +46,8 @@ pub struct ServiceObject {
     pub load_balancer_ip: Option<String>,
     /// `spec.clusterIPs`, as far as they are addresses.
     pub cluster_ips: Vec<IpAddr>,
+    /// `spec.externalIPs`, as far as they are addresses: the first [`MOST_EXTERNAL_IPS`] that differ.
+    pub external_ips: Vec<IpAddr>,
     /// `status.loadBalancer.ingress[].ip`, as far as they are addresses.
     pub ingress: Vec<IpAddr>,
     /// Whether `metadata.deletionTimestamp` is set.

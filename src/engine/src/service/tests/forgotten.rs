@@ -52,3 +52,27 @@ fn what_was_written_for_is_forgotten_only_once_its_removal_is_done() {
         assert_eq!(bench.state.level_of(&IP_ELSEWHERE), None, "{other:?}");
     }
 }
+
+/// The object has sent the write, and the Service has told it something else before it knew that.
+#[test]
+fn a_write_for_an_earlier_want_counts_also_when_the_service_learns_of_it_after_the_next_want() {
+    let mut bench = Bench::new(Order::Parallel);
+    let of_elsewhere = |actions: &[Action<Web>]| {
+        let told = actions.iter().find_map(|action| match action {
+            Action::Tell { key: IP_ELSEWHERE, generation, .. } => Some(*generation),
+            _ => None,
+        });
+        told.expect("the public IP elsewhere is told")
+    };
+    let there = bench.naming(&["elsewhere"], Desired::Present(ELSEWHERE));
+    let make = of_elsewhere(&bench.step(Event::Changed(there)));
+    let corrected = bench.naming(&[], Desired::Present(1));
+    let actions = bench.step(Event::Changed(corrected));
+    let look = of_elsewhere(&actions);
+    let told = |generation, outcome| Event::Told { key: IP_ELSEWHERE, generation, outcome };
+    bench.step(told(make, Outcome::Waiting(Waiting::Write)));
+    bench.step(told(look, Outcome::Done(NOTHING)));
+    assert!(bench.state.level_of(&IP_ELSEWHERE).is_some(), "the write may still make it");
+    bench.answer_elsewhere(actions, &Outcome::Done(NOTHING));
+    assert_eq!(bench.state.level_of(&IP_ELSEWHERE), None, "its removal is done");
+}

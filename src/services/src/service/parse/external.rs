@@ -39,6 +39,20 @@ const NOT_OF_ONE: [&str; 3] = ["224.0.0.0/4", "240.0.0.0/4", "ff00::/8"];
 /// IPv4 addresses in the form of IPv6 (source: RFC 4291).
 const MAPPED: &str = "::ffff:0:0/96";
 
+/// Why no address of a range may be named, whatever is allowed; `None` where one may be.
+pub fn never_allowed(range: &Cidr) -> Option<&'static str> {
+    let is_within = |all: &[&str]| all.iter().any(|outer| outer.parse::<Cidr>().is_ok_and(|outer| outer.covers(range)));
+    if is_within(&NOT_PUBLIC) || is_within(&[MAPPED]) {
+        return Some(PRIVATE);
+    }
+    is_within(&NOT_OF_ONE).then_some(OF_MANY)
+}
+
+/// What is said of addresses that no public IP has.
+const PRIVATE: &str = "is private, of the local link or of Azure itself";
+/// What is said of addresses of groups.
+const OF_MANY: &str = "is not the address of one machine";
+
 fn is_in(address: IpAddr, ranges: &[&str]) -> bool {
     ranges.iter().any(|range| range.parse::<Cidr>().is_ok_and(|range| range.contains(address)))
 }
@@ -61,6 +75,8 @@ pub struct ClusterAddresses {
     pub services: Vec<Cidr>,
     /// The addresses of Services of every type inside the cluster.
     pub cluster_ips: BTreeSet<IpAddr>,
+    /// `spec.externalIPs` of other Services of every type: nodes take what is sent there for them.
+    pub external_ips: BTreeSet<IpAddr>,
     /// The addresses at which other Services are reached.
     pub frontends: BTreeSet<IpAddr>,
     /// The addresses of the frontends that load balancers show of the Service itself.
@@ -68,13 +84,14 @@ pub struct ClusterAddresses {
 }
 
 impl ClusterAddresses {
-    /// Notes the addresses of another Service: those inside the cluster, and those at which it is reached. What it only names
-    /// beside its own, such as the address of a load balancer in front of several clusters, two may name.
+    /// Notes the addresses of another Service: those inside the cluster, its external IPs, and those at which it is reached.
+    /// What it only names in the annotation, such as the address of a load balancer in front of several clusters, two may name.
     pub fn note_service(&mut self, object: &ServiceObject, other: &ServiceObject) {
         self.cluster_ips.extend(&other.cluster_ips);
         if other.key == object.key {
             return;
         }
+        self.external_ips.extend(&other.external_ips);
         let named = other.annotations.get(key::ADDITIONAL_IPS).map(String::as_str).unwrap_or_default();
         let named: BTreeSet<IpAddr> = named.split(',').filter_map(|item| item.trim().parse().ok()).collect();
         self.frontends.extend(other.ingress.iter().filter(|address| !named.contains(address)));
@@ -83,10 +100,10 @@ impl ClusterAddresses {
     /// Why a Service may not name an address; `None` when it may.
     pub fn refuses(&self, address: IpAddr) -> Option<&'static str> {
         if !may_be_public(address) || is_in(address, &[MAPPED]) {
-            return Some("is private, of the local link or of Azure itself");
+            return Some(PRIVATE);
         }
         if is_in(address, &NOT_OF_ONE) {
-            return Some("is not the address of one machine");
+            return Some(OF_MANY);
         }
         if self.nodes.contains(&address) {
             return Some("is the address of a Node");
@@ -99,6 +116,9 @@ impl ClusterAddresses {
         }
         if self.pods.iter().any(|range| range.contains(address)) {
             return Some("is in the range of Pods");
+        }
+        if self.external_ips.contains(&address) {
+            return Some("is in spec.externalIPs of another Service");
         }
         if self.frontends.contains(&address) {
             return Some("is the address of another Service");
@@ -236,6 +256,21 @@ mod tests {
     }
 
     #[test]
+    fn the_external_ips_of_other_services_are_refused_and_the_services_own_are_not() {
+        let with = |name: &str, address: &str| {
+            let mut object = crate::service::fixtures::annotated(&[("azure-additional-public-ips", address)]);
+            object.key = lazuli_model::ServiceKey::new("default", name, name);
+            object.external_ips = vec![address.parse().unwrap()];
+            object
+        };
+        let (own, other) = (with("own", "20.95.0.10"), with("other", "20.95.0.11"));
+        let mut cluster = ClusterAddresses::default();
+        [&own, &other].into_iter().for_each(|service| cluster.note_service(&own, service));
+        assert_eq!(cluster.refuses(own.external_ips[0]), None);
+        assert_eq!(cluster.refuses(other.external_ips[0]), Some("is in spec.externalIPs of another Service"));
+    }
+
+    #[test]
     fn with_allowed_ranges_a_service_names_no_address_outside_of_them() {
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let refuses = |allowed: &[&str], text: &str| {
@@ -258,5 +293,19 @@ mod tests {
         }
         assert_eq!(refuses(&ranges, "20.1.0.9"), Some("is the address of a Node"), "a range allows no Node");
         assert!(refuses(&["10.0.0.0/8"], "10.0.0.1").is_some(), "nor a private address");
+    }
+
+    #[test]
+    fn a_range_of_which_no_address_is_ever_allowed_is_known() {
+        let why = |range: &str| never_allowed(&range.parse().unwrap());
+        for range in ["10.0.0.0/8", "10.1.0.0/16", "192.168.1.1/32", "fd00::/8", "::ffff:20.0.0.0/104"] {
+            assert_eq!(why(range), Some(PRIVATE), "{range}");
+        }
+        for range in ["224.0.0.0/8", "ff02::/16"] {
+            assert_eq!(why(range), Some(OF_MANY), "{range}");
+        }
+        for range in ["0.0.0.0/0", "10.0.0.0/7", "20.0.0.0/8", "::/0", "2603:1030::/32"] {
+            assert_eq!(why(range), None, "{range}");
+        }
     }
 }

@@ -10,7 +10,7 @@ mod traffic;
 use std::{collections::BTreeSet, net::IpAddr};
 
 use as_shown::{Correction, Frozen};
-pub use external::ClusterAddresses;
+pub use external::{ClusterAddresses, never_allowed};
 
 use super::{
     ServiceObject,
