@@ -274,10 +274,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 
     options.of_manager.log();
     let client = clients::cluster_as(USER_AGENT, &options.cloud).await?.ok_or(RunError::NoCluster)?;
-    let config = match options.dry_run {
-        true => clients::configuration(&options.cloud, Some(&client)).await?,
-        false => clients::awaited_configuration(&options.cloud, Some(&client)).await?,
-    };
+    let config = clients::configuration(&options.cloud, Some(&client)).await?;
     let runs = !config.cluster.disable_controllers;
     if !runs {
         tracing::warn!("the cloud configuration: disableCloudProvider is true: no controller runs");

@@ -105,7 +105,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 
     options.of_driver.log();
     let client = clients::cluster(&options.cloud).await?;
-    let config = clients::awaited_configuration(&options.cloud, client.as_ref()).await?;
+    let config = clients::configuration(&options.cloud, client.as_ref()).await?;
     for warning in config.start_warnings() {
         tracing::warn!("the cloud configuration: {warning}");
     }

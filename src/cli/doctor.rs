@@ -93,7 +93,7 @@ fn is_well(findings: &[Finding]) -> bool {
 /// the configuration is that of the file alone.
 async fn configuration(options: &Options) -> Result<(Config, Option<kube::Client>, Option<Finding>), WireError> {
     if options.offline {
-        let config = clients::configuration(&options.cloud, None).await?;
+        let config = clients::configuration_now(&options.cloud, None).await?;
         let unasked = "neither Azure nor the cluster is asked; a Secret of the cluster may change what is said here";
         return Ok((config, None, Some(Finding::new(CONFIGURATION, Grade::Unseen, unasked))));
     }
@@ -105,7 +105,7 @@ async fn configuration(options: &Options) -> Result<(Config, Option<kube::Client
             let text = format!("{}; the configuration below is that of the file alone", chain(&error));
             let unreached = Finding::new(cluster::CLUSTER, Grade::Wrong, text);
             // Without a file the Secret is what is missing.
-            let config = clients::configuration(&options.cloud, None).await.map_err(|_| error)?;
+            let config = clients::configuration_now(&options.cloud, None).await.map_err(|_| error)?;
             Ok((config, None, Some(unreached)))
         }
         Err(error) => Err(error),

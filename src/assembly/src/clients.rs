@@ -186,23 +186,23 @@ const FILE_WAIT: Duration = Duration::from_secs(10);
 /// How often it looks.
 const FILE_LOOK: Duration = Duration::from_millis(100);
 
-/// Reads the configuration from file, Secret and environment, as a process starts that runs on. Waits up to 10 seconds for a
-/// file that an argument names and that does not exist yet. What a person starts says at once that it does not exist.
+/// Reads the configuration from file, Secret and environment, as a process starts. Waits up to 10 seconds for a file that
+/// an argument names and that does not exist yet, and says so: the program that writes it may just have been started.
 ///
 /// # Errors
-/// Those of [`configuration`].
-pub async fn awaited_configuration(options: &CloudOptions, client: Option<&kube::Client>) -> Result<Config, WireError> {
+/// Those of [`configuration_now`].
+pub async fn configuration(options: &CloudOptions, client: Option<&kube::Client>) -> Result<Config, WireError> {
     if let Some(path) = &options.cloud_config {
         until_it_exists(path).await;
     }
-    configuration(options, client).await
+    configuration_now(options, client).await
 }
 
 /// Reads the configuration from file, Secret and environment as they are now.
 ///
 /// # Errors
 /// [`WireError`] when one of them cannot be read, or when they are no configuration together.
-pub async fn configuration(options: &CloudOptions, client: Option<&kube::Client>) -> Result<Config, WireError> {
+pub async fn configuration_now(options: &CloudOptions, client: Option<&kube::Client>) -> Result<Config, WireError> {
     configuration_in(options, client, &variables()).await
 }
 
@@ -424,15 +424,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_runs_on_waits_for_a_file_that_does_not_exist() {
+    async fn a_start_waits_for_a_file_that_does_not_exist_yet_and_a_look_does_not() {
         let path = std::env::temp_dir().join(format!("lazuli-no-such-file-{}", std::process::id()));
         let options = options(Some(path.clone()));
         let began = tokio::time::Instant::now();
-        let error = configuration(&options, None).await.unwrap_err();
+        let error = configuration_now(&options, None).await.unwrap_err();
         assert!(began.elapsed().is_zero(), "it is said at once");
         let WireError::Config(error) = error else { panic!("{error}") };
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
-        assert!(awaited_configuration(&options, None).await.is_err());
+        assert!(configuration(&options, None).await.is_err());
         assert!(began.elapsed() >= FILE_WAIT, "the program that writes it may have started at the same moment");
     }
 

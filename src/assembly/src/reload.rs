@@ -50,7 +50,7 @@ impl LiveCredential {
         loop {
             sleep(EVERY).await;
             // On the heap, for it is large and seldom.
-            let change = self.apply(Box::pin(clients::configuration(options, client)).await);
+            let change = self.apply(Box::pin(clients::configuration_now(options, client)).await);
             match &change {
                 Change::Credential => {
                     tracing::info!("the cloud configuration has another credential, which is used from now on");
