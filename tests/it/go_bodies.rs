@@ -39,6 +39,13 @@ const SUBSCRIPTION: &str = "00000000-0000-0000-0000-000000000001";
 const NETWORK: &str =
     "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/lazuli/providers/Microsoft.Network";
 
+/// What a Service wants that is gone: nothing reaches the addresses that it had.
+fn gone(service: &ServiceKey, former: &Former) -> Want<security_group::Part, security_group::Gone> {
+    let (destinations, base) = (former.addresses.clone(), Some(BaseName::of(service)));
+    let gone = security_group::Gone { destinations, base, ..security_group::Gone::default() };
+    Want { present: security_group::Part::default(), gone }
+}
+
 /// What differs on purpose: a part of `SETTINGS / CASE / STEP: RESOURCE.PATH` and the reason.
 const DIFFERENCES: &[(&str, &str)] = &[
     (
@@ -388,7 +395,7 @@ impl<'a> World<'a> {
             let want = wants::security_group(&live.ask, &live.addresses, &nodes, former, Stage::Trimming);
             wanted.insert(service.clone(), want);
         }
-        wanted.entry(changed.clone()).or_insert_with(|| wants::security_group_left(changed, former));
+        wanted.entry(changed.clone()).or_insert_with(|| gone(changed, former));
         let id = env.id.clone();
         self.write(
             &id,

@@ -35,11 +35,6 @@ impl ListError {
     pub(super) fn new(resource: &'static str, source: kube::Error) -> Self {
         Self { resource, source: ApiError::boxed(source) }
     }
-
-    /// Whether the API server refuses it to the user of the kubeconfig.
-    pub fn is_forbidden(&self) -> bool {
-        matches!(self.source.call(), kube::Error::Api(status) if status.code == 403)
-    }
 }
 
 /// All objects of a collection.

@@ -488,14 +488,6 @@ impl Config {
         self.warnings.iter().cloned().chain(unknown).chain(without_effect).collect()
     }
 
-    /// What the service controller logs once when it starts: as [`Self::for_cloud_controllers`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn for_services(&self) -> Result<Vec<String>, ConfigError> {
-        self.for_cloud_controllers(LooksAfter { services: true, nodes: false })
-    }
-
     /// What the cloud controllers log once when they start: as [`Self::start_warnings`], without the keys that count for
     /// what they look after.
     ///

@@ -56,6 +56,9 @@ fn document(value: &Value) -> Document {
     Document::parse("azure.json", value.to_string().as_bytes()).expect("parses")
 }
 
+/// The service controller alone.
+const SERVICES: LooksAfter = LooksAfter { services: true, nodes: false };
+
 fn load(value: &Value) -> Result<Config, ConfigError> {
     load_with(value, &[])
 }
@@ -277,7 +280,7 @@ fn unknown_keys_are_tolerated_and_warned_about_with_their_path_and_the_nearest_k
     })))
     .expect("loads");
     let nodes = config.for_cloud_controllers(LooksAfter { services: false, nodes: true }).expect("starts");
-    for started in [config.start_warnings(), config.for_services().expect("starts"), nodes] {
+    for started in [config.start_warnings(), config.for_cloud_controllers(SERVICES).expect("starts"), nodes] {
         for line in [
             "unknown key diskRateLimit.burst",
             "unknown key diskRateLimit.cloudProviderRateLimitQSP (the nearest key that exists is \
@@ -665,13 +668,13 @@ fn a_setting_without_effect_never_stops_the_start_and_is_told_once() {
 #[test]
 fn the_cloud_controllers_refuse_wrong_values_that_the_disk_driver_only_warns_about() {
     let good = load(&with(json!({"vnetName": "net", "securityGroupName": "nsg", "routeTableName": "routes"}))).unwrap();
-    let warnings = good.for_services().unwrap().join("; ");
+    let warnings = good.for_cloud_controllers(SERVICES).unwrap().join("; ");
     assert!(warnings.contains("routeTableName"), "{warnings}");
     let nodes = good.for_cloud_controllers(LooksAfter { services: false, nodes: true }).unwrap().join("; ");
     assert!(nodes.contains("securityGroupName") && !nodes.contains("routeTableName"), "{nodes}");
     assert!(!warnings.contains("vnetName") && !warnings.contains("securityGroupName"), "{warnings}");
     let wrong = load(&with(json!({"loadBalancerSku": "basicc", "routeUpdateIntervalInSeconds": "often"}))).unwrap();
-    let error = wrong.for_services().unwrap_err().to_string();
+    let error = wrong.for_cloud_controllers(SERVICES).unwrap_err().to_string();
     assert!(error.contains("loadBalancerSku") && !error.contains("routeUpdate"), "{error}");
 }
 
@@ -692,7 +695,7 @@ fn the_cloud_controllers_refuse_a_network_of_another_tenant_and_volumes_do_witho
         }
     }
     for own in [json!({"networkResourceTenantID": TENANT.to_uppercase()}), json!({"auxiliaryTokenProvider": vault})] {
-        let told = load(&with(own)).expect("loads").for_services().expect("no other tenant");
+        let told = load(&with(own)).expect("loads").for_cloud_controllers(SERVICES).expect("no other tenant");
         assert!(told.iter().any(|line| line.contains("the cluster's own tenant")), "{told:#?}");
     }
 }
@@ -703,7 +706,7 @@ fn an_edge_zone_has_a_name_and_a_type_or_a_warning() {
     let expected = ExtendedLocation { name: "edge".to_owned(), kind: "EdgeZone".to_owned() };
     assert_eq!(both.cluster.extended_location, Some(expected));
     assert!(!both.start_warnings().join("; ").contains("extendedLocation"));
-    assert!(!both.for_services().unwrap().join("; ").contains("extendedLocation"));
+    assert!(!both.for_cloud_controllers(SERVICES).unwrap().join("; ").contains("extendedLocation"));
     for half in [json!({"extendedLocationName": "edge"}), json!({"extendedLocationType": "EdgeZone"})] {
         let half = load(&with(half)).expect("loads");
         assert_eq!(half.cluster.extended_location, None);
@@ -719,12 +722,12 @@ fn services_are_not_served_by_halves_where_the_configuration_asks_for_a_service_
         ("loadBalancerBackendPoolConfigurationType", json!("podIP")),
     ] {
         let config = load(&with(json!({ key: value }))).expect("the disk driver does not care");
-        let error = config.for_services().unwrap_err().to_string();
+        let error = config.for_cloud_controllers(SERVICES).unwrap_err().to_string();
         assert!(error.contains(&format!("azure.json: {key}: ")) && error.contains("not supported"), "{error}");
         config.for_cloud_controllers(LooksAfter { services: false, nodes: true }).expect("neither do Nodes");
     }
     let off = load(&with(json!({"serviceGatewayEnabled": false}))).unwrap();
-    assert!(!off.for_services().unwrap().join("; ").contains("serviceGatewayEnabled"));
+    assert!(!off.for_cloud_controllers(SERVICES).unwrap().join("; ").contains("serviceGatewayEnabled"));
 }
 
 #[test]
@@ -736,7 +739,7 @@ fn a_key_that_means_nothing_to_the_cloud_controllers_is_named_with_the_reason() 
         "routeUpdateIntervalInSeconds": 5, "auxiliaryTokenProvider": {"vaultName": "v"},
     })))
     .unwrap();
-    let told = config.for_services().unwrap();
+    let told = config.for_cloud_controllers(SERVICES).unwrap();
     let line = |text: &str| told.iter().find(|line| line.contains(text)).unwrap_or_else(|| panic!("{text}: {told:#?}"));
     assert!(line("nsgCacheTTLInSeconds, vmCacheTTLInSeconds").contains("it is read again"));
     assert!(line("cloudProviderBackoffMode").contains("does not have it any more"));
@@ -752,5 +755,11 @@ fn a_key_that_means_nothing_to_the_cloud_controllers_is_named_with_the_reason() 
     let listed: Vec<&str> = WITHOUT_MEANING.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
     assert!(!listed.iter().any(|key| [OF_SERVICES, OF_NODES, OF_REQUESTS].iter().any(|list| list.contains(key))));
     let wrong = load(&with(json!({"loadBalancerRateLimit": {"cloudProviderRateLimitQPS": "3"}}))).unwrap();
-    assert!(wrong.for_services().unwrap_err().to_string().contains("loadBalancerRateLimit.cloudProviderRateLimitQPS"));
+    assert!(
+        wrong
+            .for_cloud_controllers(SERVICES)
+            .unwrap_err()
+            .to_string()
+            .contains("loadBalancerRateLimit.cloudProviderRateLimitQPS")
+    );
 }

@@ -168,13 +168,7 @@ pub async fn table(host: &Host) -> Result<Vec<Mount>, MountError> {
     result.map_err(|source| MountError::Table { path, source })
 }
 
-/// Whether the topmost mount at `target` is this device with this type and writability.
-#[must_use]
-pub fn is_mounted_exactly(table: &[Mount], target: &Path, device: &Device, fs_type: &str, read_only: bool) -> bool {
-    mountinfo::at(table, target).last().is_some_and(|mount| matches(mount, device, fs_type, read_only))
-}
-
-fn matches(mount: &Mount, device: &Device, fs_type: &str, read_only: bool) -> bool {
+pub(super) fn matches(mount: &Mount, device: &Device, fs_type: &str, read_only: bool) -> bool {
     is_of(mount, device) && mount.fs_type == fs_type && mount.root == Path::new("/") && mount.read_only() == read_only
 }
 

@@ -1,11 +1,8 @@
 //! IP families and address ranges.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    str::FromStr,
-};
+use std::{fmt, net::IpAddr, str::FromStr};
+
+use ipnet::IpNet;
 
 /// An IP family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,14 +26,6 @@ impl Family {
             Self::V6 => "IPv6",
         }
     }
-
-    /// The address that stands for none.
-    pub fn unspecified(self) -> IpAddr {
-        match self {
-            Self::V4 => Ipv4Addr::UNSPECIFIED.into(),
-            Self::V6 => Ipv6Addr::UNSPECIFIED.into(),
-        }
-    }
 }
 
 impl fmt::Display for Family {
@@ -47,10 +36,7 @@ impl fmt::Display for Family {
 
 /// An address range in CIDR notation, with no bit set behind its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cidr {
-    address: IpAddr,
-    length: u8,
-}
+pub struct Cidr(IpNet);
 
 /// Why a text is not an address range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,58 +54,32 @@ pub enum CidrError {
     },
 }
 
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
-fn address(family: Family, bits: u128) -> IpAddr {
-    match family {
-        Family::V4 => Ipv4Addr::from_bits((bits >> 96) as u32).into(),
-        Family::V6 => Ipv6Addr::from_bits(bits).into(),
-    }
-}
-
-/// The bits in front of the length.
-fn mask(length: u8) -> u128 {
-    u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
-}
-
 impl Cidr {
-    /// The range of an address and a length, its bits behind the length cleared.
+    /// The range of an address and a length, its bits behind the length cleared. A length beyond the address' bits counts as
+    /// all of them.
     pub fn around(inside: IpAddr, length: u8) -> Self {
-        let family = Family::of(inside);
-        let length = length.min(Self::full_length(family));
-        Self { address: address(family, bits(inside) & mask(length)), length }
-    }
-
-    fn full_length(family: Family) -> u8 {
-        match family {
-            Family::V4 => 32,
-            Family::V6 => 128,
-        }
+        let whole = IpNet::from(inside);
+        Self(IpNet::new(inside, length).unwrap_or(whole).trunc())
     }
 
     /// Its family.
     pub fn family(&self) -> Family {
-        Family::of(self.address)
+        Family::of(self.address())
     }
 
     /// Whether it holds every address of its family.
     pub fn is_everything(&self) -> bool {
-        self.length == 0
+        self.0.prefix_len() == 0
     }
 
     /// Whether an address lies in it.
     pub fn contains(&self, other: IpAddr) -> bool {
-        Family::of(other) == self.family() && bits(other) & mask(self.length) == bits(self.address)
+        self.0.contains(&other)
     }
 
     /// Whether every address of another range lies in it.
     pub fn covers(&self, other: &Self) -> bool {
-        self.length <= other.length && self.contains(other.address)
+        self.0.contains(&other.0)
     }
 
     /// Whether an address lies in both.
@@ -129,24 +89,13 @@ impl Cidr {
 
     /// Its first address.
     pub fn address(&self) -> IpAddr {
-        self.address
+        self.0.addr()
     }
 
     /// Every range that holds it, the widest first and itself last.
     pub fn around_each(&self) -> impl Iterator<Item = Self> {
-        let Self { address, length } = *self;
-        (0..=length).map(move |length| Self::around(address, length))
-    }
-
-    /// The range of one bit less that holds this one.
-    fn parent(&self) -> Option<Self> {
-        (self.length > 0).then(|| Self::around(self.address, self.length - 1))
-    }
-
-    /// The other half of the parent.
-    fn sibling(&self) -> Option<Self> {
-        let bit = 1_u128.checked_shl(128 - u32::from(self.length))?;
-        (self.length > 0).then(|| Self { address: address(self.family(), bits(self.address) ^ bit), ..*self })
+        let address = self.address();
+        (0..=self.0.prefix_len()).map(move |length| Self::around(address, length))
     }
 }
 
@@ -154,6 +103,7 @@ impl FromStr for Cidr {
     type Err = CidrError;
 
     fn from_str(text: &str) -> Result<Self, CidrError> {
+        // The parser of ipnet also takes what neither the API server nor Azure takes, such as a length of 08.
         let syntax = || CidrError::Syntax(text.to_owned());
         let (address, length) = text.split_once('/').ok_or_else(syntax)?;
         let address: IpAddr = address.parse().map_err(|_| syntax())?;
@@ -161,42 +111,33 @@ impl FromStr for Cidr {
             return Err(syntax());
         }
         let length: u8 = length.parse().map_err(|_| syntax())?;
-        if length > Self::full_length(Family::of(address)) {
-            return Err(syntax());
+        let range = IpNet::new(address, length).map_err(|_| syntax())?;
+        let masked = Self(range.trunc());
+        if masked.address() == address {
+            Ok(masked)
+        } else {
+            Err(CidrError::HostBits { text: text.to_owned(), masked })
         }
-        let masked = Self::around(address, length);
-        if masked.address == address { Ok(masked) } else { Err(CidrError::HostBits { text: text.to_owned(), masked }) }
     }
 }
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length)
+        self.0.fmt(f)
     }
 }
 
-/// The fewest ranges that hold the same addresses: what another covers goes, and two halves become their whole. The Go
-/// manager does the same, so names of security rules depend on it.
+/// The fewest ranges that hold the same addresses, in order: what another covers goes, and two halves become their whole. The
+/// Go manager does the same, so names of security rules depend on it.
 pub fn aggregate(ranges: impl IntoIterator<Item = Cidr>) -> Vec<Cidr> {
-    let mut kept: BTreeSet<Cidr> = BTreeSet::new();
-    for mut range in ranges {
-        if kept.iter().any(|other| other.covers(&range)) {
-            continue;
-        }
-        kept.retain(|other| !range.covers(other));
-        while let (Some(sibling), Some(parent)) = (range.sibling(), range.parent()) {
-            if !kept.remove(&sibling) {
-                break;
-            }
-            range = parent;
-        }
-        kept.insert(range);
-    }
-    kept.into_iter().collect()
+    let ranges = ranges.into_iter().map(|range| range.0).collect();
+    IpNet::aggregate(&ranges).into_iter().map(Cidr).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
     use proptest::prelude::*;
 

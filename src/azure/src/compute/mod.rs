@@ -268,15 +268,6 @@ impl Compute {
         Ok(operation.watched(self.watching(&listed::DISKS, self.versions.disks, disk, target)))
     }
 
-    /// Changes properties of a disk. The body says what they shall be, so it may be sent again.
-    ///
-    /// # Errors
-    /// Any [`Fault`].
-    pub async fn update_disk(&self, disk: &ArmId, body: Value, until: &Until) -> Result<Operation, ArmError> {
-        let write = Write::patch(disk.as_str(), self.versions.disks, body, Kind::DiskUpdate);
-        self.write_disk(disk, write.repeat(Repeat::Safe), Target::Polled, until).await
-    }
-
     /// Grows a disk. The request is sent once: the disk of this name may be another one when it is sent again. With a permit
     /// it is sent at once, or not at all, as by [`Compute::create_disk`].
     ///

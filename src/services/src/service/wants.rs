@@ -256,13 +256,6 @@ pub fn at_addresses_of_others(
     part.allow.retain(|allow| !allow.destinations.is_empty());
 }
 
-/// The addresses that a Service is known to have had, when nothing may reach it any more.
-pub fn security_group_left(service: &ServiceKey, former: &Former) -> Want<security_group::Part, security_group::Gone> {
-    let (destinations, base) = (former.addresses.clone(), Some(BaseName::of(service)));
-    let gone = security_group::Gone { destinations, base, ..security_group::Gone::default() };
-    Want { present: security_group::Part::default(), gone }
-}
-
 /// The allow rules, in the Go manager's order: by protocol, then IPv4 before IPv6, service tags before ranges.
 fn allows(ask: &Ask, destinations: &BTreeSet<IpAddr>) -> Vec<security_group::Allow> {
     use crate::ask::SecurityProtocol::{Any, Tcp, Udp};

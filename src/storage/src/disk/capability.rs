@@ -39,21 +39,6 @@ impl AccessMode {
         Self::MultiNodeMultiWriter,
     ];
 
-    /// The mode of CSI's number (source: `VolumeCapability.AccessMode.Mode`); a number that is newer than this list
-    /// is unknown.
-    pub fn from_csi(number: i32) -> Self {
-        match number {
-            1 => Self::SingleNodeWriter,
-            2 => Self::SingleNodeReaderOnly,
-            3 => Self::MultiNodeReaderOnly,
-            4 => Self::MultiNodeSingleWriter,
-            5 => Self::MultiNodeMultiWriter,
-            6 => Self::SingleNodeSingleWriter,
-            7 => Self::SingleNodeMultiWriter,
-            _ => Self::Unknown,
-        }
-    }
-
     /// CSI's name.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -216,15 +201,6 @@ mod tests {
 
     fn mount(access_mode: AccessMode) -> Capability {
         Capability { access_mode, ..Capability::mounted() }
-    }
-
-    #[test]
-    fn every_mode_has_a_number_of_csi() {
-        let mut modes: Vec<AccessMode> = (0..8).map(AccessMode::from_csi).collect();
-        modes.sort();
-        assert_eq!(modes, AccessMode::ALL);
-        assert_eq!(AccessMode::from_csi(8), AccessMode::Unknown);
-        assert_eq!(AccessMode::from_csi(-1), AccessMode::Unknown);
     }
 
     #[test]
