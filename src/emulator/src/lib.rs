@@ -192,6 +192,7 @@ mod imds;
 mod listener;
 mod login;
 mod lun_history;
+mod metadata;
 mod operations;
 mod overview;
 mod page;
@@ -287,7 +288,7 @@ impl Emulator {
             None => None,
         };
         let clock = Clock::new(options.start_time, options.time_scale);
-        let mut state = State::new(&options);
+        let mut state = State::new(&options, arm::TYPES);
         let claimed = match &options.state_file {
             Some(path) => Some(persist::claim(path).map_err(StartError::State)?),
             None => None,

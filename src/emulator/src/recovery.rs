@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::arm::compute::{attachments, disk_access, disks, scale_sets, snapshot_copy, vm_create, vm_work};
 use crate::arm::resources::groups;
-use crate::arm::{engine, kinds, routes};
+use crate::arm::{engine, kinds};
 use crate::path;
 use crate::state::State;
 
@@ -68,7 +68,7 @@ impl State {
             kinds::DISK if self.store.disk(id).is_some_and(|doc| !attachments::owners(&doc).is_empty()) => {
                 self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
             }
-            _ => match routes::descriptor(kind) {
+            _ => match self.types.named(kind) {
                 Some(descriptor) => engine::delete::remove(descriptor, self, id, START),
                 None => drop(self.store.remove(id, START)),
             },
@@ -81,7 +81,7 @@ impl State {
                 // The disk is there: only a missing one is refused.
                 let _ = disks::finish(self, id, START, next);
             }
-        } else if let Some(descriptor) = routes::descriptor(kind) {
+        } else if let Some(descriptor) = self.types.named(kind) {
             // What fails stays as it is, in the state that others are told of.
             if engine::put::finish(descriptor, self, id, START).is_err() {
                 self.store.change(id, START, |resource| resource.set_provisioning("Failed"));

@@ -29,7 +29,8 @@
 //!
 //!    The subnet's descriptor already names `natGateway` among its references, so the engine now finds the gateway
 //!    there, refuses a subnet whose gateway does not exist, and refuses to delete a gateway that a subnet names.
-//! 3. Add `&NAT_GATEWAY` to the list of its provider, in `network::PROVIDER`.
+//! 3. Add `&NAT_GATEWAY` to the list of its provider, in `network::PROVIDER`. A new provider is added to
+//!    `arm::registry`.
 //! 4. Add its refusals to the catalogue of errors, each with its evidence, and a test that drives its whole life.
 //!
 //! Routes, the list of providers, deletion of resource groups, quotas, throttling, restarts from a state file and
@@ -80,6 +81,40 @@ pub(crate) struct Provider {
     pub(crate) routes: &'static [Extra],
 }
 
+/// The registry: what every provider has, for those who find a type by its name.
+///
+/// The state carries it, so that what works on documents of any type names none of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Types {
+    pub(crate) providers: &'static [&'static Provider],
+    /// Providers that no list shows.
+    pub(crate) hidden: &'static [&'static Provider],
+}
+
+impl Types {
+    pub(crate) fn providers(self) -> impl Iterator<Item = &'static Provider> {
+        self.providers.iter().chain(self.hidden).copied()
+    }
+
+    /// Every resource type that has a descriptor.
+    pub(crate) fn all(self) -> impl Iterator<Item = &'static Descriptor> {
+        self.providers().flat_map(|provider| provider.types.iter().copied())
+    }
+
+    /// The descriptor of a type, in any letter case.
+    pub(crate) fn named(self, kind: &str) -> Option<&'static Descriptor> {
+        self.all().find(|descriptor| descriptor.kind.eq_ignore_ascii_case(kind))
+    }
+
+    /// The descriptor of the type of a document.
+    pub(crate) fn of(self, doc: &Value) -> Option<&'static Descriptor> {
+        self.named(doc["type"].as_str()?)
+    }
+}
+
+/// Headers of answers.
+pub(crate) type Headers = &'static [(&'static str, &'static str)];
+
 /// A resource type.
 pub(crate) struct Descriptor {
     /// The type as Azure prints it: `Microsoft.Network/publicIPAddresses`.
@@ -97,6 +132,10 @@ pub(crate) struct Descriptor {
     /// Where it can be listed.
     pub(crate) lists: &'static [Scope],
     pub(crate) limits: Limits,
+    /// Whether each has buckets of its own. What has none counts in those of the resource that it is below.
+    pub(crate) own_buckets: bool,
+    /// What answers of the provider carry besides what all carry; an empty list is without.
+    pub(crate) headers: Headers,
     pub(crate) latency: Latency,
     /// How the body of a PUT is read.
     pub(crate) schema: Schema,
@@ -519,6 +558,10 @@ pub(crate) struct Extra {
     pub(crate) operation: &'static str,
     pub(crate) handler: Handler,
     pub(crate) limit: Option<Policy>,
+    /// The first api-version that has it, where that is not the first of the type.
+    pub(crate) since: Option<&'static str>,
+    /// As [`Descriptor::headers`].
+    pub(crate) headers: Headers,
 }
 
 /// Where a document comes from.
@@ -595,6 +638,14 @@ impl Descriptor {
     /// How many segments stand between the namespace and the name.
     pub(crate) fn depth(&self) -> usize {
         if self.parent.is_none() { 1 } else { self.path.split('/').count() }
+    }
+
+    /// How many segments after the namespace name the resource that has the buckets.
+    pub(crate) fn limited_at(&self) -> usize {
+        match self.parent {
+            Some(parent) if !self.own_buckets => parent.limited_at(),
+            _ => self.depth() + 1,
+        }
     }
 
     /// The name that a request gives.

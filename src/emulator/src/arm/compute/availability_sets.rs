@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::compute::{RESOURCE, VM_FAMILY};
+use crate::arm::compute::{OF_MACHINES, RESOURCE, VM_FAMILY};
 use crate::arm::descriptor::{
     Answered, BackReference, By, Commit, Descriptor, Draft, Form, Hooks, InUse, Patch, Put, Schema, Shape, Stamps,
     Writers,
@@ -19,6 +19,7 @@ pub(crate) static AVAILABILITY_SET: Descriptor = Descriptor {
     kind: kinds::SET,
     path: "availabilitySets",
     family: &VM_FAMILY,
+    headers: OF_MACHINES,
     schema: SCHEMA,
     layout: &["name", "id", "type", "location", "tags", "properties", "sku"],
     stamps: Stamps::Nothing,

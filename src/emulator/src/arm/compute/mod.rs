@@ -22,8 +22,8 @@ pub(crate) mod vm_work;
 pub(crate) mod vms;
 
 use super::descriptor::{
-    Absent, Answered, Commit, Descriptor, Etags, Extra, Family, Handler, Hooks, Latency, Limits, Own, Patch, Provider,
-    Put, Schema, Scope, Shape, Stamps, Writers,
+    Absent, Answered, Commit, Descriptor, Etags, Extra, Family, Handler, Headers, Hooks, Latency, Limits, Own, Patch,
+    Provider, Put, Schema, Scope, Shape, Stamps, Writers,
 };
 use super::polling;
 use crate::latency::OperationKind;
@@ -52,6 +52,7 @@ pub(crate) static PROVIDER: Provider = Provider {
         of_subscription("locations/*/diskoperations/*", "operations.get", polling::compute),
         Extra {
             limit: Some(GET_OPERATION),
+            headers: OF_MACHINES,
             ..of_subscription("locations/*/operations/*", "operations.get", polling::compute)
         },
         of_subscription("locations/*/vmsizes", "virtualMachineSizes.list", catalogue::vm_sizes),
@@ -61,13 +62,25 @@ pub(crate) static PROVIDER: Provider = Provider {
 };
 
 const fn of_subscription(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
-    Extra { method: "GET", scope: Scope::Subscription, path, operation, handler, limit: None }
+    Extra {
+        method: "GET",
+        scope: Scope::Subscription,
+        path,
+        operation,
+        handler,
+        limit: None,
+        since: None,
+        headers: &[],
+    }
 }
 
 /// A POST below a resource.
 const fn post(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
-    Extra { method: "POST", scope: Scope::Group, path, operation, handler, limit: None }
+    Extra { method: "POST", scope: Scope::Group, path, operation, handler, limit: None, since: None, headers: &[] }
 }
+
+/// Recorded on answers about machines and their sets, on refusals and polls as well.
+const OF_MACHINES: Headers = &[("x-ms-need-to-refresh-epl-cache", "False")];
 
 /// Operations on disks and snapshots. Recorded: `DiskOperations`, both headers, no notification.
 pub(crate) static DISK_FAMILY: Family = Family {
@@ -101,6 +114,8 @@ pub(crate) const RESOURCE: Descriptor = Descriptor {
     family: &DISK_FAMILY,
     lists: &[Scope::Either],
     limits: Limits::NONE,
+    own_buckets: false,
+    headers: &[],
     latency: Latency { write: OperationKind::DiskUpdate, delete: OperationKind::DiskDelete },
     schema: Schema { name: "", root: "" },
     layout: &["name", "id", "type", "location", "tags", "zones", "sku", "properties"],

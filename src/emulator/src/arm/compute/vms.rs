@@ -20,12 +20,13 @@ use super::vm_work::{
     not_found, preconditions, refuse_unsettled, shown,
 };
 use super::{
-    RESOURCE, VM_FAMILY, attachments, catalogue, disk_work, extensions, instance_view, post, scale_sets, vm_power,
+    OF_MACHINES, RESOURCE, VM_FAMILY, attachments, catalogue, disk_work, extensions, instance_view, post, scale_sets,
+    vm_power,
 };
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::arm::descriptor::{Descriptor, Extra, Handler, Limits, Own, Reference, Scope};
 use crate::arm::kinds::{self, MACHINE};
-use crate::arm::{engine, lists, routes, writes};
+use crate::arm::{engine, lists, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -48,16 +49,25 @@ pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
         delete: Some(DELETE_VM),
         ..Limits::NONE
     },
+    headers: OF_MACHINES,
     references: &[Reference::new("properties/availabilitySet", kinds::SET)],
     own: Own { put: Some(put), patch: Some(patch), get: Some(get), delete: Some(delete), list: Some(list) },
     routes: &[
         Extra {
             method: "GET",
             limit: Some(GET_VM),
+            headers: OF_MACHINES,
             ..post("instanceview", "virtualMachines.instanceView", vm_power::get_instance_view)
         },
-        action("attachdetachdatadisks", "virtualMachines.attachDetachDataDisks", attach_detach),
-        Extra { method: "GET", ..post("vmsizes", "virtualMachines.listAvailableSizes", catalogue::vm_sizes) },
+        Extra {
+            since: Some(ATTACH_DETACH_FROM),
+            ..action("attachdetachdatadisks", "virtualMachines.attachDetachDataDisks", attach_detach)
+        },
+        Extra {
+            method: "GET",
+            headers: OF_MACHINES,
+            ..post("vmsizes", "virtualMachines.listAvailableSizes", catalogue::vm_sizes)
+        },
         action("start", "virtualMachines.start", vm_power::act),
         action("poweroff", "virtualMachines.powerOff", vm_power::act),
         action("deallocate", "virtualMachines.deallocate", vm_power::act),
@@ -71,8 +81,11 @@ pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
 
 /// A POST that changes a machine.
 const fn action(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
-    Extra { limit: Some(UPDATE_VM), ..post(path, operation, handler) }
+    Extra { limit: Some(UPDATE_VM), headers: OF_MACHINES, ..post(path, operation, handler) }
 }
+
+/// Documented: `attachDetachDataDisks` begins with it.
+pub(crate) const ATTACH_DETACH_FROM: &str = "2024-03-01";
 
 /// GET, also of an instance of a scale set. Recorded.
 pub(crate) fn get(context: &mut Context<'_>) -> Reply {
@@ -545,7 +558,7 @@ pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
 
 /// Takes a resource away as its type does.
 fn take_away(state: &mut State, id: &str, at: Duration) {
-    match state.store.get(id).and_then(|resource| routes::descriptor(resource.doc["type"].as_str()?)) {
+    match state.store.get(id).and_then(|resource| state.types.of(&resource.doc)) {
         Some(descriptor) => engine::delete::remove(descriptor, state, id, at),
         None => drop(state.store.remove(id, at)),
     }

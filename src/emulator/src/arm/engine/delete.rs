@@ -4,7 +4,6 @@ use super::{changed, location_of, preconditions, put, references};
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::arm::compute::vms;
 use crate::arm::descriptor::{Descriptor, Shape};
-use crate::arm::routes;
 use crate::operations::Outcome;
 use crate::path;
 use crate::state::State;
@@ -71,7 +70,7 @@ pub(crate) fn remove(descriptor: &'static Descriptor, state: &mut State, id: &st
         let Some(removed) = state.store.remove(&below, at) else {
             continue;
         };
-        let own = removed.doc["type"].as_str().and_then(routes::descriptor).unwrap_or(descriptor);
+        let own = state.types.of(&removed.doc).unwrap_or(descriptor);
         changed(own, state, Some(&removed.doc), None, at);
     }
 }

@@ -9,7 +9,7 @@ use crate::answer::{Answer, Context, Reply, Start, Started};
 use crate::arm::descriptor::{
     Absent, Answered, Begun, Commit, Descriptor, Draft, Etags, Family, Origin, Patch, Shape, Stamps, Writers,
 };
-use crate::arm::{regions, routes, writes};
+use crate::arm::{regions, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::operations::{Outcome, Style};
@@ -269,7 +269,7 @@ fn refuse_if_named_is_busy(
         return Ok(());
     }
     references::resources_named(descriptor, context.state, body, own).iter().try_for_each(|id| {
-        let kind = context.state.store.get(id).and_then(|resource| routes::descriptor(resource.doc["type"].as_str()?));
+        let kind = context.state.store.get(id).and_then(|resource| context.state.types.of(&resource.doc));
         kind.map_or(Ok(()), |named| refuse_if_busy(named, context, id))
     })
 }

@@ -49,6 +49,8 @@ pub(crate) static LOAD_BALANCER: Descriptor = Descriptor {
             operation: "loadBalancers.migrateToIPBased",
             handler: backends::migrate,
             limit: Some(WRITE_NETWORK),
+            since: None,
+            headers: &[],
         },
         read("networkinterfaces", "loadBalancerNetworkInterfaces.list", backends::list_interfaces),
     ],

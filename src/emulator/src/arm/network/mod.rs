@@ -49,12 +49,14 @@ pub(crate) static PROVIDER: Provider = Provider {
 
 const fn operation(path: &'static str, handler: Handler) -> Extra {
     let limit = Some(READ_NETWORK);
-    Extra { method: "GET", scope: Scope::Subscription, path, operation: "operations.get", handler, limit }
+    let operation = "operations.get";
+    Extra { method: "GET", scope: Scope::Subscription, path, operation, handler, limit, since: None, headers: &[] }
 }
 
 /// A GET of what the provider makes of a resource.
 const fn read(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
-    Extra { method: "GET", scope: Scope::Group, path, operation, handler, limit: Some(READ_NETWORK) }
+    let limit = Some(READ_NETWORK);
+    Extra { method: "GET", scope: Scope::Group, path, operation, handler, limit, since: None, headers: &[] }
 }
 
 pub(crate) static FAMILY: Family = Family {
@@ -95,6 +97,8 @@ pub(crate) const RESOURCE: Descriptor = Descriptor {
         delete: Some(WRITE_NETWORK),
         ..Limits::NONE
     },
+    own_buckets: false,
+    headers: &[],
     latency: Latency { write: OperationKind::Network, delete: OperationKind::Network },
     schema: Schema { name: "", root: "" },
     layout: &["name", "id", "etag", "type", "location", "tags", "properties"],

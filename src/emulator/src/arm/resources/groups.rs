@@ -8,8 +8,7 @@ use crate::arm::compute::{disk_work, vms};
 use crate::arm::descriptor::Schema;
 use crate::arm::engine::{delete, references};
 use crate::arm::kinds::{self, GROUP};
-use crate::arm::resources::tenant;
-use crate::arm::{lists, regions, routes, writes};
+use crate::arm::{lists, regions, tenant, writes};
 use crate::fault;
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
@@ -222,7 +221,7 @@ pub(crate) fn remove(state: &mut State, group: &str, at: std::time::Duration) ->
     for id in inside {
         let is_group = path::same(&id, group);
         if !staying.contains(&id) && (!is_group || staying.is_empty()) {
-            let kind = state.store.get(&id).and_then(|resource| routes::descriptor(resource.doc["type"].as_str()?));
+            let kind = state.store.get(&id).and_then(|resource| state.types.of(&resource.doc));
             match kind {
                 Some(descriptor) => delete::remove(descriptor, state, &id, at),
                 None => {

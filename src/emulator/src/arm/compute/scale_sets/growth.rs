@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{all_members, interfaces, is_flexible, model};
 use crate::arm::compute::disk_work;
 use crate::arm::network::public_ip_addresses;
-use crate::arm::{engine, kinds, routes, writes};
+use crate::arm::{engine, kinds, writes};
 use crate::derived::guid_of;
 use crate::fault::Fault;
 use crate::path;
@@ -103,7 +103,7 @@ pub(crate) fn place(state: &mut State, set: &Value, fresh: Vec<Fresh>, at: Durat
         state.store.insert(&id, resource, at);
         for interface in interfaces {
             state.store.insert(path::of(&interface), Resource::new(interface.clone()), at);
-            if let Some(descriptor) = interface["type"].as_str().and_then(routes::descriptor) {
+            if let Some(descriptor) = state.types.of(&interface) {
                 engine::changed(descriptor, state, None, Some(&interface), at);
             }
         }

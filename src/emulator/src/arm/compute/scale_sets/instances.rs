@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{SCALE_SET, all_members, interfaces, is_flexible, model, set_of};
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::compute::{RESOURCE, VM_FAMILY, extensions, instance_view, post, vm_power, vm_work, vms};
+use crate::arm::compute::{OF_MACHINES, RESOURCE, VM_FAMILY, extensions, instance_view, post, vm_power, vm_work, vms};
 use crate::arm::descriptor::{Descriptor, Extra, Handler, Limits, Own, Scope};
 use crate::arm::{kinds, lists};
 use crate::document::Document;
@@ -38,14 +38,20 @@ pub(crate) static INSTANCE: Descriptor = Descriptor {
         delete: Some(DELETE_INSTANCE),
         ..Limits::NONE
     },
+    own_buckets: true,
+    headers: OF_MACHINES,
     own: Own { put: Some(put), patch: None, get: Some(vms::get), delete: Some(delete), list: Some(list) },
     routes: &[
         Extra {
             method: "GET",
             limit: Some(LIST_SCALE_SET),
+            headers: OF_MACHINES,
             ..post("instanceview", "virtualMachineScaleSetVMs.getInstanceView", vm_power::get_instance_view)
         },
-        action("attachdetachdatadisks", "virtualMachineScaleSetVMs.attachDetachDataDisks", vms::attach_detach),
+        Extra {
+            since: Some(vms::ATTACH_DETACH_FROM),
+            ..action("attachdetachdatadisks", "virtualMachineScaleSetVMs.attachDetachDataDisks", vms::attach_detach)
+        },
         action("start", "virtualMachineScaleSetVMs.start", vm_power::act),
         action("poweroff", "virtualMachineScaleSetVMs.powerOff", vm_power::act),
         action("deallocate", "virtualMachineScaleSetVMs.deallocate", vm_power::act),
@@ -59,7 +65,7 @@ pub(crate) static INSTANCE: Descriptor = Descriptor {
 };
 
 const fn action(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
-    Extra { limit: Some(UPDATE_INSTANCE), ..post(path, operation, handler) }
+    Extra { limit: Some(UPDATE_INSTANCE), headers: OF_MACHINES, ..post(path, operation, handler) }
 }
 
 /// The refusal of an instance that is not there.

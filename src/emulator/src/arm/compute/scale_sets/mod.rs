@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{RESOURCE, VM_FAMILY, post, quotas, vm_work, vms};
+use super::{OF_MACHINES, RESOURCE, VM_FAMILY, post, quotas, vm_work, vms};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{
     Absent, Answered, Begun, Commit, Descriptor, Etags, Exceeded, Extra, Family, Handler, Hooks, Latency, Limits, Own,
@@ -65,6 +65,7 @@ pub(crate) static SCALE_SET: Descriptor = Descriptor {
         change: Some(UPDATE_SCALE_SET),
         delete: Some(DELETE_SCALE_SET),
     },
+    headers: OF_MACHINES,
     latency: Latency { write: OperationKind::ScaleSetUpdate, delete: OperationKind::VmDelete },
     schema: SCHEMA,
     layout: &["name", "id", "type", "location", "tags", "plan", "identity", "zones", "sku", "etag", "properties"],
@@ -113,10 +114,12 @@ pub(crate) static SCALE_SET: Descriptor = Descriptor {
         read("instanceview", "virtualMachineScaleSets.getInstanceView", instance_view),
         Extra {
             limit: Some(READ_NETWORK),
+            headers: &[],
             ..read("networkinterfaces", "virtualMachineScaleSetNetworkInterfaces.listOfSet", interfaces::list_of_set)
         },
         Extra {
             limit: Some(READ_NETWORK),
+            headers: &[],
             ..read("publicipaddresses", "virtualMachineScaleSetPublicIPAddresses.listOfSet", addresses::list_of_set)
         },
         action("start", "virtualMachineScaleSets.start"),
@@ -131,11 +134,11 @@ pub(crate) static SCALE_SET: Descriptor = Descriptor {
 };
 
 const fn read(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
-    Extra { method: "GET", limit: Some(LIST_SCALE_SET), ..post(path, operation, handler) }
+    Extra { method: "GET", limit: Some(LIST_SCALE_SET), headers: OF_MACHINES, ..post(path, operation, handler) }
 }
 
 const fn action(path: &'static str, operation: &'static str) -> Extra {
-    Extra { limit: Some(UPDATE_SCALE_SET), ..post(path, operation, actions::act) }
+    Extra { limit: Some(UPDATE_SCALE_SET), headers: OF_MACHINES, ..post(path, operation, actions::act) }
 }
 
 /// Whether the instances of a set are virtual machines of their own.
