@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::arm::compute::{attachments, disk_access, disks, scale_sets, snapshot_copy, vm_create, vm_work};
+use crate::arm::compute::{attachments, disk_access, scale_sets, snapshot_copy, vm_create, vm_work};
 use crate::arm::resources::groups;
 use crate::arm::{engine, kinds};
 use crate::path;
@@ -76,12 +76,7 @@ impl State {
     }
 
     fn recover_resource(&mut self, id: &str, kind: &str) {
-        if kind == kinds::DISK {
-            if let Some(next) = self.store.change(id, START, |resource| resource.next.take()).flatten() {
-                // The disk is there: only a missing one is refused.
-                let _ = disks::finish(self, id, START, next);
-            }
-        } else if let Some(descriptor) = self.types.named(kind) {
+        if let Some(descriptor) = self.types.named(kind) {
             // What fails stays as it is, in the state that others are told of.
             if engine::put::finish(descriptor, self, id, START).is_err() {
                 self.store.change(id, START, |resource| resource.set_provisioning("Failed"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::arm::compute::{attachments, availability_sets::AVAILABILITY_SET, scale_sets::SCALE_SET};
-use crate::arm::descriptor::{Descriptor, Draft, Origin};
+use crate::arm::descriptor::{Descriptor, Draft, Origin, Verb};
 use crate::arm::engine::document;
 use crate::arm::kinds;
 use crate::arm::network::{interfaces::NETWORK_INTERFACE, private_addresses, virtual_networks::VIRTUAL_NETWORK};
@@ -140,6 +140,7 @@ impl State {
             // Nothing in a scenario depends on one.
             switches: &Switches::default(),
             origin: Origin::Scenario,
+            verb: Verb::Put,
         };
         document::complete(descriptor, &draft, Some(etag), "Succeeded")
     }

@@ -48,8 +48,10 @@
 //! | shows who names it, or who names a part of it | [`Descriptor::shows`], [`Children::shows`] |
 //! | gets something at the end of a write, such as an address | [`Hooks::settle`] |
 //! | changes other resources | [`Hooks::changed`] |
-//! | keeps its old document until a write has ended | [`Commit::AtEnd`] |
+//! | keeps its old document until a write has ended | [`Commit::AtEnd`](super::protocol::Commit::AtEnd) |
 //! | needs the hypervisor, or makes resources below it | [`Hooks::begun`], [`Hooks::settle`], [`Hooks::failed`] |
+//! | answers a repeated request as it did the first one | [`Writers::Judged`] |
+//! | makes its document in an order of its own | [`Hooks::document`] |
 //! | has actions, such as a POST | [`Descriptor::routes`] |
 //! | does something altogether different | [`Own`] |
 
@@ -57,6 +59,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::protocol::{
+    Absent, Access, Answered, Etags, Latency, Limits, NamedBy, Patch, Put, Schema, Scope, Shape, Stamps,
+};
 use crate::answer::{Context, OperationHeaders, Reply};
 use crate::fault::Fault;
 use crate::latency::OperationKind;
@@ -186,133 +191,6 @@ pub(crate) struct Family {
     pub(crate) counted: bool,
 }
 
-/// What an `etag` looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Etags {
-    /// There is none.
-    None,
-    /// `W/"<guid>"` on the resource and on each of its children; the header on GET only. Recorded.
-    Weak,
-    /// `"1"`, `"2"` and so on, one more with each write that changes something; the header on PUT too. Recorded for
-    /// scale sets: neither the end of a creation nor a PUT that changes nothing counts.
-    Counted,
-}
-
-/// Where a list or a route stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    Subscription,
-    Group,
-    /// Both of them.
-    Either,
-    /// `locations/{location}` of a subscription.
-    Location,
-}
-
-/// The provider's buckets by verb.
-#[derive(Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) get: Option<Policy>,
-    pub(crate) list: Option<Policy>,
-    pub(crate) write: Option<Policy>,
-    /// PATCH, where it is another bucket than that of PUT.
-    pub(crate) change: Option<Policy>,
-    pub(crate) delete: Option<Policy>,
-}
-
-impl Limits {
-    pub(crate) const NONE: Self = Self { get: None, list: None, write: None, change: None, delete: None };
-}
-
-/// How long its operations take.
-#[derive(Clone, Copy)]
-pub(crate) struct Latency {
-    pub(crate) write: OperationKind,
-    pub(crate) delete: OperationKind,
-}
-
-/// A type of `schema.txt`, and the parameter that refusals name.
-#[derive(Clone, Copy)]
-pub(crate) struct Schema {
-    pub(crate) name: &'static str,
-    pub(crate) root: &'static str,
-}
-
-/// What the engine puts at the start of `properties`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stamps {
-    Nothing,
-    /// `provisioningState`.
-    State,
-    /// `provisioningState` and `resourceGuid`.
-    StateAndGuid,
-}
-
-/// How an answer points at an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// It does not: what was asked is done.
-    Synchronous,
-    /// `Azure-AsyncOperation`.
-    AsyncOperation,
-    /// `Location`.
-    Location,
-    /// Both headers.
-    Both,
-}
-
-/// The answer to a write.
-#[derive(Clone, Copy)]
-pub(crate) struct Answered {
-    pub(crate) status: u16,
-    pub(crate) shape: Shape,
-}
-
-impl Answered {
-    pub(crate) const fn new(status: u16, shape: Shape) -> Self {
-        Self { status, shape }
-    }
-
-    pub(crate) fn headers(self, family: &Family) -> OperationHeaders {
-        OperationHeaders {
-            asynchronous: matches!(self.shape, Shape::AsyncOperation | Shape::Both),
-            location: matches!(self.shape, Shape::Location | Shape::Both),
-            notification: family.notification,
-        }
-    }
-}
-
-/// PUT.
-#[derive(Clone, Copy)]
-pub(crate) struct Put {
-    pub(crate) created: Answered,
-    pub(crate) updated: fn(&Switches) -> Answered,
-    /// `provisioningState` while the operation runs.
-    pub(crate) running: fn(&Switches) -> &'static str,
-    pub(crate) commit: Commit,
-}
-
-/// When a GET shows what was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Commit {
-    /// At once. A write that fails late leaves it in the state `Failed`.
-    AtOnce,
-    /// When the operation ends; until then the old document with another state. A creation that fails late leaves
-    /// nothing, a change that fails late changes nothing.
-    AtEnd,
-}
-
-/// What a PUT makes of members that it leaves out of a resource that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
-    /// They go back to their defaults.
-    Default,
-    /// The same, but for these parts: from this version on they stay.
-    DefaultBut { member: &'static str, since: &'static str },
-    /// They stay as they are. What is there is replaced, lists as a whole.
-    Stay,
-}
-
 /// What an accepted write comes with besides its document.
 #[derive(Debug, Default)]
 pub(crate) struct Begun {
@@ -329,19 +207,20 @@ impl Begun {
     }
 }
 
-/// PATCH.
-#[derive(Clone, Copy)]
-pub(crate) enum Patch {
-    /// There is none.
-    None,
-    /// It replaces the tags at once, with 200, and does nothing else.
-    Tags { operation: &'static str, schema: Schema },
-    /// What it names is laid over the document; then it is a PUT.
-    Merge { operation: &'static str, schema: Schema, answered: Answered },
+/// Judges whether a write may begin, of the old document and of what is asked.
+pub(crate) type Judge = fn(&mut Context<'_>, Option<&Value>, &Value) -> Result<Beside, Fault>;
+
+/// How an accepted write stands to what runs.
+#[derive(Debug)]
+pub(crate) enum Beside {
+    /// It changes the resource.
+    Alone,
+    /// It asks for what this operation does already: it changes nothing, and ends with it.
+    Joins(String),
 }
 
 /// What becomes of a write while another one runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Writers {
     /// Both run to their end; the newer document stands.
     Together,
@@ -349,17 +228,9 @@ pub(crate) enum Writers {
     Refuse,
     /// The older one ends as `Canceled`.
     Supersede,
-}
-
-/// Which requests children answer themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// None.
-    Hidden,
-    /// GET and list.
-    Read,
-    /// PUT and DELETE as well.
-    Write,
+    /// As the type says, which also refuses what is being deleted or in another region. A deletion is refused as with
+    /// `Refuse`.
+    Judged(Judge),
 }
 
 /// Parts of a document with ids of their own.
@@ -382,13 +253,6 @@ pub(crate) struct Children {
     pub(crate) settled: bool,
     /// Makes `properties` of what was asked, but for the state.
     pub(crate) complete: fn(&Draft<'_>, &Part<'_>) -> Result<Value, Fault>,
-}
-
-/// Whom a refusal names for a reference that stands in a child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NamedBy {
-    Child,
-    Parent,
 }
 
 /// Where a document names another resource.
@@ -495,6 +359,9 @@ pub(crate) struct Exceeded<'a> {
     pub(crate) used: u64,
 }
 
+/// Makes a whole document.
+pub(crate) type MakeDocument = fn(&Draft<'_>) -> Result<Value, Fault>;
+
 /// Begins a write, of the old document and the new.
 pub(crate) type BeginWrite = fn(&mut Context<'_>, Option<&Value>, Option<&Value>) -> Result<Begun, Fault>;
 
@@ -506,15 +373,23 @@ pub(crate) struct Hooks {
     /// Makes what the document holds besides the members that every resource has: `properties` with its defaults,
     /// `sku`, `kind`.
     pub(crate) complete: fn(&Draft<'_>) -> Result<Value, Fault>,
+    /// Makes the whole document but for the state, of a type whose members have an order of their own: in place of
+    /// `complete`, of the layout, and of the check of zones.
+    pub(crate) document: Option<MakeDocument>,
     /// Judges the whole document, of the new and the old.
     pub(crate) check: fn(&State, &Value, Option<&Value>) -> Result<(), Fault>,
-    /// The body of the answer to a write with an operation, of the document and of what was asked.
-    pub(crate) accepted: fn(&Value, &Value) -> Value,
+    /// The body of the answer to a write with an operation, of the document, of what was asked, and of the document
+    /// before.
+    pub(crate) accepted: fn(&Value, &Value, Option<&Value>) -> Value,
+    /// Refuses the deletion of what nothing uses.
+    pub(crate) deletable: fn(&Context<'_>, &Value) -> Result<(), Fault>,
     /// A write is about to be accepted, of the old document and the new: changes what is below the resource, or refuses
     /// the write and changes nothing.
     pub(crate) begun: BeginWrite,
     /// The end of a write, before the document is put in place: adds what the service draws, or fails the write.
     pub(crate) settle: fn(&mut State, &mut Value, Duration) -> Result<(), Fault>,
+    /// The end of a write of what is gone by then, of its id.
+    pub(crate) gone: fn(&str) -> Result<(), Fault>,
     /// An operation on the resource of this id has failed, which has been marked.
     pub(crate) failed: fn(&mut State, &str, Duration),
     /// The document has been put in place or removed: changes what other resources show.
@@ -525,10 +400,13 @@ impl Hooks {
     pub(crate) const NONE: Self = Self {
         name: |_, _| Ok(()),
         complete: |draft| Ok(json!({ "properties": draft.body["properties"] })),
+        document: None,
         check: |_, _, _| Ok(()),
-        accepted: |doc, _| doc.clone(),
+        accepted: |doc, _, _| doc.clone(),
+        deletable: |_, _| Ok(()),
         begun: |_, _, _| Ok(Begun::default()),
         settle: |_, _, _| Ok(()),
+        gone: |_| Ok(()),
         failed: |_, _, _| (),
         changed: |_, _, _, _| (),
     };
@@ -573,6 +451,13 @@ pub(crate) enum Origin {
     Scenario,
 }
 
+/// What a request does with what it leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Put,
+    Patch,
+}
+
 /// What a document is made of.
 pub(crate) struct Draft<'a> {
     pub(crate) state: &'a State,
@@ -589,6 +474,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) stamp: &'a str,
     pub(crate) switches: &'a Switches,
     pub(crate) origin: Origin,
+    pub(crate) verb: Verb,
 }
 
 impl Draft<'_> {
@@ -689,6 +575,15 @@ impl Descriptor {
 }
 
 impl Family {
+    /// The headers of an answer that points at an operation.
+    pub(crate) fn headers(&self, answered: Answered) -> OperationHeaders {
+        OperationHeaders {
+            asynchronous: matches!(answered.shape, Shape::AsyncOperation | Shape::Both),
+            location: matches!(answered.shape, Shape::Location | Shape::Both),
+            notification: self.notification,
+        }
+    }
+
     /// The path of the operations in a location.
     pub(crate) fn operations(&self, location: &str) -> String {
         format!("providers/{}/locations/{location}/{}", self.namespace, self.collection)

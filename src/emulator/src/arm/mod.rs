@@ -10,6 +10,7 @@ pub(crate) mod kinds;
 pub(crate) mod lists;
 pub(crate) mod network;
 pub(crate) mod polling;
+pub(crate) mod protocol;
 pub(crate) mod regions;
 pub(crate) mod registry;
 pub(crate) mod resources;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::descriptor::{Access, Children, Descriptor, Extra, Handler, Headers, Limits, Own, Patch, Scope};
+use super::descriptor::{Children, Descriptor, Extra, Handler, Headers, Own};
 use super::engine::{children, delete, put, read};
+use super::protocol::{Access, Limits, Patch, Scope};
 use super::resources::{all, groups, providers as registrations};
 use super::{polling, registry::TYPES};
 use crate::answer::{Context, Reply, Request};
@@ -177,7 +178,9 @@ fn add(rows: &mut Vec<Row>, descriptor: &'static Descriptor) {
         rows.push(row(descriptor, ("GET", *scope), &path, name, list_limit, engine(own_list, read::list)));
     }
     let patch_name = match descriptor.patch {
-        Patch::Tags { operation, .. } | Patch::Merge { operation, .. } => Some(operation),
+        Patch::Tags { operation, .. } | Patch::Merge { operation, .. } | Patch::Asked { operation, .. } => {
+            Some(operation)
+        }
         Patch::None => own_patch.map(|_| "update"),
     };
     let verbs = [

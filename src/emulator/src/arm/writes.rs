@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Context, Reply, Started};
-use crate::arm::descriptor::Schema;
+use crate::arm::protocol::Schema;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;

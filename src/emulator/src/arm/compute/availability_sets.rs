@@ -4,10 +4,8 @@
 use serde_json::{Value, json};
 
 use crate::arm::compute::{OF_MACHINES, RESOURCE, VM_FAMILY};
-use crate::arm::descriptor::{
-    Answered, BackReference, By, Commit, Descriptor, Draft, Form, Hooks, InUse, Patch, Put, Schema, Shape, Stamps,
-    Writers,
-};
+use crate::arm::descriptor::{BackReference, By, Descriptor, Draft, Form, Hooks, InUse, Writers};
+use crate::arm::protocol::{Answered, Commit, Patch, Put, Schema, Shape, Stamps};
 use crate::arm::{kinds, writes};
 use crate::fault;
 use crate::store::Store;

@@ -10,10 +10,9 @@ use super::scale_sets::instances::INSTANCE;
 use super::vms::VIRTUAL_MACHINE;
 use super::{RESOURCE, VM_FAMILY};
 use crate::answer::{Context, Reply};
-use crate::arm::descriptor::{
-    Absent, Answered, Commit, Descriptor, Draft, Hooks, Latency, Limits, Own, Patch, Put, Schema, Scope, Shape,
-};
+use crate::arm::descriptor::{Descriptor, Draft, Hooks, Own};
 use crate::arm::engine::put;
+use crate::arm::protocol::{Absent, Answered, Commit, Latency, Limits, Patch, Put, Schema, Scope, Shape};
 use crate::arm::{kinds, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};

@@ -21,11 +21,9 @@ pub(crate) mod vm_power;
 pub(crate) mod vm_work;
 pub(crate) mod vms;
 
-use super::descriptor::{
-    Absent, Answered, Commit, Descriptor, Etags, Extra, Family, Handler, Headers, Hooks, Latency, Limits, Own, Patch,
-    Provider, Put, Schema, Scope, Shape, Stamps, Writers,
-};
+use super::descriptor::{Descriptor, Extra, Family, Handler, Headers, Hooks, Own, Provider, Writers};
 use super::polling;
+use super::protocol::{Absent, Answered, Commit, Etags, Latency, Limits, Patch, Put, Schema, Scope, Shape, Stamps};
 use crate::latency::OperationKind;
 use crate::operations::Style;
 use crate::throttle::GET_OPERATION;

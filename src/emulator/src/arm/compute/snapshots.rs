@@ -13,9 +13,8 @@ use time::format_description::well_known::Rfc3339;
 use super::disk_work::{creation_step, facts};
 use super::{RESOURCE, copy_source, disk_access, disk_rules, disks, post, snapshot_copy};
 use crate::answer::{Context, Reply};
-use crate::arm::descriptor::{
-    Answered, Begun, Descriptor, Draft, Exceeded, Hooks, Latency, Own, Patch, Quota, Schema, Shape,
-};
+use crate::arm::descriptor::{Begun, Descriptor, Draft, Exceeded, Hooks, Own, Quota};
+use crate::arm::protocol::{Answered, Latency, Patch, Schema, Shape};
 use crate::arm::{engine, kinds, regions, writes};
 use crate::disk_skus;
 use crate::document::Document;
@@ -52,12 +51,13 @@ pub(crate) static SNAPSHOT: Descriptor = Descriptor {
         name: |_, name| disk_rules::check_name("snapshot.name", name),
         complete,
         accepted,
+        deletable,
         begun: |_, old, new| Ok(Begun::with(steps(old, new))),
         settle: keep_progress,
         changed,
         ..Hooks::NONE
     },
-    own: Own { put: Some(put), delete: Some(delete), ..Own::NONE },
+    own: Own { put: Some(put), ..Own::NONE },
     routes: &[
         post("begingetaccess", "snapshots.grantAccess", disk_access::begin),
         post("endgetaccess", "snapshots.revokeAccess", disk_access::end),
@@ -89,14 +89,10 @@ fn put(context: &mut Context<'_>) -> Reply {
     Ok(answer)
 }
 
-/// DELETE: the engine's, but for a snapshot that is in use.
-fn delete(context: &mut Context<'_>) -> Reply {
-    context.require_group()?;
-    if let Some(doc) = context.state.store.document(&SNAPSHOT.id(context)) {
-        disk_access::refuse_delete(&doc)?;
-        refuse_while_source(context, &doc)?;
-    }
-    engine::delete::delete(&SNAPSHOT, context)
+/// Refuses the deletion of a snapshot that is in use.
+fn deletable(context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
+    disk_access::refuse_delete(doc)?;
+    refuse_while_source(context, doc)
 }
 
 /// Refuses the deletion of a snapshot from which something is being created. Unverified; what becomes of background
@@ -367,7 +363,7 @@ fn change(draft: &Draft<'_>, old: &Value) -> Result<Value, Fault> {
 }
 
 /// The body of the 202: what was asked. Recorded.
-fn accepted(doc: &Value, body: &Value) -> Value {
+fn accepted(doc: &Value, body: &Value, _: Option<&Value>) -> Value {
     let shown = writes::with(json!({}), &["name", "id", "type", "location"], doc);
     let mut shown = writes::with(shown, &["extendedLocation", "tags", "sku", "properties"], body);
     shown["properties"]["provisioningState"] = json!("Updating");

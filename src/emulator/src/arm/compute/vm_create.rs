@@ -432,7 +432,7 @@ fn os_disk(
                 body["zones"] = zones.clone();
             }
             let created = context.shared.clock.stamp(context.now);
-            let made = disk_rules::complete(context, &disk_id, location, &body, &created, &unique)?;
+            let made = disk_rules::complete(context.state, &disk_id, location, &body, &created, &unique)?;
             let shown = &mut doc["properties"]["storageProfile"]["osDisk"];
             shown["name"] = json!(disk_name);
             shown["diskSizeGB"] = json!(gib);

@@ -24,8 +24,9 @@ use super::{
     vm_power,
 };
 use crate::answer::{Answer, Context, Reply, Start};
-use crate::arm::descriptor::{Descriptor, Extra, Handler, Limits, Own, Reference, Scope};
+use crate::arm::descriptor::{Descriptor, Extra, Handler, Own, Reference};
 use crate::arm::kinds::{self, MACHINE};
+use crate::arm::protocol::{Limits, Scope};
 use crate::arm::{engine, lists, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};

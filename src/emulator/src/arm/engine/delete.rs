@@ -3,7 +3,8 @@
 use super::{changed, location_of, preconditions, put, references};
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::arm::compute::vms;
-use crate::arm::descriptor::{Descriptor, Shape};
+use crate::arm::descriptor::Descriptor;
+use crate::arm::protocol::Shape;
 use crate::operations::Outcome;
 use crate::path;
 use crate::state::State;
@@ -16,6 +17,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
     };
     preconditions(descriptor.family, context, Some(&doc))?;
     references::unused(descriptor, context.state, &doc)?;
+    (descriptor.hooks.deletable)(context, &doc)?;
     let id = path::of(&doc).to_owned();
     put::refuse_if_busy(descriptor, context, &id)?;
     let begun = (descriptor.hooks.begun)(context, Some(&doc), None)?;
@@ -57,7 +59,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
     );
     put::supersede(descriptor, context, &id, &started.id);
     context.state.store.change(&id, now, |resource| resource.busy = Some(started.id.clone()));
-    Ok(Answer::empty(answered.status).started(started, answered.headers(descriptor.family)))
+    Ok(Answer::empty(answered.status).started(started, descriptor.family.headers(answered)))
 }
 
 /// Takes a resource away with all that is below it.

@@ -17,7 +17,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::compute::vm_work;
-use super::descriptor::{Descriptor, Etags, Family};
+use super::descriptor::{Descriptor, Family};
+use super::protocol::Etags;
 use crate::answer::Context;
 use crate::fault::{self, Fault};
 use crate::path;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::document;
-use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Etags, Form, InUse, NamedBy, Reference};
+use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Form, InUse, Reference};
+use crate::arm::protocol::{Etags, NamedBy};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::options::RelatedEtags;

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::{CHILDREN, RESOURCE, WRITE_NETWORK, backends, balancing, private_addresses, public_ip_addresses, read};
 use crate::arm::descriptor::{
-    Access, BackReference, By, Children, Descriptor, Draft, Extra, Form, Hooks, InUse, Latency, Part, Put, Quota,
-    Reference, Schema, Scope, Writers,
+    BackReference, By, Children, Descriptor, Draft, Extra, Form, Hooks, InUse, Part, Quota, Reference, Writers,
 };
+use crate::arm::protocol::{Access, Latency, Put, Schema, Scope};
 use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;

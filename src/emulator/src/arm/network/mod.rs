@@ -16,11 +16,11 @@ pub(crate) mod route_tables;
 pub(crate) mod security_groups;
 pub(crate) mod virtual_networks;
 
-use super::descriptor::{
-    Absent, Access, Answered, Children, Commit, Descriptor, Etags, Extra, Family, Handler, Hooks, Latency, Limits,
-    NamedBy, Own, Patch, Provider, Put, Schema, Scope, Shape, Stamps, Writers,
-};
+use super::descriptor::{Children, Descriptor, Extra, Family, Handler, Hooks, Own, Provider, Writers};
 use super::engine::quotas;
+use super::protocol::{
+    Absent, Access, Answered, Commit, Etags, Latency, Limits, NamedBy, Patch, Put, Schema, Scope, Shape, Stamps,
+};
 use super::{polling, writes};
 use crate::latency::OperationKind;
 use crate::operations::Style;

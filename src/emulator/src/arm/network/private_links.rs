@@ -7,10 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{CHILDREN, RESOURCE, private_addresses};
-use crate::arm::descriptor::{
-    Access, By, Children, Descriptor, Draft, Exclusive, Hooks, InUse, Part, Reference, Schema, Writers,
-};
+use crate::arm::descriptor::{By, Children, Descriptor, Draft, Exclusive, Hooks, InUse, Part, Reference, Writers};
 use crate::arm::engine::{document, references};
+use crate::arm::protocol::{Access, Schema};
 use crate::arm::{kinds, writes};
 use crate::derived;
 use crate::fault::{self, Fault};

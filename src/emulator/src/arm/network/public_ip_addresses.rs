@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 
 use super::{RESOURCE, public_ip_prefixes};
 use crate::arm::descriptor::{
-    BackReference, By, Descriptor, Draft, Exclusive, Form, Hooks, InUse, Latency, Quota, Reference, Schema, Writers,
+    BackReference, By, Descriptor, Draft, Exclusive, Form, Hooks, InUse, Quota, Reference, Writers,
 };
 use crate::arm::engine::{document, references};
+use crate::arm::protocol::{Latency, Schema};
 use crate::arm::{kinds, writes};
 use crate::derived;
 use crate::fault::{self, Fault};

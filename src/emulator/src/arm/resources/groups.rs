@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
 use crate::arm::compute::{disk_work, vms};
-use crate::arm::descriptor::Schema;
 use crate::arm::engine::{delete, references};
 use crate::arm::kinds::{self, GROUP};
+use crate::arm::protocol::Schema;
 use crate::arm::{lists, regions, tenant, writes};
 use crate::fault;
 use crate::latency::OperationKind;

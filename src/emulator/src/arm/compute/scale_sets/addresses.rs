@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::interfaces::{INSTANCE_INTERFACE, get_shown, parts_of_set, refuse, shown};
 use crate::answer::{Context, Reply};
-use crate::arm::descriptor::{Descriptor, Hooks, Own, Patch, Scope};
+use crate::arm::descriptor::{Descriptor, Hooks, Own};
 use crate::arm::engine::document;
 use crate::arm::network::{self, public_ip_addresses};
+use crate::arm::protocol::{Patch, Scope};
 use crate::arm::{kinds, lists, writes};
 use crate::derived::guid_of;
 use crate::fault::{self, Fault};

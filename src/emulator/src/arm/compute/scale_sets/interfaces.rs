@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use super::instances::INSTANCE;
 use super::{SCALE_SET, addresses, is_flexible};
 use crate::answer::{Context, Reply};
-use crate::arm::descriptor::{Children, Descriptor, Draft, Hooks, Origin, Own, Patch, Reference, Scope};
+use crate::arm::descriptor::{Children, Descriptor, Draft, Hooks, Origin, Own, Reference, Verb};
 use crate::arm::engine::{self, delete, document, read};
 use crate::arm::network::{self, interfaces, private_addresses, public_ip_addresses};
+use crate::arm::protocol::{Patch, Scope};
 use crate::arm::{kinds, lists, writes};
 use crate::derived::guid_of;
 use crate::document::Document;
@@ -220,6 +221,7 @@ fn one(state: &State, machine: &Value, interface: &Value, addresses: &Addresses)
         switches: &state.switches,
         // Its addresses are known to be free.
         origin: Origin::Scenario,
+        verb: Verb::Put,
     };
     let mut doc = document::complete(descriptor, &draft, Some(&etag), "Succeeded")?;
     let mac = guid.replace('-', "").to_ascii_uppercase();

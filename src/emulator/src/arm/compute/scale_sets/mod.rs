@@ -29,12 +29,10 @@ use serde_json::{Value, json};
 
 use super::{OF_MACHINES, RESOURCE, VM_FAMILY, post, quotas, vm_work, vms};
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::descriptor::{
-    Absent, Answered, Begun, Commit, Descriptor, Etags, Exceeded, Extra, Family, Handler, Hooks, Latency, Limits, Own,
-    Patch, Put, Quota, Reference, Schema, Scope, Shape,
-};
+use crate::arm::descriptor::{Begun, Descriptor, Exceeded, Extra, Family, Handler, Hooks, Own, Quota, Reference};
 use crate::arm::engine::{delete, put};
 use crate::arm::kinds;
+use crate::arm::protocol::{Absent, Answered, Commit, Etags, Latency, Limits, Patch, Put, Schema, Scope, Shape};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
