@@ -23,6 +23,13 @@ pub(crate) const OPERATIONS_MOST: usize = 100_000;
 /// How many phases are kept, the newest.
 pub const PHASES_MOST: usize = 100;
 
+/// Disks (lower-case ids) that a write moves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) attached: Vec<String>,
+    pub(crate) detached: Vec<String>,
+}
+
 /// An accepted operation, as the lower bound and the record of ends need it.
 #[derive(Clone, Debug)]
 pub(crate) struct Accepted {

@@ -51,6 +51,7 @@
 //! | keeps its old document until a write has ended | [`Commit::AtEnd`](super::protocol::Commit::AtEnd) |
 //! | needs the hypervisor, or makes resources below it | [`Hooks::begun`], [`Hooks::settle`], [`Hooks::failed`] |
 //! | answers a repeated request as it did the first one | [`Writers::Judged`] |
+//! | moves other resources with a write, such as disks | [`Hooks::plan`] |
 //! | makes its document in an order of its own | [`Hooks::document`] |
 //! | has actions, such as a POST | [`Descriptor::routes`] |
 //! | does something altogether different | [`Own`] |
@@ -62,13 +63,15 @@ use serde_json::{Value, json};
 use super::protocol::{
     Absent, Access, Answered, Etags, Latency, Limits, NamedBy, Patch, Put, Schema, Scope, Shape, Stamps,
 };
-use crate::answer::{Context, OperationHeaders, Reply};
+use crate::answer::{Answer, Context, OperationHeaders, Reply};
 use crate::fault::Fault;
 use crate::latency::OperationKind;
 use crate::operations::Style;
 use crate::options::{Options, Switches};
 use crate::path;
-use crate::state::{HypervisorStep, State};
+use crate::phases::Moved;
+use crate::state::{Effect, HypervisorStep, State, Undo};
+use crate::store::{Machine, Resource};
 use crate::throttle::Policy;
 
 /// Answers one request.
@@ -206,6 +209,30 @@ impl Begun {
         Self { kind: None, steps }
     }
 }
+
+/// A write that its type has planned, and for which it has changed other resources already.
+pub(crate) struct Planned {
+    pub(crate) id: String,
+    /// What stands from now on. The engine numbers its etag.
+    pub(crate) doc: Value,
+    /// Of a machine that is created: what its document does not show.
+    pub(crate) machine: Option<Machine>,
+    pub(crate) kind: OperationKind,
+    /// What the hypervisor does during the operation.
+    pub(crate) steps: Vec<HypervisorStep>,
+    /// The disks that the operation moves.
+    pub(crate) moved: Moved,
+    /// The end of the operation, and what a failure leaves behind.
+    pub(crate) effect: Effect,
+    pub(crate) undo: Undo,
+    /// How the answer points at the operation.
+    pub(crate) shape: Shape,
+    /// The answer but for that, of the resource as it stands.
+    pub(crate) answer: fn(&Context<'_>, &Resource) -> Answer,
+}
+
+/// Plans the write that a request asks for, or refuses it and changes nothing.
+pub(crate) type PlanWrite = fn(&mut Context<'_>, Verb) -> Result<Planned, Fault>;
 
 /// Judges whether a write may begin, of the old document and of what is asked.
 pub(crate) type Judge = fn(&mut Context<'_>, Option<&Value>, &Value) -> Result<Beside, Fault>;
@@ -370,6 +397,9 @@ pub(crate) type BeginWrite = fn(&mut Context<'_>, Option<&Value>, Option<&Value>
 pub(crate) struct Hooks {
     /// Whether a name is allowed, of the type and the name.
     pub(crate) name: fn(&str, &str) -> Result<(), Fault>,
+    /// Plans a PUT or PATCH that is more than a change of its own document, such as one that moves disks: in place of all
+    /// checks and hooks of a write. What is planned, the engine accepts.
+    pub(crate) plan: Option<PlanWrite>,
     /// Makes what the document holds besides the members that every resource has: `properties` with its defaults,
     /// `sku`, `kind`.
     pub(crate) complete: fn(&Draft<'_>) -> Result<Value, Fault>,
@@ -392,6 +422,8 @@ pub(crate) struct Hooks {
     pub(crate) gone: fn(&str) -> Result<(), Fault>,
     /// An operation on the resource of this id has failed, which has been marked.
     pub(crate) failed: fn(&mut State, &str, Duration),
+    /// Takes the resource away with what goes with it, in place of the engine.
+    pub(crate) remove: Option<fn(&mut State, &str, Duration)>,
     /// The document has been put in place or removed: changes what other resources show.
     pub(crate) changed: fn(&mut State, Option<&Value>, Option<&Value>, Duration),
 }
@@ -399,6 +431,7 @@ pub(crate) struct Hooks {
 impl Hooks {
     pub(crate) const NONE: Self = Self {
         name: |_, _| Ok(()),
+        plan: None,
         complete: |draft| Ok(json!({ "properties": draft.body["properties"] })),
         document: None,
         check: |_, _, _| Ok(()),
@@ -408,6 +441,7 @@ impl Hooks {
         settle: |_, _, _| Ok(()),
         gone: |_| Ok(()),
         failed: |_, _, _| (),
+        remove: None,
         changed: |_, _, _, _| (),
     };
 }
@@ -580,7 +614,7 @@ impl Family {
         OperationHeaders {
             asynchronous: matches!(answered.shape, Shape::AsyncOperation | Shape::Both),
             location: matches!(answered.shape, Shape::Location | Shape::Both),
-            notification: self.notification,
+            notification: self.notification && answered.shape != Shape::Synchronous,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::fault::{self, Fault};
 use crate::hypervisor::DiskFacts;
 use crate::latency::OperationKind;
 use crate::operations::Style;
+use crate::phases::Moved;
 use crate::state::{Effect, HypervisorStep, Undo};
 
 pub(crate) const HEADERS: OperationHeaders =
@@ -77,7 +78,7 @@ pub(crate) fn accept(context: &mut Context<'_>, disk: &Named, work: Work) -> Sta
     context.state.store.change(&disk.id, context.now, |resource| {
         resource.busy = Some(started.id.clone());
     });
-    writes::record(context, work.kind, &disk.id, &started, writes::Moved::default());
+    writes::record(context, work.kind, &disk.id, &started, Moved::default());
     started
 }
 

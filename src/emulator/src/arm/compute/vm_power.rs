@@ -12,6 +12,7 @@ use crate::fault;
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
 use crate::path;
+use crate::phases::Moved;
 use crate::store::Power;
 
 /// `start`, `powerOff`, `deallocate`, `restart`, `redeploy`, `reapply`.
@@ -90,7 +91,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
             machine.turning = turning.filter(|_| Some(machine.power) != to);
         }
     });
-    writes::record(context, OperationKind::VmPower, &id, &started, writes::Moved::default());
+    writes::record(context, OperationKind::VmPower, &id, &started, Moved::default());
     Ok(Answer::empty(202).started(started, BOTH))
 }
 

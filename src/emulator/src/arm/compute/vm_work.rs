@@ -1,6 +1,6 @@
 //! Writes of one machine: how the machine is named, its etag, and who makes way for whom.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::scale_sets::instances::{self, INSTANCE};
 use crate::answer::{Answer, Context, OperationHeaders};
@@ -14,8 +14,6 @@ use crate::store::Resource;
 
 /// Seconds told to those who poll a machine's operation: recorded (10).
 pub(crate) const RETRY_AFTER: u64 = 10;
-
-pub(crate) const ASYNC: OperationHeaders = OperationHeaders { asynchronous: true, location: false, notification: true };
 
 pub(crate) const BOTH: OperationHeaders = OperationHeaders { asynchronous: true, location: true, notification: true };
 
@@ -65,8 +63,7 @@ pub(crate) fn shown(context: &Context<'_>, mut doc: Document, tag: String) -> An
 
 /// The next etag, in the header's form also in the body. Recorded.
 pub(crate) fn bump(resource: &mut Resource) {
-    resource.etag += 1;
-    resource.doc["etag"] = json!(format!("\"{}\"", resource.etag));
+    resource.renumber(resource.etag + 1);
 }
 
 pub(crate) fn free(resource: &mut Resource) {
@@ -74,27 +71,6 @@ pub(crate) fn free(resource: &mut Resource) {
         machine.busy = None;
         machine.turning = None;
     }
-}
-
-/// `If-Match` and `If-None-Match`. Recorded mismatch; `*` is documented.
-pub(crate) fn preconditions(context: &Context<'_>, have: Option<&str>) -> Result<(), Fault> {
-    if let Some(wanted) = context.request.header("if-match") {
-        let quoted = format!("\"{}\"", wanted.trim().trim_matches('"'));
-        let matches = match have {
-            Some(have) => wanted.trim() == "*" || quoted == have,
-            None => false,
-        };
-        if !matches {
-            return Err(fault::etag_mismatch(&quoted, have.unwrap_or("\"\"")));
-        }
-    }
-    if let (Some(unwanted), Some(have)) = (context.request.header("if-none-match"), have) {
-        let quoted = format!("\"{}\"", unwanted.trim().trim_matches('"'));
-        if unwanted.trim() == "*" || quoted == have {
-            return Err(fault::already_exists(unwanted.trim(), have));
-        }
-    }
-    Ok(())
 }
 
 /// What a request is about to do to a machine.

@@ -16,17 +16,17 @@ use super::data_disks::{self, Target};
 use super::disk_plan::{self, Plan};
 use super::vm_create;
 use super::vm_work::{
-    ASYNC, BOTH, Doing, RETRY_AFTER, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way,
-    not_found, preconditions, refuse_unsettled, shown,
+    BOTH, Doing, RETRY_AFTER, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way, not_found,
+    refuse_unsettled, shown,
 };
 use super::{
     OF_MACHINES, RESOURCE, VM_FAMILY, attachments, catalogue, disk_work, extensions, instance_view, post, scale_sets,
     vm_power,
 };
 use crate::answer::{Answer, Context, Reply, Start};
-use crate::arm::descriptor::{Descriptor, Extra, Handler, Own, Reference};
+use crate::arm::descriptor::{Descriptor, Extra, Handler, Hooks, Own, Planned, Reference, Verb};
 use crate::arm::kinds::{self, MACHINE};
-use crate::arm::protocol::{Limits, Scope};
+use crate::arm::protocol::{Answered, Limits, Patch, Schema, Scope, Shape};
 use crate::arm::{engine, lists, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
@@ -34,9 +34,12 @@ use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
 use crate::options::LeftOut;
 use crate::path;
+use crate::phases::Moved;
 use crate::state::{Effect, HypervisorStep, State, Undo};
 use crate::store::Resource;
 use crate::throttle::{DELETE_VM, GET_VM, LIST_VM, UPDATE_VM};
+
+const SCHEMA: Schema = Schema { name: "VirtualMachine", root: "vm" };
 
 pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
     kind: MACHINE,
@@ -52,7 +55,10 @@ pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
     },
     headers: OF_MACHINES,
     references: &[Reference::new("properties/availabilitySet", kinds::SET)],
-    own: Own { put: Some(put), patch: Some(patch), get: Some(get), delete: Some(delete), list: Some(list) },
+    schema: SCHEMA,
+    patch: Patch::Asked { operation: "update", schema: SCHEMA, answered: Answered::new(200, Shape::AsyncOperation) },
+    hooks: Hooks { plan: Some(plan), remove: Some(remove), ..Hooks::NONE },
+    own: Own { get: Some(get), delete: Some(delete), list: Some(list), ..Own::NONE },
     routes: &[
         Extra {
             method: "GET",
@@ -153,19 +159,25 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     })
 }
 
-/// PUT.
-pub(crate) fn put(context: &mut Context<'_>) -> Reply {
+/// PUT and PATCH.
+fn plan(context: &mut Context<'_>, verb: Verb) -> Result<Planned, Fault> {
+    if verb == Verb::Patch {
+        let old = existing(context)?;
+        let body = context.read(SCHEMA.name, SCHEMA.root, true)?;
+        let left_out = context.shared.options.unverified.left_out_of_patch;
+        return plan_update(context, &old, &body, left_out);
+    }
     context.require_group()?;
     let id = id_of(context);
     let Some(resource) = context.state.store.get(&id) else {
-        preconditions(context, None)?;
-        let body = context.read("VirtualMachine", "vm", false)?;
-        return vm_create::create(context, &body);
+        writes::numbered_preconditions(context, None)?;
+        let body = context.read(SCHEMA.name, SCHEMA.root, false)?;
+        return vm_create::plan(context, &body);
     };
     let old = resource.doc.clone();
     let tag = etag(resource);
-    preconditions(context, Some(&tag))?;
-    let body = context.read("VirtualMachine", "vm", true)?;
+    writes::numbered_preconditions(context, Some(&tag))?;
+    let body = context.read(SCHEMA.name, SCHEMA.root, true)?;
     let location = path::location(body["location"].as_str().unwrap_or(""));
     if location.is_empty() && context.shared.options.unverified.put_needs_location {
         return Err(fault::location_required());
@@ -180,22 +192,14 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
         ));
     }
     let left_out = context.shared.options.unverified.left_out_of_put;
-    update(context, &old, &body, left_out)
-}
-
-/// PATCH.
-pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
-    let old = existing(context)?;
-    let body = context.read("VirtualMachine", "vm", true)?;
-    let left_out = context.shared.options.unverified.left_out_of_patch;
-    update(context, &old, &body, left_out)
+    plan_update(context, &old, &body, left_out)
 }
 
 /// The machine that a request changes, if its preconditions hold.
 pub(crate) fn existing(context: &Context<'_>) -> Result<Document, Fault> {
     context.require_group()?;
     let resource = context.state.store.get(&id_of(context)).ok_or_else(|| not_found(context))?;
-    preconditions(context, Some(&etag(resource)))?;
+    writes::numbered_preconditions(context, Some(&etag(resource)))?;
     let doc = resource.doc.clone();
     if doc["type"] == kinds::INSTANCE {
         refuse_unsettled(context, &doc, "Put on Virtual Machine Scale Set VM Instance")?;
@@ -204,7 +208,12 @@ pub(crate) fn existing(context: &Context<'_>) -> Result<Document, Fault> {
 }
 
 /// A change of a machine that exists.
-pub(crate) fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOut) -> Reply {
+pub(crate) fn plan_update(
+    context: &mut Context<'_>,
+    old: &Value,
+    body: &Value,
+    left_out: LeftOut,
+) -> Result<Planned, Fault> {
     let id = old["id"].as_str().unwrap_or("").to_owned();
     let name = old["name"].as_str().unwrap_or("").to_owned();
     let is_instance = old["type"] == kinds::INSTANCE;
@@ -225,19 +234,17 @@ pub(crate) fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_
     // Recorded: a PUT of an instance names its operation also where nothing changes.
     let touches = is_instance || !plan.is_empty() || changed || !preempted.is_empty();
     let interfaces = (vm_create::interfaces(old), vm_create::interfaces(&doc));
-    let started = write(context, &id, doc, plan, &preempted)?;
+    let shape = if touches { Shape::AsyncOperation } else { Shape::Synchronous };
+    let planned = planned(context, &id, doc, plan, &preempted)?;
     vm_create::exchange_interfaces(context.state, &id, &interfaces.0, &interfaces.1, context.now);
-    let resource = context.state.store.get(&id);
-    let (mut doc, tag) = resource.map_or_else(|| (Document::default(), String::new()), |r| (r.doc.clone(), etag(r)));
+    Ok(Planned { shape, answer: updated, ..planned })
+}
+
+/// The answer to a change.
+fn updated(context: &Context<'_>, machine: &Resource) -> Answer {
+    let mut doc = machine.doc.clone();
     hide_user_data(&mut doc);
-    let answer = shown(context, doc, tag);
-    if touches {
-        Ok(answer.started(started, ASYNC))
-    } else {
-        let mut answer = answer;
-        answer.started = Some((started.id, started.latency));
-        Ok(answer)
-    }
+    shown(context, doc, etag(machine))
 }
 
 /// `attachDetachDataDisks`. Documented: 202 and both headers, the final result is the storage
@@ -247,26 +254,27 @@ pub(crate) fn attach_detach(context: &mut Context<'_>) -> Reply {
     let body = context.read("AttachDetachDataDisksRequest", "parameters", false)?;
     let id = doc["id"].as_str().unwrap_or("").to_owned();
     let name = doc["name"].as_str().unwrap_or("").to_owned();
+    let descriptor = context.state.types.of(&doc).ok_or_else(|| not_found(context))?;
     let target = Target { id: &id, name: &name, doc: &doc };
     let mut plan = data_disks::plan_request(context, &target, &body)?;
     let preempted = make_way(context, &id, Doing::Change("AttachDetachDataDisks"))?;
     let mut new = doc.clone().into_value();
     new["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
     take_over(context, &id, &new, &mut plan, &preempted);
-    let started = write(context, &id, new, plan, &preempted)?;
-    Ok(Answer::empty(202).started(started, BOTH))
+    let planned = planned(context, &id, new, plan, &preempted)?;
+    engine::put::accept(descriptor, context, planned)
 }
 
-/// Accepts a write of the model: what it shows changes now, what the machine holds at the end.
-fn write(
+/// A write of the model: what it shows changes now, what the machine holds at the end. Answered with 202 and both
+/// headers where the caller says nothing else.
+fn planned(
     context: &mut Context<'_>,
     id: &str,
     mut doc: Value,
     plan: Plan,
     preempted: &[String],
-) -> Result<crate::answer::Started, Fault> {
+) -> Result<Planned, Fault> {
     let now = context.now;
-    let location = doc["location"].as_str().unwrap_or("").to_owned();
     let new_disks = disk_plan::make_disks(context, &plan)?;
     for old in preempted {
         context.state.preempt(old, now, fault::preempted());
@@ -284,36 +292,16 @@ fn write(
     for (disk_id, disk) in new_disks {
         context.state.store.insert(&disk_id, Resource::new(disk), now);
     }
-    context.state.store.change(id, now, |resource| {
-        resource.doc = doc.into();
-        bump(resource);
-    });
     scale_sets::touch(context.state, id, now);
     let steps = disk_plan::steps(context.state, id, &plan);
-    let moved = writes::Moved {
+    let moved = Moved {
         attached: plan.attach.iter().map(|(_, disk)| path::key(disk)).collect(),
         detached: plan.detach.iter().map(|detach| path::key(&detach.disk)).collect(),
     };
     let keep = context.shared.options.unverified.failed_attach_stays_in_model;
     let (effect, undo) = effects(id, &plan, keep);
-    let started = context.start(Start {
-        style: Style::Compute,
-        kind,
-        resource: id,
-        collection: collection(&location),
-        retry_after: RETRY_AFTER,
-        steps,
-        effect,
-        undo: Some(undo),
-        together_with: None,
-    });
-    context.state.store.change(id, now, |resource| {
-        if let Some(machine) = &mut resource.machine {
-            machine.busy = Some(started.id.clone());
-        }
-    });
-    writes::record(context, kind, id, &started, moved);
-    Ok(started)
+    let (shape, answer): (Shape, fn(&Context<'_>, &Resource) -> Answer) = (Shape::Both, |_, _| Answer::empty(202));
+    Ok(Planned { id: id.to_owned(), doc, machine: None, kind, steps, moved, effect, undo, shape, answer })
 }
 
 enum Left {
@@ -492,7 +480,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
             machine.busy = Some(started.id.clone());
         }
     });
-    writes::record(context, OperationKind::VmDelete, &id, &started, writes::Moved::default());
+    writes::record(context, OperationKind::VmDelete, &id, &started, Moved::default());
     Ok(Answer::empty(202).started(started, BOTH))
 }
 

@@ -2,7 +2,6 @@
 
 use super::{changed, location_of, preconditions, put, references};
 use crate::answer::{Answer, Context, Reply, Start};
-use crate::arm::compute::vms;
 use crate::arm::descriptor::Descriptor;
 use crate::arm::protocol::Shape;
 use crate::operations::Outcome;
@@ -65,8 +64,10 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
 /// Takes a resource away with all that is below it.
 pub(crate) fn remove(descriptor: &'static Descriptor, state: &mut State, id: &str, at: std::time::Duration) {
     for below in state.store.below(id).into_iter().rev() {
-        if !path::same(&below, id) && state.store.power(&below).is_some() {
-            vms::remove(state, &below, at);
+        let of_type = state.store.get(&below).and_then(|resource| state.types.of(&resource.doc));
+        let own = of_type.filter(|_| !path::same(&below, id)).and_then(|descriptor| descriptor.hooks.remove);
+        if let Some(remove) = own {
+            remove(state, &below, at);
             continue;
         }
         let Some(removed) = state.store.remove(&below, at) else {

@@ -6,7 +6,7 @@ use super::{
     another_operation, changed, document, location_of, next_etag, preconditions, quotas, references, refuse_if_deleting,
 };
 use crate::answer::{Answer, Context, Reply, Start, Started};
-use crate::arm::descriptor::{Begun, Beside, Descriptor, Draft, Family, Origin, Verb, Writers};
+use crate::arm::descriptor::{Begun, Beside, Descriptor, Draft, Family, Origin, Planned, Verb, Writers};
 use crate::arm::protocol::{Absent, Answered, Commit, Etags, Patch, Shape, Stamps};
 use crate::arm::{regions, writes};
 use crate::document::Document;
@@ -14,6 +14,7 @@ use crate::fault::{self, Fault};
 use crate::operations::{Outcome, Style};
 use crate::options::ConcurrentNetwork;
 use crate::path;
+use crate::phases::Moved;
 use crate::state::{State, Undo};
 use crate::store::Resource;
 
@@ -30,6 +31,10 @@ struct Write<'a> {
 
 /// PUT.
 pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) -> Reply {
+    if let Some(plan) = descriptor.hooks.plan {
+        let planned = plan(context, Verb::Put)?;
+        return accept(descriptor, context, planned);
+    }
     let group = context.require_group()?;
     let stays = match descriptor.absent {
         Absent::Default | Absent::DefaultBut { .. } => None,
@@ -85,6 +90,10 @@ fn keep_parts(
 
 /// PATCH.
 pub(crate) fn patch(descriptor: &'static Descriptor, context: &mut Context<'_>) -> Reply {
+    if let Some(plan) = descriptor.hooks.plan {
+        let planned = plan(context, Verb::Patch)?;
+        return accept(descriptor, context, planned);
+    }
     context.require_group()?;
     let id = descriptor.id(context);
     let old = context.state.store.document(&id).ok_or_else(|| descriptor.not_found(context))?;
@@ -360,6 +369,39 @@ fn store(descriptor: &'static Descriptor, context: &mut Context<'_>, id: &str, d
     changed(descriptor, context.state, old, Some(doc), now);
 }
 
+/// Accepts a write that its type has planned: its document stands, and the operation starts.
+pub(crate) fn accept(descriptor: &'static Descriptor, context: &mut Context<'_>, planned: Planned) -> Reply {
+    let Planned { id, doc, machine, kind, steps, moved, effect, undo, shape, answer } = planned;
+    let (now, family) = (context.now, descriptor.family);
+    let location = location_of(descriptor, context, &doc);
+    if context.state.store.contains(&id) {
+        context.state.store.change(&id, now, |resource| {
+            resource.doc = doc.into();
+            resource.renumber(resource.etag + 1);
+        });
+    } else {
+        let mut resource = Resource { machine, ..Resource::new(doc) };
+        resource.renumber(1);
+        context.state.store.insert(&id, resource, now);
+    }
+    let order = Start {
+        style: family.style,
+        kind,
+        resource: &id,
+        collection: family.operations(&location),
+        retry_after: 0,
+        steps,
+        effect,
+        undo: Some(undo),
+        together_with: None,
+    };
+    let started = start_moving(family, context, order, moved);
+    context.state.store.change(&id, now, |resource| resource.occupy(&started.id));
+    let shown = context.state.store.get(&id).map(|resource| answer(context, resource)).unwrap_or_default();
+    let status = shown.status;
+    Ok(shown.started(started, family.headers(Answered::new(status, shape))))
+}
+
 /// Keeps the document until the operation has ended; a creation shows it from the start. Returns what a failure
 /// does.
 fn hold_back(
@@ -434,12 +476,17 @@ pub(super) fn settle_later(
 }
 
 /// Accepts an operation of a family.
-pub(super) fn start(family: &Family, context: &mut Context<'_>, mut order: Start<'_>) -> Started {
+pub(super) fn start(family: &Family, context: &mut Context<'_>, order: Start<'_>) -> Started {
+    start_moving(family, context, order, Moved::default())
+}
+
+/// The same of one that moves disks.
+fn start_moving(family: &Family, context: &mut Context<'_>, mut order: Start<'_>, moved: Moved) -> Started {
     order.retry_after = (family.retry_after)(&context.shared.options);
     let (kind, resource) = (order.kind, order.resource);
     let started = context.start(order);
     if family.counted {
-        writes::record(context, kind, resource, &started, writes::Moved::default());
+        writes::record(context, kind, resource, &started, moved);
     }
     started
 }

@@ -16,6 +16,7 @@ use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
 use crate::path;
+use crate::phases::Moved;
 use crate::state::{HypervisorStep, State};
 use crate::store::Power;
 
@@ -145,6 +146,6 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
             }
         });
     }
-    writes::record(context, action.kind(), &id, &started, writes::Moved::default());
+    writes::record(context, action.kind(), &id, &started, Moved::default());
     Ok(Answer::empty(202).started(started, vm_work::BOTH))
 }

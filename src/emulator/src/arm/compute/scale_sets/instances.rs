@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::{SCALE_SET, all_members, interfaces, is_flexible, model, set_of};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::compute::{OF_MACHINES, RESOURCE, VM_FAMILY, extensions, instance_view, post, vm_power, vm_work, vms};
-use crate::arm::descriptor::{Descriptor, Extra, Handler, Own};
+use crate::arm::descriptor::{Descriptor, Extra, Handler, Hooks, Own, Planned, Verb};
+use crate::arm::engine::put;
 use crate::arm::protocol::{Limits, Scope};
 use crate::arm::{kinds, lists};
 use crate::document::Document;
@@ -41,7 +42,8 @@ pub(crate) static INSTANCE: Descriptor = Descriptor {
     },
     own_buckets: true,
     headers: OF_MACHINES,
-    own: Own { put: Some(put), patch: None, get: Some(vms::get), delete: Some(delete), list: Some(list) },
+    hooks: Hooks { plan: Some(plan), remove: Some(vms::remove), ..Hooks::NONE },
+    own: Own { put: Some(put_instance), patch: None, get: Some(vms::get), delete: Some(delete), list: Some(list) },
     routes: &[
         Extra {
             method: "GET",
@@ -88,7 +90,7 @@ pub(crate) fn missing(context: &Context<'_>) -> Fault {
 
 /// PUT: data disks, network interfaces and other members of the instance's own model. Documented: what is left out
 /// stays. The region may be left out: the Go disk driver has attached disks so for years.
-fn put(context: &mut Context<'_>) -> Reply {
+fn plan(context: &mut Context<'_>, _: Verb) -> Result<Planned, Fault> {
     let mut old = vms::existing(context)?;
     let mut body = context.read("VirtualMachineScaleSetVM", "parameters", true)?;
     let location = path::location(body["location"].as_str().unwrap_or(""));
@@ -112,7 +114,12 @@ fn put(context: &mut Context<'_>) -> Reply {
         old["properties"]["hardwareProfile"] = json!({});
     }
     let left_out = context.state.switches.left_out_of_put;
-    Ok(vms::update(context, &old, &body, left_out)?.with("x-ms-request-charge", "0"))
+    vms::plan_update(context, &old, &body, left_out)
+}
+
+/// PUT. Recorded: what it is charged.
+fn put_instance(context: &mut Context<'_>) -> Reply {
+    Ok(put::put(&INSTANCE, context)?.with("x-ms-request-charge", "0"))
 }
 
 /// DELETE. Recorded: 202 with both headers. Documented: 204 for one that is not there.
