@@ -197,6 +197,7 @@ mod operations;
 mod overview;
 mod page;
 mod path;
+mod phase_report;
 mod recovery;
 mod redact;
 mod router;

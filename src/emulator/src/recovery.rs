@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::arm::compute::{attachments, disk_access, scale_sets, snapshot_copy, vm_create, vm_work};
+use crate::arm::compute::scale_sets::{members, nics};
+use crate::arm::compute::{attachments, disk_access, snapshot_copy, vm_create, vm_work};
 use crate::arm::resources::groups;
 use crate::arm::{engine, kinds};
 use crate::path;
@@ -64,7 +65,7 @@ impl State {
             kinds::GROUP => {
                 let _ = groups::remove(self, id, START);
             }
-            kinds::MACHINE | kinds::INSTANCE => scale_sets::lose(self, &[id], START),
+            kinds::MACHINE | kinds::INSTANCE => members::lose(self, &[id], START),
             kinds::DISK if self.store.disk(id).is_some_and(|doc| !attachments::owners(&doc).is_empty()) => {
                 self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
             }
@@ -119,6 +120,6 @@ impl State {
             resource.set_provisioning("Succeeded");
             vm_work::bump(resource);
         });
-        scale_sets::instances::follow_model(self, id, START);
+        nics::follow_model(self, id, START);
     }
 }

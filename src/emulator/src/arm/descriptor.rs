@@ -21,9 +21,9 @@
 //!                "idleTimeoutInMinutes": draft.number("idleTimeoutInMinutes", 4),
 //!                "publicIpAddresses": draft.asked()["publicIpAddresses"],
 //!            }})),
-//!            ..network::RESOURCE.hooks
+//!            ..base::RESOURCE.hooks
 //!        },
-//!        ..network::RESOURCE
+//!        ..base::RESOURCE
 //!    };
 //!    ```
 //!
@@ -68,7 +68,7 @@ use crate::fault::Fault;
 use crate::latency::OperationKind;
 use crate::operations::Style;
 use crate::options::{Options, Switches};
-use crate::path;
+use crate::path::{self, ArmPath};
 use crate::phases::Moved;
 use crate::state::{Effect, HypervisorStep, State, Undo};
 use crate::store::{Machine, Resource};
@@ -112,6 +112,27 @@ impl Types {
     /// The descriptor of a type, in any letter case.
     pub(crate) fn named(self, kind: &str) -> Option<&'static Descriptor> {
         self.all().find(|descriptor| descriptor.kind.eq_ignore_ascii_case(kind))
+    }
+
+    /// The descriptor of a type of which the emulator makes resources itself.
+    ///
+    /// # Panics
+    ///
+    /// When no provider lists the type.
+    pub(crate) fn of_kind(self, kind: &'static str) -> &'static Descriptor {
+        self.named(kind).expect("the registry has every type that is named in the source")
+    }
+
+    /// The type of the resource that a path names, or below which it is.
+    pub(crate) fn at(self, path: &ArmPath) -> Option<&'static Descriptor> {
+        let provider = path.provider.as_deref()?;
+        let fits = |descriptor: &&Descriptor| {
+            let mut segments = descriptor.path.split('/').zip(&path.rest);
+            descriptor.namespace().eq_ignore_ascii_case(provider)
+                && path.rest.len() > descriptor.depth()
+                && segments.all(|(own, asked)| own == "*" || own.eq_ignore_ascii_case(asked))
+        };
+        self.all().filter(fits).max_by_key(|descriptor| descriptor.depth())
     }
 
     /// The descriptor of the type of a document.
@@ -397,6 +418,8 @@ pub(crate) type BeginWrite = fn(&mut Context<'_>, Option<&Value>, Option<&Value>
 pub(crate) struct Hooks {
     /// Whether a name is allowed, of the type and the name.
     pub(crate) name: fn(&str, &str) -> Result<(), Fault>,
+    /// The refusal of a request for a resource that is not there, where it is not the gateway's 404.
+    pub(crate) missing: Option<fn(&Context<'_>) -> Fault>,
     /// Plans a PUT or PATCH that is more than a change of its own document, such as one that moves disks: in place of all
     /// checks and hooks of a write. What is planned, the engine accepts.
     pub(crate) plan: Option<PlanWrite>,
@@ -431,6 +454,7 @@ pub(crate) struct Hooks {
 impl Hooks {
     pub(crate) const NONE: Self = Self {
         name: |_, _| Ok(()),
+        missing: None,
         plan: None,
         complete: |draft| Ok(json!({ "properties": draft.body["properties"] })),
         document: None,
@@ -598,6 +622,11 @@ impl Descriptor {
         };
         let between = self.path.get(parent.path.len()..).unwrap_or("").trim_start_matches("/*/");
         format!("{base}/{between}/{}", self.name(context))
+    }
+
+    /// The refusal of a request for a resource that is not there.
+    pub(crate) fn missing(&self, context: &Context<'_>) -> Fault {
+        self.hooks.missing.map_or_else(|| self.not_found(context), |missing| missing(context))
     }
 
     /// The 404 of the gateway.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::compute::{OF_MACHINES, RESOURCE, VM_FAMILY};
+use crate::arm::compute::base::{OF_MACHINES, RESOURCE, VM_FAMILY};
 use crate::arm::descriptor::{BackReference, By, Descriptor, Draft, Form, Hooks, InUse, Writers};
 use crate::arm::protocol::{Answered, Commit, Patch, Put, Schema, Shape, Stamps};
 use crate::arm::{kinds, writes};

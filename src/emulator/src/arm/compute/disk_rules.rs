@@ -518,3 +518,32 @@ fn attached_rules(
     }
     Ok(())
 }
+
+/// A disk that a scenario or a scale set has from the start.
+pub(crate) fn existing(id: &str, location: &str, sku: &str, gib: u64, zone: Option<&str>, stamp: &str) -> Value {
+    let known = disk_skus::find(sku);
+    let performance = known.map(|sku| sku.default_performance(gib));
+    let mut doc = json!({"name": path::name_of(id), "id": id, "type": kinds::DISK, "location": location});
+    if let Some(zone) = zone {
+        doc["zones"] = json!([zone]);
+    }
+    doc["sku"] = json!({"name": sku, "tier": known.map_or("Standard", |sku| sku.tier)});
+    doc["properties"] = json!({
+        "creationData": {"createOption": "Empty"},
+        "diskSizeGB": gib,
+        "diskIOPSReadWrite": performance.map_or(500, |p| p.iops),
+        "diskMBpsReadWrite": performance.map_or(60, |p| p.mbps),
+        "encryption": {"type": "EncryptionAtRestWithPlatformKey"},
+        "networkAccessPolicy": "AllowAll",
+        "publicNetworkAccess": "Enabled",
+        "timeCreated": stamp,
+        "provisioningState": "Succeeded",
+        "diskState": "Unattached",
+        "diskSizeBytes": gib << 30,
+        "uniqueId": crate::derived::guid_of(id),
+    });
+    if let Some(tier) = known.filter(|sku| sku.name.starts_with("Premium_")).and_then(|sku| sku.tier_name(gib)) {
+        doc["properties"]["tier"] = json!(tier);
+    }
+    doc
+}

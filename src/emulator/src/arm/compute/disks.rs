@@ -11,8 +11,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::attachments::owners;
+use super::base::{DISK_VERSIONS, RESOURCE, post};
 use super::disk_work::{creation_step, facts};
-use super::{RESOURCE, disk_access, disk_rules, post, quotas};
+use super::{disk_access, disk_rules, quotas};
 use crate::answer::Context;
 use crate::arm::descriptor::{Begun, Beside, By, Descriptor, Draft, Hooks, InUse, Verb, Writers};
 use crate::arm::protocol::{Answered, Patch, Schema, Shape};
@@ -32,7 +33,7 @@ const SCHEMA: Schema = Schema { name: "Disk", root: "disk" };
 pub(crate) static DISK: Descriptor = Descriptor {
     kind: kinds::DISK,
     path: "disks",
-    api_versions: &["2025-01-02", "2024-03-02"],
+    api_versions: DISK_VERSIONS,
     schema: SCHEMA,
     patch: Patch::Asked { operation: "update", schema: SCHEMA, answered: Answered::new(202, Shape::Both) },
     writers: Writers::Judged(beside),

@@ -314,7 +314,7 @@ fn references(context: &Context<'_>, asked: &Value) -> Result<(), Fault> {
         }
     }
     if let Some(set) = asked["virtualMachineScaleSet"]["id"].as_str().and_then(|id| context.state.store.document(id))
-        && !super::scale_sets::is_flexible(&set)
+        && !super::scale_sets::members::is_flexible(&set)
     {
         return Err(fault::set_is_not_flexible(path::of(&set)));
     }

@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 
-use super::scale_sets::instances::{self, INSTANCE};
 use crate::answer::{Answer, Context, OperationHeaders};
-use crate::arm::kinds::{self, MACHINE};
+use crate::arm::kinds;
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -12,30 +11,19 @@ use crate::options::Concurrent;
 use crate::path;
 use crate::store::Resource;
 
-/// Seconds told to those who poll a machine's operation: recorded (10).
-pub(crate) const RETRY_AFTER: u64 = 10;
-
 pub(crate) const BOTH: OperationHeaders = OperationHeaders { asynchronous: true, location: true, notification: true };
-
-/// Whether a request is about an instance of a scale set.
-fn of_instance(context: &Context<'_>) -> bool {
-    context.request.segment(0).eq_ignore_ascii_case("virtualMachineScaleSets")
-}
 
 /// The id of the machine that a request names: a virtual machine, or an instance of a scale set.
 pub(crate) fn id_of(context: &Context<'_>) -> String {
-    if of_instance(context) {
-        return INSTANCE.id(context);
-    }
-    format!("{}/providers/{MACHINE}/{}", context.request.group_id(), context.request.segment(1))
+    context.state.types.at(&context.request.path).map(|of_type| of_type.id(context)).unwrap_or_default()
 }
 
 /// The refusal of a machine that is not there.
 pub(crate) fn not_found(context: &Context<'_>) -> Fault {
-    if of_instance(context) {
-        return instances::missing(context);
+    match context.state.types.at(&context.request.path) {
+        Some(of_type) => of_type.missing(context),
+        None => fault::path_not_found(&context.request.raw_path),
     }
-    fault::resource_not_found(MACHINE, context.request.segment(1), context.request.group())
 }
 
 pub(crate) fn collection(location: &str) -> String {

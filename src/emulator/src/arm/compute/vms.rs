@@ -7,22 +7,19 @@
 //! drivers send `location` and `dataDisks` only). Unverified: a write that changes something when it
 //! ends raises the etag a second time.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::attachments::{release, take};
+use super::base::{OF_MACHINES, RESOURCE, RETRY_AFTER, VM_FAMILY, post};
 use super::data_disks::{self, Target};
 use super::disk_plan::{self, Plan};
+use super::scale_sets::{members, nics};
 use super::vm_create;
 use super::vm_work::{
-    BOTH, Doing, RETRY_AFTER, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way, not_found,
-    refuse_unsettled, shown,
+    BOTH, Doing, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way, not_found, refuse_unsettled,
+    shown,
 };
-use super::{
-    OF_MACHINES, RESOURCE, VM_FAMILY, attachments, catalogue, disk_work, extensions, instance_view, post, scale_sets,
-    vm_power,
-};
+use super::{attachments, catalogue, disk_work, extension_views, instance_view, vm_power, vm_removal};
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::arm::descriptor::{Descriptor, Extra, Handler, Hooks, Own, Planned, Reference, Verb};
 use crate::arm::kinds::{self, MACHINE};
@@ -57,7 +54,7 @@ pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
     references: &[Reference::new("properties/availabilitySet", kinds::SET)],
     schema: SCHEMA,
     patch: Patch::Asked { operation: "update", schema: SCHEMA, answered: Answered::new(200, Shape::AsyncOperation) },
-    hooks: Hooks { plan: Some(plan), remove: Some(remove), ..Hooks::NONE },
+    hooks: Hooks { plan: Some(plan), remove: Some(vm_removal::remove), ..Hooks::NONE },
     own: Own { get: Some(get), delete: Some(delete), list: Some(list), ..Own::NONE },
     routes: &[
         Extra {
@@ -107,7 +104,7 @@ pub(crate) fn get(context: &mut Context<'_>) -> Reply {
         Some("userData") => {}
         _ => hide_user_data(&mut doc),
     }
-    extensions::show(context.state, &mut doc);
+    extension_views::show(context.state, &mut doc);
     let tag = doc["etag"].as_str().unwrap_or("").to_owned();
     Ok(shown(context, doc, tag))
 }
@@ -292,7 +289,7 @@ fn planned(
     for (disk_id, disk) in new_disks {
         context.state.store.insert(&disk_id, Resource::new(disk), now);
     }
-    scale_sets::touch(context.state, id, now);
+    members::touch(context.state, id, now);
     let steps = disk_plan::steps(context.state, id, &plan);
     let moved = Moved {
         attached: plan.attach.iter().map(|(_, disk)| path::key(disk)).collect(),
@@ -383,7 +380,7 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
             free(resource);
             resource.doc["properties"]["storageProfile"].clone()
         });
-        scale_sets::instances::follow_model(state, &vm, at);
+        nics::follow_model(state, &vm, at);
         Ok(profile.as_ref().map(Outcome::at_location).unwrap_or_default())
     });
     let vm = id.to_owned();
@@ -452,7 +449,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     });
     let mut steps = vec![HypervisorStep::DeleteMachine { vm: id.clone() }];
     let doc = context.state.store.vm(&id).unwrap_or_default();
-    let going = going_disks(&doc).into_iter().filter_map(|disk| context.state.store.disk(&disk));
+    let going = vm_removal::going_disks(&doc).into_iter().filter_map(|disk| context.state.store.disk(&disk));
     let going = going.filter(|disk| attachments::only_by(disk, &id));
     steps.extend(going.map(|disk| HypervisorStep::Delete { disk: disk_work::facts(&disk) }));
     let (effect_id, undo_id) = (id.clone(), id.clone());
@@ -464,7 +461,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         retry_after: RETRY_AFTER,
         steps,
         effect: Box::new(move |state, at| {
-            scale_sets::lose(state, &[&effect_id], at);
+            members::lose(state, &[&effect_id], at);
             Ok(Outcome::default())
         }),
         undo: Some(Box::new(move |state, at, _| {
@@ -482,73 +479,4 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     });
     writes::record(context, OperationKind::VmDelete, &id, &started, Moved::default());
     Ok(Answer::empty(202).started(started, BOTH))
-}
-
-/// Disks that a machine takes with it. Documented: `deleteOption`.
-fn going_disks(doc: &Value) -> Vec<String> {
-    let profile = &doc["properties"]["storageProfile"];
-    profile["dataDisks"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .chain(std::iter::once(&profile["osDisk"]))
-        .filter(|element| element["deleteOption"] == "Delete")
-        .filter_map(|element| attachments::disk_of(element).map(str::to_owned))
-        .collect()
-}
-
-/// Takes a machine away, with what its `deleteOption`s name.
-pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
-    let Some(doc) = state.store.vm(id) else {
-        return;
-    };
-    let held = state.store.lun_map(id);
-    // What others hold as well, or what an attach never got, is not this machine's to delete.
-    let own = |disk: &String| state.store.disk(disk).is_some_and(|disk| attachments::only_by(&disk, id));
-    let mut delete: Vec<String> = going_disks(&doc).into_iter().filter(own).collect();
-    for (lun, disk) in held {
-        release(state, id, lun, &disk, at);
-    }
-    let profile = &doc["properties"]["storageProfile"];
-    let mut elements: Vec<&Value> = profile["dataDisks"].as_array().map(|e| e.iter().collect()).unwrap_or_default();
-    elements.push(&profile["osDisk"]);
-    for element in elements {
-        let Some(disk) = attachments::disk_of(element) else {
-            continue;
-        };
-        if element["lun"].is_null() {
-            release(state, id, u8::MAX, disk, at);
-        }
-    }
-    // What is below it goes with it: extensions, and network interfaces of an instance.
-    for below in state.store.below(id).into_iter().rev().filter(|below| !path::same(below, id)) {
-        take_away(state, &below, at);
-    }
-    let nics = doc["properties"]["networkProfile"]["networkInterfaces"].as_array().cloned().unwrap_or_default();
-    for nic in nics {
-        let Some(nic_id) = nic["id"].as_str() else {
-            continue;
-        };
-        if nic["properties"]["deleteOption"] == "Delete" {
-            delete.push(nic_id.to_owned());
-        } else {
-            state.store.change(nic_id, at, |resource| {
-                if let Some(properties) = resource.doc["properties"].as_object_mut() {
-                    properties.shift_remove("virtualMachine");
-                }
-            });
-        }
-    }
-    state.store.remove(id, at);
-    for id in delete {
-        take_away(state, &id, at);
-    }
-}
-
-/// Takes a resource away as its type does.
-fn take_away(state: &mut State, id: &str, at: Duration) {
-    match state.store.get(id).and_then(|resource| state.types.of(&resource.doc)) {
-        Some(descriptor) => engine::delete::remove(descriptor, state, id, at),
-        None => drop(state.store.remove(id, at)),
-    }
 }

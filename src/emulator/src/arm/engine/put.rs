@@ -210,6 +210,17 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
     quotas::check(descriptor, context, &doc, old)?;
     (descriptor.hooks.check)(context.state, &doc, old)?;
     let begun = (descriptor.hooks.begun)(context, old, Some(&doc))?;
+    commit(descriptor, context, (id, location), (doc, body, old), (answered, begun))
+}
+
+/// Puts a document that nothing refuses in place, now or at the end of an operation, and answers.
+fn commit(
+    descriptor: &'static Descriptor,
+    context: &mut Context<'_>,
+    (id, location): (&str, &str),
+    (mut doc, body, old): (Value, &Value, Option<&Value>),
+    (answered, begun): (Answered, Begun),
+) -> Reply {
     match (answered.shape, descriptor.put.commit) {
         (Shape::Synchronous, _) => {
             let now = context.now;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE, WRITE_NETWORK, backends, balancing, private_addresses, public_ip_addresses, read};
+use super::base::{CHILDREN, RESOURCE, read};
+use super::{backends, balancing, private_addresses, public_ip_addresses};
 use crate::arm::descriptor::{
     BackReference, By, Children, Descriptor, Draft, Extra, Form, Hooks, InUse, Part, Quota, Reference, Writers,
 };
@@ -15,6 +16,7 @@ use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
 use crate::state::State;
+use crate::throttle::WRITE_NETWORK;
 
 pub(crate) static LOAD_BALANCER: Descriptor = Descriptor {
     kind: kinds::LOAD_BALANCER,

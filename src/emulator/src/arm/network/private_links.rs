@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE, private_addresses};
+use super::base::{CHILDREN, RESOURCE};
+use super::private_addresses;
 use crate::arm::descriptor::{By, Children, Descriptor, Draft, Exclusive, Hooks, InUse, Part, Reference, Writers};
 use crate::arm::engine::{document, references};
 use crate::arm::protocol::{Access, Schema};

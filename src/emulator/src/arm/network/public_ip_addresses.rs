@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{RESOURCE, public_ip_prefixes};
+use super::base::RESOURCE;
+use super::public_ip_prefixes;
 use crate::arm::descriptor::{
     BackReference, By, Descriptor, Draft, Exclusive, Form, Hooks, InUse, Quota, Reference, Writers,
 };

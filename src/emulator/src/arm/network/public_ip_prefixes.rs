@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::RESOURCE;
+use super::base::RESOURCE;
 use crate::arm::descriptor::{BackReference, By, Descriptor, Draft, Form, Hooks, InUse, Writers};
 use crate::arm::kinds;
 use crate::arm::protocol::Schema;

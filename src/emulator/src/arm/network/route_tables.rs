@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE};
+use super::base::{CHILDREN, RESOURCE};
 use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Form, Hooks, InUse, Quota, Writers};
 use crate::arm::protocol::Schema;
 use crate::arm::{kinds, writes};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE};
+use super::base::{CHILDREN, RESOURCE};
 use crate::arm::descriptor::{
     BackReference, By, Children, Descriptor, Draft, Form, Hooks, InUse, Part, Quota, Reference, Writers,
 };

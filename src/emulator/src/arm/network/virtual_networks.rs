@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, CREATED, RESOURCE, UPDATED, private_addresses, private_links, read};
+use super::base::{CHILDREN, CREATED, RESOURCE, UPDATED, read};
+use super::{private_addresses, private_links};
 use crate::arm::descriptor::{
     BackReference, By, Children, Descriptor, Draft, Form, Hooks, InUse, Origin, Part, Reference,
 };

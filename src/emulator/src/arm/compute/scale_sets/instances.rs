@@ -7,13 +7,13 @@
 //!
 //! [`Switches::missing_instance`]: crate::options::Switches::missing_instance
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use super::{SCALE_SET, all_members, interfaces, is_flexible, model, set_of};
+use super::members::{all_members, is_flexible};
+use super::{SCALE_SET, model};
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::compute::{OF_MACHINES, RESOURCE, VM_FAMILY, extensions, instance_view, post, vm_power, vm_work, vms};
+use crate::arm::compute::base::{OF_MACHINES, RESOURCE, VM_FAMILY, post};
+use crate::arm::compute::{extension_views, instance_view, vm_power, vm_removal, vm_work, vms};
 use crate::arm::descriptor::{Descriptor, Extra, Handler, Hooks, Own, Planned, Verb};
 use crate::arm::engine::put;
 use crate::arm::protocol::{Limits, Scope};
@@ -22,8 +22,6 @@ use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::options::MissingInstance;
 use crate::path;
-use crate::state::State;
-use crate::store::Store;
 use crate::throttle::{DELETE_INSTANCE, GET_SCALE_SET, LIST_SCALE_SET, UPDATE_INSTANCE};
 
 pub(crate) static INSTANCE: Descriptor = Descriptor {
@@ -42,7 +40,7 @@ pub(crate) static INSTANCE: Descriptor = Descriptor {
     },
     own_buckets: true,
     headers: OF_MACHINES,
-    hooks: Hooks { plan: Some(plan), remove: Some(vms::remove), ..Hooks::NONE },
+    hooks: Hooks { missing: Some(missing), plan: Some(plan), remove: Some(vm_removal::remove), ..Hooks::NONE },
     own: Own { put: Some(put_instance), patch: None, get: Some(vms::get), delete: Some(delete), list: Some(list) },
     routes: &[
         Extra {
@@ -72,7 +70,7 @@ const fn action(path: &'static str, operation: &'static str, handler: Handler) -
 }
 
 /// The refusal of an instance that is not there.
-pub(crate) fn missing(context: &Context<'_>) -> Fault {
+fn missing(context: &Context<'_>) -> Fault {
     let (set, number) = (context.request.segment(1), context.request.segment(3));
     let uniform = match context.state.store.document(&SCALE_SET.id(context)) {
         None => return fault::nested_parent_not_found(set),
@@ -134,27 +132,6 @@ fn delete(context: &mut Context<'_>) -> Reply {
         }
         refused => Err(refused),
     }
-}
-
-/// At the end of a write its interfaces follow what its model says.
-pub(crate) fn follow_model(state: &mut State, id: &str, at: Duration) {
-    let Some(doc) = state.store.document(id).filter(|doc| doc["type"] == kinds::INSTANCE) else {
-        return;
-    };
-    // That there are enough addresses has been checked when the write was accepted, as far as that goes.
-    if interfaces::follow(state, &doc, at).is_err() {
-        state.store.change(id, at, |resource| resource.set_provisioning("Failed"));
-    }
-    super::touch(state, id, at);
-}
-
-/// Fault and update domain. Unverified: dealt out in turn; with one fault domain, which is called maximum spreading,
-/// all are in it.
-pub(crate) fn domains(store: &Store, doc: &Value) -> (usize, usize) {
-    let number: usize = doc["instanceId"].as_str().and_then(|number| number.parse().ok()).unwrap_or(0);
-    let set = set_of(doc).and_then(|set| store.document(set)).unwrap_or_default();
-    let faults = set["properties"]["platformFaultDomainCount"].as_u64().and_then(|count| usize::try_from(count).ok());
-    (number % faults.unwrap_or(5).max(1), number % 5)
 }
 
 /// A condition of `$filter`.
@@ -223,7 +200,7 @@ fn list(context: &mut Context<'_>) -> Reply {
         if expanded || selected {
             shown["properties"]["instanceView"] = view();
         }
-        extensions::show(context.state, &mut shown);
+        extension_views::show(context.state, &mut shown);
         Some(shown)
     };
     if !is_flexible(&set) {
