@@ -1,7 +1,6 @@
 //! What the types of the compute provider begin with.
 
-use crate::arm::descriptor::Writers;
-use crate::arm::descriptor::{Descriptor, Extra, Family, Handler, Headers, Hooks, Own};
+use crate::arm::descriptor::{Descriptor, Extra, Family, Handler, Headers, Hooks, Own, Writers};
 use crate::arm::protocol::{
     Absent, Answered, Commit, Etags, Latency, Limits, Patch, Put, Schema, Scope, Shape, Stamps,
 };
