@@ -192,10 +192,12 @@ mod imds;
 mod listener;
 mod login;
 mod lun_history;
+mod metadata;
 mod operations;
 mod overview;
 mod page;
 mod path;
+mod phase_report;
 mod recovery;
 mod redact;
 mod router;
@@ -287,7 +289,7 @@ impl Emulator {
             None => None,
         };
         let clock = Clock::new(options.start_time, options.time_scale);
-        let mut state = State::new(&options);
+        let mut state = State::new(&options, arm::TYPES);
         let claimed = match &options.state_file {
             Some(path) => Some(persist::claim(path).map_err(StartError::State)?),
             None => None,

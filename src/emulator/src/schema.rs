@@ -90,6 +90,15 @@ pub(crate) fn unknown_to(api_version: &str) -> &'static [&'static str] {
     }
 }
 
+/// Members of answers that did not exist in an api-version of a provider: later versions of the compute provider have
+/// more of them.
+pub(crate) fn hidden_from(provider: Option<&str>, api_version: &str) -> &'static [&'static str] {
+    match provider {
+        Some(provider) if provider.eq_ignore_ascii_case("Microsoft.Compute") => unknown_to(api_version),
+        _ => &[],
+    }
+}
+
 /// Takes members out of a document, wherever they are.
 pub(crate) fn hide(value: &mut Value, members: &[&str]) {
     match value {

@@ -4,7 +4,6 @@
 
 use serde_json::Value;
 
-use super::snapshot_copy;
 use crate::arm::{kinds, writes};
 use crate::disk_skus::Sku;
 use crate::document::Document;
@@ -50,11 +49,16 @@ pub(crate) fn check_ready(state: &State, source: &Value) -> Result<(), Fault> {
     match source["properties"]["provisioningState"].as_str() {
         Some("Deleting") => refuse("it is being deleted".to_owned()),
         Some("Updating") if is_being_created(state, source) => refuse("it is being created".to_owned()),
-        _ => match snapshot_copy::percent(source) {
+        _ => match percent(source) {
             Some(percent) if percent < 100 => refuse(format!("its copy is {percent} percent complete")),
             _ => Ok(()),
         },
     }
+}
+
+/// How much of a snapshot has been copied; `None` where nothing is copied in the background.
+pub(crate) fn percent(doc: &Value) -> Option<u64> {
+    doc["properties"]["completionPercent"].as_u64()
 }
 
 /// Whether the creation of a disk or snapshot has not ended. A change keeps the new document back, a creation not.
