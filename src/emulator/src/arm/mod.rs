@@ -1,7 +1,7 @@
 //! The resource manager: what the resource providers answer.
 //!
 //! Each resource type is a [`descriptor`], read by one [`engine`]; [`routes`] finds who answers a request. The
-//! providers are [`compute`], [`network`] and [`resources`]. How to add a type is told in [`descriptor`].
+//! providers are [`compute`], [`network`], [`resources`] and [`storage`]. How to add a type is told in [`descriptor`].
 
 pub(crate) mod compute;
 pub(crate) mod descriptor;
@@ -13,6 +13,7 @@ pub(crate) mod polling;
 pub(crate) mod regions;
 pub(crate) mod resources;
 pub(crate) mod routes;
+pub(crate) mod storage;
 pub(crate) mod writes;
 
 pub(crate) use routes::{Route, find};

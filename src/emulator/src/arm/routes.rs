@@ -6,14 +6,15 @@ use std::sync::LazyLock;
 use super::descriptor::{Access, Children, Descriptor, Extra, Handler, Limits, Own, Patch, Provider, Scope};
 use super::engine::{children, delete, put, read};
 use super::resources::{all, groups, providers as registrations};
-use super::{compute, network, polling, resources};
+use super::{compute, network, polling, resources, storage};
 use crate::answer::{Context, Reply};
 use crate::fault::{self, Fault};
 use crate::path::ArmPath;
 use crate::throttle::Policy;
 
 /// Every resource provider. A type is added to the list of its own.
-pub(crate) static PROVIDERS: [&Provider; 3] = [&compute::PROVIDER, &network::PROVIDER, &resources::PROVIDER];
+pub(crate) static PROVIDERS: [&Provider; 4] =
+    [&compute::PROVIDER, &network::PROVIDER, &resources::PROVIDER, &storage::PROVIDER];
 
 /// Providers that no list shows: types of the engine's tests.
 static HIDDEN: &[&Provider] = &[
