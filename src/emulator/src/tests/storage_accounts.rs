@@ -374,3 +374,19 @@ async fn an_account_that_is_being_created_is_there_after_a_restart_and_keys_stay
     assert_eq!(shown["properties"]["provisioningState"], "Succeeded");
     again.emulator.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_page_and_the_control_interface_show_no_key_and_the_page_nothing_of_the_emulators_own() {
+    let rig = Rig::new(options()).await;
+    rig.account("keeper", account("Standard_LRS", "StorageV2")).await;
+    let renew = json!({"keyName": "key1"});
+    let before = rig.keys("keeper").await;
+    rig.call("POST", &action("keeper", "regenerateKey"), Some(renew)).await.expect(200);
+    let keys = [before, rig.keys("keeper").await].concat();
+    for path in ["/_emulator/overview", "/_emulator/state", "/_emulator/calls"] {
+        let shown = rig.get(path).await.expect(200).body.to_string();
+        assert!(shown.contains("keeper"), "{path}: {shown}");
+        assert!(!keys.iter().any(|key| shown.contains(key.as_str())), "{path}");
+        assert!(path != "/_emulator/overview" || !shown.contains("storageKeys"), "{shown}");
+    }
+}

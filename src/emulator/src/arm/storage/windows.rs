@@ -1,7 +1,7 @@
 //! How many requests the storage provider takes. Documented (request-limits-and-throttling): for a subscription and
 //! region 10 writes a second and 1,200 an hour, 800 reads and 100 lists in five minutes. That a list of a whole
-//! subscription counts apart from the regions, that a group's counts in the group's region, that `listKeys` is a read, and
-//! that `Retry-After` is the rest of the window are unverified.
+//! subscription counts apart from the regions, that a group's counts in the group's region, that `listKeys` is a read, that
+//! a window begins with its first request, and that `Retry-After` is the rest of it are unverified.
 
 use std::time::Duration;
 
