@@ -101,6 +101,7 @@ fn write_kind(kind: OperationKind) -> WriteKind {
         OperationKind::DiskDelete
         | OperationKind::VmDelete
         | OperationKind::SnapshotDelete
+        | OperationKind::ShareRemoval
         | OperationKind::ResourceGroupDelete => WriteKind::Delete,
         OperationKind::DiskUpdate
         | OperationKind::SnapshotCopy

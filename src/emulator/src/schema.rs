@@ -1,9 +1,9 @@
 //! The published schema of request bodies, and Azure's strict reading of them.
 //!
 //! `schema.txt` is a table that `scripts/tables` makes from the public type definitions (disks and snapshots
-//! 2026-03-02, compute 2025-04-01, network 2025-05-01); to add a type, add it there. After its sources, marked with
+//! 2026-03-02, compute 2025-04-01, network 2025-05-01, storage 2025-01-01); to add a type, add it there. After its sources, marked with
 //! `#`, it has a type name on its own line, then one line per property: its name, `!` when required, `?` when read-only, and its type (`string`, `int`, `bool`, `any`,
-//! `[T]`, `map<T>`, `enum(a|b)`, or another type's name). A leading `N` marks a network type. `vmSize` is a
+//! `[T]`, `map<T>`, `enum(a|b)`, or another type's name). A leading `N` marks a network type, a leading `S` one of storage. `vmSize` is a
 //! string here: the published words are old ones, and the service takes every size it sells. Members that answers show
 //! and no published type has are read-only ones of the table.
 //!
@@ -331,7 +331,7 @@ fn parameter(path: &[Step]) -> String {
 }
 
 fn short(type_name: &str) -> &str {
-    match type_name.strip_prefix('N') {
+    match type_name.strip_prefix(['N', 'S']) {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_uppercase()) => rest,
         _ => type_name,
     }

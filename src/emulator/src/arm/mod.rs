@@ -1,7 +1,8 @@
 //! The resource manager: what the resource providers answer.
 //!
 //! Each resource type is a [`descriptor`], read by one [`engine`]; [`routes`] finds who answers a request. The
-//! providers are [`compute`], [`network`] and [`resources`], all of them in the [`registry`]. How to add a type is told in [`descriptor`].
+//! providers are [`compute`], [`network`], [`resources`] and [`storage`], all of them in the [`registry`]. How to add a type
+//! is told in [`descriptor`].
 
 pub(crate) mod compute;
 pub(crate) mod descriptor;
@@ -15,6 +16,7 @@ pub(crate) mod regions;
 pub(crate) mod registry;
 pub(crate) mod resources;
 pub(crate) mod routes;
+pub(crate) mod storage;
 pub(crate) mod tenant;
 pub(crate) mod writes;
 

@@ -539,6 +539,10 @@ pub(crate) fn finish(
         return Ok(Outcome::default());
     }
     changed(descriptor, state, before.as_deref(), Some(&shown), at);
-    // Recorded for disks; operations on scale sets show no output.
-    Ok(if descriptor.family.style == Style::Compute { Outcome::both(&shown) } else { Outcome::default() })
+    // Recorded for disks and storage accounts; operations on scale sets show no output.
+    Ok(match descriptor.family.style {
+        Style::Compute => Outcome::both(&shown),
+        Style::Storage => Outcome::at_location(&shown),
+        Style::Network | Style::Group => Outcome::default(),
+    })
 }
