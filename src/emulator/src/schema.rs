@@ -8,7 +8,8 @@
 //! and no published type has are read-only ones of the table.
 //!
 //! Reading normalises: property names and enum words get Azure's own spelling (recorded: `fromImage`
-//! comes back as `FromImage`), `null` counts as absent, read-only members are dropped. This module
+//! comes back as `FromImage`), `null` counts as absent, and an empty text where a word of an enumeration belongs (Terraform
+//! and Ansible send it, and Azure takes it), read-only members are dropped. This module
 //! decides nothing that needs state.
 
 use std::collections::BTreeMap;
@@ -163,6 +164,7 @@ impl Reader<'_> {
             path.push(Step::Member(name.clone()));
             match known {
                 Some(_) if member.is_null() => {}
+                Some(Property { kind: Kind::Enum(_), .. }) if member == "" => {}
                 Some(property) if property.read_only => {}
                 Some(property) => {
                     let member = self.value(member, &property.kind, path)?;

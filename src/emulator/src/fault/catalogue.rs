@@ -84,6 +84,8 @@ refusals! {
         "The number of tags '{count}' exceeded the maximum. Maximum allowed number of tags - '50'.";
     invalid_filter(filter): 400 "InvalidFilterInQueryString" Gateway, D "",
         "Invalid $filter '{filter}' specified in the query string.";
+    artifact_not_found(): 404 "NotFound" Provider, D "vagrant-azure#147, azvmimagebuilder#80",
+        "Artifact: VMImage was not found.";
     content_too_large(): 413 "RequestContentTooLarge" Gateway, D "code and text (azure-api-management-devops-resource-kit#594)",
         "The request content size exceeds the maximum size of 4 MB.";
     unsupported_media_type(given): 415 "UnsupportedMediaType" Gateway, D "",

@@ -25,7 +25,8 @@ pub(crate) fn find(state: &State, root: &str, data: &Value, location: &str) -> R
 /// The same in any region and any state.
 pub(crate) fn named(state: &State, root: &str, data: &Value) -> Result<Document, Fault> {
     let parameter = format!("{root}.creationData.sourceResourceId");
-    let Some(id) = data["sourceResourceId"].as_str() else {
+    // Documented: `sourceUri` may name a managed disk too.
+    let Some(id) = ["sourceResourceId", "sourceUri"].iter().find_map(|member| data[*member].as_str()) else {
         return Err(fault::missing_parameter(parameter));
     };
     if !id.to_ascii_lowercase().starts_with("/subscriptions/") {

@@ -13,6 +13,7 @@ pub(crate) mod disk_work;
 pub(crate) mod disks;
 pub(crate) mod extension_views;
 pub(crate) mod extensions;
+pub(crate) mod images;
 pub(crate) mod instance_view;
 pub(crate) mod quotas;
 pub(crate) mod scale_sets;
@@ -48,6 +49,7 @@ pub(crate) static PROVIDER: Provider = Provider {
     other_types: &[
         ("locations/usages", &["2025-04-01", "2024-07-01"]),
         ("locations/vmSizes", &["2025-04-01", "2024-07-01"]),
+        ("locations/publishers", &["2025-04-01", "2024-07-01"]),
     ],
     routes: &[
         of_subscription("locations/*/diskoperations/*", "operations.get", polling::compute),
@@ -59,6 +61,27 @@ pub(crate) static PROVIDER: Provider = Provider {
         of_subscription("locations/*/vmsizes", "virtualMachineSizes.list", catalogue::vm_sizes),
         of_subscription("locations/*/usages", "usage.list", quotas::usages),
         of_subscription("skus", "resourceSkus.list", catalogue::skus),
+        of_subscription("locations/*/publishers", "virtualMachineImages.listPublishers", images::publishers),
+        of_subscription(
+            "locations/*/publishers/*/artifacttypes/vmimage/offers",
+            "virtualMachineImages.listOffers",
+            images::offers,
+        ),
+        of_subscription(
+            "locations/*/publishers/*/artifacttypes/vmimage/offers/*/skus",
+            "virtualMachineImages.listSkus",
+            images::skus,
+        ),
+        of_subscription(
+            "locations/*/publishers/*/artifacttypes/vmimage/offers/*/skus/*/versions",
+            "virtualMachineImages.list",
+            images::versions,
+        ),
+        of_subscription(
+            "locations/*/publishers/*/artifacttypes/vmimage/offers/*/skus/*/versions/*",
+            "virtualMachineImages.get",
+            images::version,
+        ),
     ],
 };
 

@@ -203,6 +203,9 @@ fn document(
     properties.insert("hardwareProfile".to_owned(), asked["hardwareProfile"].clone());
     properties.insert("provisioningState".to_owned(), json!("Creating"));
     properties.insert("vmId".to_owned(), json!(vm_guid));
+    if are_all_off(&asked["additionalCapabilities"]) {
+        properties.shift_remove("additionalCapabilities");
+    }
     let mut storage = writes::object(&asked["storageProfile"]);
     if let Some(image) = storage.get_mut("imageReference").filter(|image| image["publisher"].is_string()) {
         let version = image["version"].as_str().unwrap_or("latest").to_owned();
@@ -522,7 +525,18 @@ fn capabilities(context: &Context<'_>, doc: &mut Value, asked: Value) -> Result<
         ));
     }
     doc["properties"]["additionalCapabilities"] = asked;
+    if let Some(properties) =
+        doc["properties"].as_object_mut().filter(|all| are_all_off(&all["additionalCapabilities"]))
+    {
+        properties.shift_remove("additionalCapabilities");
+    }
     data_disks::size_fits(context, doc)
+}
+
+/// Whether capabilities say no more than none at all would. Azure then shows none (source: Terraform's provider sends them
+/// in each write, and expects none back).
+fn are_all_off(capabilities: &Value) -> bool {
+    capabilities.as_object().is_some_and(|members| members.values().all(|member| *member == json!(false)))
 }
 
 /// Network interfaces may be exchanged while the machine is deallocated, for free ones.
