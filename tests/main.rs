@@ -53,6 +53,7 @@ mod it {
     mod empty_variables;
     mod go_bodies;
     mod go_bodies_1_30;
+    mod import_circles;
     mod import_table;
     mod oracle_bodies;
     mod peer_defects;

@@ -47,7 +47,7 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_EMULATOR_LATENCY", default_value = "none")]
     latency: Profile,
     /// Retry-After, in seconds, on accepted operations and their polls. Without it: 10 for machines and networks,
-    /// 2 for disks (see --unverified), 15 for resource groups.
+    /// 2 for disks (see --unverified), 15 for resource groups, 17 for storage accounts.
     #[arg(long, env = "LAZULI_EMULATOR_RETRY_AFTER", value_parser = whole::<u64>(0..=u64::MAX))]
     retry_after: Option<u64>,
     /// How much faster than real time emulated time passes, for people: operations end sooner, buckets fill faster, a
@@ -76,7 +76,7 @@ pub(super) struct Options {
     /// A quota of every subscription and region, over the default and over the scenario's: cores, virtualMachines,
     /// availabilitySets, StandardDiskCount, StandardSSDDiskCount, PremiumDiskCount, UltraSSDDiskSizeInGB,
     /// PremiumV2DiskSizeInGB, PremiumV2DiskCount, StandardSnapshotCount, PremiumSnapshotCount, ZRSSnapshotCount and
-    /// those of the network provider. Can be given again.
+    /// those of the network and storage providers. Can be given again.
     #[arg(long, env = "LAZULI_EMULATOR_QUOTAS", value_name = "NAME=N", value_delimiter = ',', value_parser = quota)]
     quota: Vec<(String, u64)>,
     /// Where no recording and no document says what Azure does, do this; can be given again.

@@ -299,6 +299,7 @@ impl Context<'_> {
                 let partition = crate::derived::guid_of(&subscription);
                 format!("p={partition}&{signature}")
             }
+            Style::Storage => format!("monitor=true&{signature}"),
             Style::Network | Style::Group => signature,
         };
         let root = format!("{base}{subscription}/{}", start.collection);
@@ -312,6 +313,7 @@ impl Context<'_> {
                 format!("{}/{id}?{query}", root.trim_end_matches("operations").to_owned() + "operationResults")
             }
             Style::Group => format!("{root}?{query}"),
+            Style::Storage => url.clone(),
         };
         let latency = due - self.now;
         self.state.operations.accept(Order {

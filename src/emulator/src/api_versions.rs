@@ -29,6 +29,8 @@ const SKUS: &str = "2016-03-30 2017-03-30 2017-09-01 2019-04-01 2021-07-01";
 
 const NETWORK: &str = "2014-12-01-preview 2015-05-01-preview 2015-06-15 2016-03-30 2016-06-01 2016-07-01 2016-08-01 2016-09-01 2016-10-01 2016-11-01 2016-12-01 2017-03-01 2017-04-01 2017-06-01 2017-08-01 2017-09-01 2017-10-01 2017-11-01 2018-01-01 2018-02-01 2018-03-01 2018-04-01 2018-05-01 2018-06-01 2018-07-01 2018-08-01 2018-10-01 2018-11-01 2018-12-01 2019-02-01 2019-04-01 2019-06-01 2019-07-01 2019-08-01 2019-09-01 2019-11-01 2019-12-01 2020-01-01 2020-03-01 2020-04-01 2020-05-01 2020-06-01 2020-07-01 2020-08-01 2020-11-01 2021-01-01 2021-02-01 2021-03-01 2021-04-01 2021-05-01 2021-06-01 2021-08-01 2021-12-01 2022-01-01 2022-05-01 2022-07-01 2022-09-01 2022-11-01 2023-02-01 2023-04-01 2023-05-01 2023-06-01 2023-09-01 2023-11-01 2024-01-01 2024-03-01 2024-05-01 2024-07-01 2024-10-01 2025-01-01 2025-03-01 2025-05-01 2025-07-01";
 
+const STORAGE: &str = "2015-05-01-preview 2015-06-15 2016-01-01 2016-05-01 2016-12-01 2017-06-01 2017-10-01 2018-02-01 2018-03-01-preview 2018-07-01 2018-11-01 2019-04-01 2019-06-01 2020-08-01-preview 2021-01-01 2021-02-01 2021-04-01 2021-05-01 2021-06-01 2021-08-01 2021-09-01 2022-05-01 2022-09-01 2023-01-01 2023-04-01 2023-05-01 2024-01-01 2025-01-01 2025-06-01 2025-08-01 2026-04-01 2026-09-01";
+
 /// The versions of a type, oldest first. `kind` is the path after the provider without names, in lower case;
 /// without provider the gateway's own.
 pub(crate) fn of(provider: Option<&str>, kind: &str) -> Vec<&'static str> {
@@ -44,6 +46,7 @@ pub(crate) fn of(provider: Option<&str>, kind: &str) -> Vec<&'static str> {
     let list = match provider.map(str::to_ascii_lowercase).as_deref() {
         Some("microsoft.compute") => compute(kind),
         Some("microsoft.network") => NETWORK,
+        Some("microsoft.storage") => STORAGE,
         _ => GATEWAY,
     };
     list.split(' ').collect()
@@ -92,6 +95,7 @@ mod tests {
             (Some("Microsoft.Compute"), "disks/begingetaccess"),
             (Some("Microsoft.Compute"), "skus"),
             (Some("Microsoft.Network"), "virtualnetworks"),
+            (Some("Microsoft.Storage"), "storageaccounts"),
         ] {
             let list = of(provider, kind);
             let dated: Vec<Date> = list.iter().filter_map(|version| day(version)).collect();

@@ -5,8 +5,10 @@
 //! hypervisor. Effects of one moment take place in the order in which they were accepted, alarms before
 //! them, so a run is the same each time.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::changes::{Changed, Follower, Step};
 use crate::fault::Fault;
 use crate::state::{Alarm, State};
 
@@ -66,5 +68,29 @@ impl State {
         self.alarms_set += 1;
         self.alarms.insert((due, self.alarms_set), ring);
         (due, self.alarms_set)
+    }
+}
+
+impl State {
+    pub(crate) fn follow(&mut self, follower: Follower) {
+        self.store.note_changes();
+        self.followers.add(follower);
+    }
+
+    /// Tells the followers what has changed since they were told last.
+    pub(crate) fn tell_followers(&mut self, at: Duration) {
+        let keys: BTreeSet<String> = self.store.take_changes();
+        if keys.is_empty() {
+            return;
+        }
+        let documents = keys.into_iter().map(|key| {
+            let resource = self.store.get(&key);
+            let of_machine = |resource: &crate::store::Resource| resource.machine.as_ref()?.busy.clone();
+            let busy = resource.and_then(|resource| resource.busy.clone().or_else(|| of_machine(resource)));
+            let in_flight = busy.is_some_and(|operation| self.operations.is_running(&operation));
+            Changed { document: resource.map(|resource| resource.doc.clone()), in_flight, key }
+        });
+        let step = Step { at, documents: documents.collect() };
+        self.followers.tell(&step);
     }
 }

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::tls::OverTls;
 
 /// What the answer depends on.
+#[derive(Clone)]
 pub(crate) struct Endpoints {
     /// Where the emulator is reached by a caller that sends no `Host`; no slash at the end.
     pub(crate) url: String,
@@ -119,7 +120,8 @@ fn cloud(endpoints: &Endpoints, base: &str, name: &str) -> Value {
                 "https://management.azure.com/",
                 format!("{base}/"),
             ],
-            "tenant": endpoints.tenant_id,
+            // Documented: `common` in Azure, and the tenant in Azure Stack Hub, by which clients tell the two apart.
+            "tenant": if endpoints.adfs { &endpoints.tenant_id } else { "common" },
             "identityProvider": if endpoints.adfs { "ADFS" } else { "AAD" },
         },
         "suffixes": {
@@ -143,6 +145,10 @@ fn newest(endpoints: &Endpoints, base: &str) -> Value {
         "activeDirectoryDataLake",
     ] {
         cloud[member] = json!(format!("{base}/"));
+    }
+    // Documented: the newest form has no slash at its end, all older ones have one.
+    if !endpoints.adfs {
+        cloud["authentication"]["loginEndpoint"] = json!(base);
     }
     cloud
 }
@@ -188,14 +194,29 @@ mod tests {
             assert_eq!(found.unwrap()["resourceManager"], "http://localhost:7777/", "{name}");
         }
         let (_, newest) = ask("?api-version=2022-09-01", false).await;
-        assert_eq!(newest["authentication"]["tenant"], "t");
+        assert_eq!(newest["authentication"]["tenant"], "common");
         assert!(newest["microsoftGraphResourceId"].is_string());
     }
 
     #[tokio::test]
     async fn urls_lead_back_to_where_the_caller_came_from() {
         let (_, body) = ask("?api-version=2022-09-01", true).await;
-        assert_eq!(body["authentication"]["loginEndpoint"], "https://localhost:7777/");
+        assert_eq!(body["authentication"]["loginEndpoint"], "https://localhost:7777");
+        let (_, body) = ask("?api-version=2019-05-01", true).await;
+        assert_eq!(body[0]["authentication"]["loginEndpoint"], "https://localhost:7777/");
+    }
+
+    /// Terraform's provider takes an Azure whose metadata name a tenant for an Azure Stack Hub.
+    #[tokio::test]
+    async fn azure_names_no_tenant_and_an_azure_stack_its_own() {
+        let stack = Endpoints { url: "http://127.0.0.1:1".to_owned(), tenant_id: "t".to_owned(), adfs: true };
+        for (endpoints, tenant, login) in
+            [(&stack, "t", "http://h/adfs"), (&Endpoints { adfs: false, ..stack.clone() }, "common", "http://h")]
+        {
+            let authentication = newest(endpoints, "http://h")["authentication"].take();
+            assert_eq!(authentication["tenant"], tenant);
+            assert_eq!(authentication["loginEndpoint"], login);
+        }
     }
 
     #[tokio::test]

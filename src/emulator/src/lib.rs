@@ -131,6 +131,17 @@
 //! | a list | the present; with [`Switches::list_lag`] each item as it was within the last [`options::LIST_LAG`] | U: [`Switches::list_lag`] |
 //! | `nextLink` | goes on after the last item that was shown: what comes or goes in between hides nothing else | U |
 //! | too many requests | 429, `Retry-After`, the provider's or the front door's body | D |
+//! | storage account PUT, new | 202 without a body, `Location` only, `Retry-After: 17`; polls the same, then the account | R |
+//! | … of one that exists, PATCH / DELETE | 200 at once; what it does not name stays / 200, 204 when absent | D, R; that a PUT leaves the rest U |
+//! | … of a name that is taken / while it is created / with another kind, SKU or namespace than it has | 409 / 409 / 400 | D, that a repeated creation is refused U |
+//! | `listKeys`, `regenerateKey` | two keys that follow from the seed; 409 `StorageAccountIsNotProvisioned` until the account is there | D |
+//! | file service | soft delete of shares for 7 days; what a PUT does not name stays | D, the latter U |
+//! | anything below an account that does not exist | 404 `ParentResourceNotFound` from the gateway | R |
+//! | share PUT / PATCH / DELETE | 201 or 200 / 200 / 200 or 204 at once, `etag` in the body; refusals with the request's id and time | R, D |
+//! | share DELETE | kept with its snapshots for the days that the file service says, its name free at once; else the name is free 30 s later | D, the first name's U |
+//! | too many shares, sizes and speeds that the SKU does not have | 409 / 400 `InvalidHeaderValue` | D, of speeds U |
+//! | storage requests over the windows of a subscription and region | 429 `TooManyRequests` | D, `Retry-After` U |
+//! | locks (`Microsoft.Authorization/locks`), leases of shares, blob, queue and table services | not emulated | |
 //!
 //! # Page and control interface
 //!
@@ -192,10 +203,12 @@ mod imds;
 mod listener;
 mod login;
 mod lun_history;
+mod metadata;
 mod operations;
 mod overview;
 mod page;
 mod path;
+mod phase_report;
 mod recovery;
 mod redact;
 mod router;
@@ -287,7 +300,7 @@ impl Emulator {
             None => None,
         };
         let clock = Clock::new(options.start_time, options.time_scale);
-        let mut state = State::new(&options);
+        let mut state = State::new(&options, arm::TYPES);
         let claimed = match &options.state_file {
             Some(path) => Some(persist::claim(path).map_err(StartError::State)?),
             None => None,

@@ -59,6 +59,8 @@ pub(crate) enum Style {
     Network,
     /// Recorded: `Location` only, empty bodies.
     Group,
+    /// Recorded: `Location` only, empty bodies, the document at the end.
+    Storage,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -240,7 +240,8 @@ fn types(state: &State) -> Vec<Type> {
         }
     }
     let mut types: BTreeMap<String, Type> = BTreeMap::new();
-    for (key, resource) in state.store.iter() {
+    // What is outside of all subscriptions is the emulator's own.
+    for (key, resource) in state.store.iter().filter(|(key, _)| key.starts_with("/subscriptions/")) {
         let name = text(&resource.doc["type"]);
         let of_type =
             types.entry(name.to_ascii_lowercase()).or_insert_with(|| Type { name, total: 0, rows: Vec::new() });

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::arm::compute::{attachments, disk_access, disks, scale_sets, snapshot_copy, vm_create, vm_work};
+use crate::arm::compute::scale_sets::{members, nics};
+use crate::arm::compute::{attachments, disk_access, snapshot_copy, vm_create, vm_work};
 use crate::arm::resources::groups;
-use crate::arm::{engine, kinds, routes};
+use crate::arm::{engine, kinds};
 use crate::path;
 use crate::state::State;
 
@@ -64,11 +65,11 @@ impl State {
             kinds::GROUP => {
                 let _ = groups::remove(self, id, START);
             }
-            kinds::MACHINE | kinds::INSTANCE => scale_sets::lose(self, &[id], START),
+            kinds::MACHINE | kinds::INSTANCE => members::lose(self, &[id], START),
             kinds::DISK if self.store.disk(id).is_some_and(|doc| !attachments::owners(&doc).is_empty()) => {
                 self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
             }
-            _ => match routes::descriptor(kind) {
+            _ => match self.types.named(kind) {
                 Some(descriptor) => engine::delete::remove(descriptor, self, id, START),
                 None => drop(self.store.remove(id, START)),
             },
@@ -76,12 +77,7 @@ impl State {
     }
 
     fn recover_resource(&mut self, id: &str, kind: &str) {
-        if kind == kinds::DISK {
-            if let Some(next) = self.store.change(id, START, |resource| resource.next.take()).flatten() {
-                // The disk is there: only a missing one is refused.
-                let _ = disks::finish(self, id, START, next);
-            }
-        } else if let Some(descriptor) = routes::descriptor(kind) {
+        if let Some(descriptor) = self.types.named(kind) {
             // What fails stays as it is, in the state that others are told of.
             if engine::put::finish(descriptor, self, id, START).is_err() {
                 self.store.change(id, START, |resource| resource.set_provisioning("Failed"));
@@ -124,6 +120,6 @@ impl State {
             resource.set_provisioning("Succeeded");
             vm_work::bump(resource);
         });
-        scale_sets::instances::follow_model(self, id, START);
+        nics::follow_model(self, id, START);
     }
 }

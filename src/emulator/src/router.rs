@@ -22,23 +22,23 @@ use serde_json::Value;
 use crate::access;
 use crate::answer::{Answer, Context, Reply, Request};
 use crate::api_versions;
-use crate::arm::{self, compute::instance_view, resources::tenant};
+use crate::arm::{self, Headers, tenant};
 use crate::call_log::Call;
 use crate::casing;
 use crate::control;
 use crate::endpoints::{self, Endpoints};
 use crate::fault::{self, Fault};
-use crate::imds::{self, Cloud, Imds};
+use crate::imds;
 use crate::incident::{Effect, LoseAnswer, RequestFacts};
 use crate::listener::Line;
 use crate::login::{self, Directory};
+use crate::metadata;
 use crate::page;
 use crate::path::{self, ArmPath};
 use crate::redact::redact;
 use crate::schema;
 use crate::spawn;
 use crate::state::Shared;
-use crate::store::Store;
 use crate::throttle::{Door, Throttle, Visit};
 use crate::unknown_fields;
 
@@ -57,7 +57,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     let endpoints =
         Endpoints { url: shared.url.clone(), tenant_id: shared.options.scenario.tenant_id.clone(), adfs: false };
     let other_planes = Router::new()
-        .merge(imds::router(Arc::new(metadata(shared))))
+        .merge(imds::router(Arc::new(metadata::service(shared))))
         .merge(login::router(Arc::new(directory)))
         .merge(endpoints::router(Arc::new(endpoints)))
         .layer(middleware::from_fn_with_state(Arc::clone(shared), note_other_plane));
@@ -75,32 +75,6 @@ async fn root(FromState(shared): FromState<Arc<Shared>>, request: axum::extract:
     match page::answer(&shared.names, &parts) {
         Some(page) => page,
         None => resource_manager(FromState(shared), axum::extract::Request::from_parts(parts, body)).await,
-    }
-}
-
-/// What the metadata service reads.
-fn metadata(shared: &Arc<Shared>) -> Imds {
-    let (machines, document, attached, elapsed, now) =
-        (Arc::clone(shared), Arc::clone(shared), Arc::clone(shared), Arc::clone(shared), Arc::clone(shared));
-    let domains = Arc::clone(shared);
-    Imds {
-        tenant_id: shared.options.scenario.tenant_id.clone(),
-        cloud: Cloud {
-            machines: Box::new(move || machines.store(Store::machines)),
-            domains: Box::new(move |doc| domains.store(|store| instance_view::domains(store, doc))),
-            document: Box::new(move |id| document.store(|store| store.document(id))),
-            attached: Box::new(move |id, ago| {
-                let then = attached.clock.elapsed().saturating_sub(ago);
-                attached.state().luns.held(id, then)
-            }),
-            elapsed: Box::new(move || elapsed.clock.elapsed()),
-        },
-        tokens: shared.tokens.clone(),
-        now: Arc::new(move || now.clock.token_now()),
-        lag: shared.options.imds_lag,
-        throttling: shared.options.throttling,
-        nasty_casing: shared.options.nasty_casing,
-        answered: std::sync::Mutex::default(),
     }
 }
 
@@ -178,10 +152,10 @@ async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: ax
     let version = query.get("api-version").cloned().unwrap_or_default();
     let path = ArmPath::parse(&raw_path);
     let route = path.as_ref().map(|path| arm::find(&method, path, &raw_path, &version));
-    let operation = match &route {
-        Some(Ok(route)) => route.name,
-        Some(Err(_)) => "unknown",
-        None => tenant::operation(&raw_path).unwrap_or("unknown"),
+    let (operation, headers): (_, Headers) = match &route {
+        Some(Ok(route)) => (route.name, route.headers),
+        Some(Err(_)) => ("unknown", &[]),
+        None => (tenant::operation(&raw_path).unwrap_or("unknown"), &[]),
     };
     let effect = strike(&shared, &method, &raw_path, operation, &bytes);
     if let Some(effect) = &effect {
@@ -206,7 +180,7 @@ async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: ax
             .and_then(|effect| effect.late_failure.as_ref())
             .map(|late| Fault::new(409, &late.code, late.message.clone())),
     };
-    let mut asked = Asked { request, operation, at };
+    let mut asked = Asked { request, operation, headers, at };
     if let Some(fault) = unread {
         return finish(&shared, &mut asked, Err(fault), Vec::new(), None);
     }
@@ -234,6 +208,8 @@ async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: ax
 struct Asked {
     request: Request,
     operation: &'static str,
+    /// What the route's answers carry.
+    headers: Headers,
     at: Duration,
 }
 
@@ -269,7 +245,7 @@ fn answer(
         }
         let route = route?;
         gate(shared, &state, request, &route)?;
-        let resource = limited_resource(request);
+        let resource = route.limited_resource(request);
         let visit = Visit {
             door: Door::of(&request.method),
             subscription,
@@ -298,27 +274,6 @@ fn answer(
     finish(shared, asked, reply, remaining, effect)
 }
 
-/// What a per-resource bucket belongs to: the resource without the action, or the operation.
-fn limited_resource(request: &Request) -> String {
-    let mut path = request.raw_path.to_ascii_lowercase();
-    let named = |at: usize, name: &str| request.segment(at).eq_ignore_ascii_case(name);
-    let of_instance = named(0, "virtualMachineScaleSets") && named(2, "virtualMachines");
-    let keep = match (&request.path.group, of_instance) {
-        (Some(_), true) => 4,
-        (Some(_), false) => 2,
-        (None, _) => request.path.rest.len(),
-    };
-    for _ in keep..request.path.rest.len() {
-        if let Some(at) = path.rfind('/') {
-            path.truncate(at);
-        }
-    }
-    path
-}
-
-/// Documented: `attachDetachDataDisks` begins with 2024-03-01.
-const ATTACH_DETACH_FROM: &str = "2024-03-01";
-
 /// The path after the provider without the names, as the caller spelt it.
 fn type_of(path: &ArmPath) -> String {
     path.rest.iter().step_by(2).map(String::as_str).collect::<Vec<_>>().join("/")
@@ -330,12 +285,9 @@ fn gate(shared: &Shared, state: &crate::state::State, request: &Request, route: 
     let (version, kind) = (request.api_version.as_str(), type_of(&request.path));
     let provider = request.path.provider.as_deref().filter(|_| !kind.is_empty());
     let mut known = api_versions::of(provider, &kind.to_ascii_lowercase());
-    let late = route.name.ends_with(".attachDetachDataDisks");
-    if late {
-        known.retain(|version| *version >= ATTACH_DETACH_FROM);
-    }
+    known.retain(|known| route.since.is_none_or(|since| *known >= since));
     if api_versions::known(&known, version, shared.options.api_versions, shared.clock.now())
-        && !(late && version < ATTACH_DETACH_FROM)
+        && route.since.is_none_or(|since| version >= since)
     {
         return Ok(());
     }
@@ -476,9 +428,8 @@ fn finish(
         (state.guid(), given.unwrap_or_else(|| state.guid()))
     };
     let (request, mut body) = (&asked.request, answer.body);
-    let of_compute = request.path.provider.as_deref().is_some_and(|p| p.eq_ignore_ascii_case("Microsoft.Compute"));
-    let unknown = schema::unknown_to(&request.api_version);
-    if of_compute && fault.is_none() && !unknown.is_empty() {
+    let unknown = schema::hidden_from(request.path.provider.as_deref(), &request.api_version);
+    if fault.is_none() && !unknown.is_empty() {
         body.change(|doc| schema::hide(doc, unknown));
     }
     if shared.options.future_fields && fault.is_none() {
@@ -515,14 +466,10 @@ fn finish(
             ),
         );
     }
-    // Recorded on refusals and polls of the compute provider as well.
-    const KINDS: [&str; 4] =
-        ["virtualMachines.", "availabilitySets.", "virtualMachineScaleSets.", "virtualMachineScaleSetVMs."];
-    let compute = KINDS.iter().any(|kind| asked.operation.starts_with(kind))
-        || request.raw_path.to_ascii_lowercase().contains("/providers/microsoft.compute/locations/")
-            && request.path.rest.get(2).is_some_and(|kind| kind.eq_ignore_ascii_case("operations"));
-    if provider_answer && compute && !empty_list {
-        put(&mut headers, "x-ms-need-to-refresh-epl-cache", "False");
+    if provider_answer && !empty_list {
+        for (name, value) in asked.headers {
+            put(&mut headers, name, value);
+        }
     }
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let bytes = match body.into_text() {

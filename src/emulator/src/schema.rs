@@ -1,14 +1,15 @@
 //! The published schema of request bodies, and Azure's strict reading of them.
 //!
 //! `schema.txt` is a table that `scripts/tables` makes from the public type definitions (disks and snapshots
-//! 2026-03-02, compute 2025-04-01, network 2025-05-01); to add a type, add it there. After its sources, marked with
+//! 2026-03-02, compute 2025-04-01, network 2025-05-01, storage 2025-01-01); to add a type, add it there. After its sources, marked with
 //! `#`, it has a type name on its own line, then one line per property: its name, `!` when required, `?` when read-only, and its type (`string`, `int`, `bool`, `any`,
-//! `[T]`, `map<T>`, `enum(a|b)`, or another type's name). A leading `N` marks a network type. `vmSize` is a
+//! `[T]`, `map<T>`, `enum(a|b)`, or another type's name). A leading `N` marks a network type, a leading `S` one of storage. `vmSize` is a
 //! string here: the published words are old ones, and the service takes every size it sells. Members that answers show
 //! and no published type has are read-only ones of the table.
 //!
 //! Reading normalises: property names and enum words get Azure's own spelling (recorded: `fromImage`
-//! comes back as `FromImage`), `null` counts as absent, read-only members are dropped. This module
+//! comes back as `FromImage`), `null` counts as absent, and an empty text where a word of an enumeration belongs (Terraform
+//! and Ansible send it, and Azure takes it), read-only members are dropped. This module
 //! decides nothing that needs state.
 
 use std::collections::BTreeMap;
@@ -90,6 +91,15 @@ pub(crate) fn unknown_to(api_version: &str) -> &'static [&'static str] {
     }
 }
 
+/// Members of answers that did not exist in an api-version of a provider: later versions of the compute provider have
+/// more of them.
+pub(crate) fn hidden_from(provider: Option<&str>, api_version: &str) -> &'static [&'static str] {
+    match provider {
+        Some(provider) if provider.eq_ignore_ascii_case("Microsoft.Compute") => unknown_to(api_version),
+        _ => &[],
+    }
+}
+
 /// Takes members out of a document, wherever they are.
 pub(crate) fn hide(value: &mut Value, members: &[&str]) {
     match value {
@@ -154,6 +164,7 @@ impl Reader<'_> {
             path.push(Step::Member(name.clone()));
             match known {
                 Some(_) if member.is_null() => {}
+                Some(Property { kind: Kind::Enum(_), .. }) if member == "" => {}
                 Some(property) if property.read_only => {}
                 Some(property) => {
                     let member = self.value(member, &property.kind, path)?;
@@ -322,7 +333,7 @@ fn parameter(path: &[Step]) -> String {
 }
 
 fn short(type_name: &str) -> &str {
-    match type_name.strip_prefix('N') {
+    match type_name.strip_prefix(['N', 'S']) {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_uppercase()) => rest,
         _ => type_name,
     }

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::arm::compute::{attachments, availability_sets::AVAILABILITY_SET, scale_sets::SCALE_SET};
-use crate::arm::descriptor::{Descriptor, Draft, Origin};
+use crate::arm::compute::{attachments, availability_sets::AVAILABILITY_SET, disk_rules, scale_sets::SCALE_SET};
+use crate::arm::descriptor::{Descriptor, Draft, Origin, Verb};
 use crate::arm::engine::document;
 use crate::arm::kinds;
 use crate::arm::network::{interfaces::NETWORK_INTERFACE, private_addresses, virtual_networks::VIRTUAL_NETWORK};
 use crate::arm::resources::groups;
 use crate::derived::guid_of;
-use crate::disk_skus;
 use crate::fault::Fault;
 use crate::options::Switches;
 use crate::path;
@@ -91,7 +90,8 @@ impl State {
         for planned in &scenario.disks {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
             let id = within(scenario, group, kinds::DISK, &planned.name);
-            let mut doc = disk(&id, &location, &planned.sku, planned.size_gib, planned.zone.as_deref(), stamp);
+            let mut doc =
+                disk_rules::existing(&id, &location, &planned.sku, planned.size_gib, planned.zone.as_deref(), stamp);
             if let Some(tags) = tags(&planned.tags) {
                 doc["tags"] = tags;
             }
@@ -140,6 +140,7 @@ impl State {
             // Nothing in a scenario depends on one.
             switches: &Switches::default(),
             origin: Origin::Scenario,
+            verb: Verb::Put,
         };
         document::complete(descriptor, &draft, Some(etag), "Succeeded")
     }
@@ -267,7 +268,7 @@ impl State {
         let os_name = format!("{name}_OsDisk_1_{}", guid_of(&format!("{id}/os")).replace('-', ""));
         let os_id = within(scenario, group, kinds::DISK, &os_name);
         let os = &planned.os_disk;
-        let mut os_doc = disk(&os_id, location, &os.sku, os.size_gib, planned.zone.as_deref(), stamp);
+        let mut os_doc = disk_rules::existing(&os_id, location, &os.sku, os.size_gib, planned.zone.as_deref(), stamp);
         os_doc["managedBy"] = json!(id);
         os_doc["properties"]["osType"] = json!("Linux");
         os_doc["properties"]["creationData"] = json!({"createOption": "FromImage"});
@@ -368,33 +369,4 @@ fn identity(scenario: &Scenario, of_system: bool, of_users: &[String], id: &str)
         identity["userAssignedIdentities"] = Value::Object(users);
     }
     Some(identity)
-}
-
-/// A disk that a scenario or a scale set has from the start.
-pub(crate) fn disk(id: &str, location: &str, sku: &str, gib: u64, zone: Option<&str>, stamp: &str) -> Value {
-    let known = disk_skus::find(sku);
-    let performance = known.map(|sku| sku.default_performance(gib));
-    let mut doc = json!({"name": path::name_of(id), "id": id, "type": kinds::DISK, "location": location});
-    if let Some(zone) = zone {
-        doc["zones"] = json!([zone]);
-    }
-    doc["sku"] = json!({"name": sku, "tier": known.map_or("Standard", |sku| sku.tier)});
-    doc["properties"] = json!({
-        "creationData": {"createOption": "Empty"},
-        "diskSizeGB": gib,
-        "diskIOPSReadWrite": performance.map_or(500, |p| p.iops),
-        "diskMBpsReadWrite": performance.map_or(60, |p| p.mbps),
-        "encryption": {"type": "EncryptionAtRestWithPlatformKey"},
-        "networkAccessPolicy": "AllowAll",
-        "publicNetworkAccess": "Enabled",
-        "timeCreated": stamp,
-        "provisioningState": "Succeeded",
-        "diskState": "Unattached",
-        "diskSizeBytes": gib << 30,
-        "uniqueId": guid_of(id),
-    });
-    if let Some(tier) = known.filter(|sku| sku.name.starts_with("Premium_")).and_then(|sku| sku.tier_name(gib)) {
-        doc["properties"]["tier"] = json!(tier);
-    }
-    doc
 }

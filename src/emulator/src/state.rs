@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use time::OffsetDateTime;
 
+use crate::arm::descriptor::Types;
 use crate::call_log::{Call, CallLog};
 use crate::changes::Followers;
 use crate::clock::{self, Clock};
@@ -167,13 +168,15 @@ pub(crate) struct State {
     pub(crate) pending: Vec<Pending>,
     /// What is unverified, as this emulator does it.
     pub(crate) switches: Switches,
+    /// The resource types that there are.
+    pub(crate) types: Types,
     start_time: OffsetDateTime,
     seed: u64,
     guids: StdRng,
 }
 
 impl State {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options, types: Types) -> Self {
         Self {
             store: Store::new(Lags {
                 read: options.read_lag,
@@ -192,6 +195,7 @@ impl State {
             violations: Vec::new(),
             pending: Vec::new(),
             switches: options.unverified,
+            types,
             start_time: options.start_time,
             seed: options.seed,
             guids: StdRng::seed_from_u64(options.seed),

@@ -129,6 +129,20 @@ impl Resource {
         self.doc.get("name").and_then(Value::as_str).unwrap_or("")
     }
 
+    /// Gives it an etag that is a number: also in the document, in the form that the header has. Recorded for machines.
+    pub(crate) fn renumber(&mut self, etag: u64) {
+        self.etag = etag;
+        self.doc["etag"] = json!(format!("\"{etag}\""));
+    }
+
+    /// An operation begins that has the resource to itself.
+    pub(crate) fn occupy(&mut self, operation: &str) {
+        match &mut self.machine {
+            Some(machine) => machine.busy = Some(operation.to_owned()),
+            None => self.busy = Some(operation.to_owned()),
+        }
+    }
+
     pub(crate) fn set_provisioning(&mut self, state: &str) {
         self.doc["properties"]["provisioningState"] = json!(state);
     }

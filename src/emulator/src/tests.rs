@@ -21,8 +21,10 @@ mod recorded;
 mod recovery;
 mod scale_sets;
 mod security_groups;
+mod shares;
 mod snapshots;
 mod state_file;
+mod storage_accounts;
 mod switches;
 mod unusual_requests;
 

@@ -4,8 +4,9 @@
 //! gives a principal 250 reads, 200 writes and 200 deletes per subscription and region, refilled by
 //! 25, 10 and 10 a second, and all principals together fifteen times that (recorded in the
 //! `-global-` headers); the compute provider has a bucket per machine and one per subscription; the
-//! network provider counts per five minutes. The names in `x-ms-ratelimit-remaining-resource` for
-//! the compute provider's buckets are unverified. Disks have no documented bucket of their own.
+//! network provider counts per five minutes, the storage provider in several [`Window`]s at once. The
+//! names in `x-ms-ratelimit-remaining-resource` for the compute provider's buckets are unverified.
+//! Disks have no documented bucket of their own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -102,6 +103,15 @@ pub(crate) const READ_NETWORK: Policy = Policy {
     resource: (0.0, 0.0),
     subscription: (10_000.0, 2000.0),
 };
+
+/// So many requests of a kind in so long a time. Each window begins with the first request that finds none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Window {
+    /// What the limit is of, such as `Microsoft.Storage/Write`.
+    pub(crate) name: &'static str,
+    pub(crate) limit: u64,
+    pub(crate) length: Duration,
+}
 
 /// So much less than a token is taken for one: a client that waits exactly as told must not be turned away by
 /// rounding.
@@ -255,6 +265,8 @@ pub(crate) struct Throttle {
     buckets: BTreeMap<String, Bucket>,
     /// How many there may be before the full ones are thrown away.
     limit: usize,
+    /// By name: when a window began, and how many requests it has seen.
+    windows: BTreeMap<String, (Duration, u64)>,
 }
 
 /// Full buckets are like none at all: so many are kept before they go.
@@ -391,6 +403,31 @@ impl Throttle {
             headers.push(("x-ms-ratelimit-remaining-resource", text.join(",")));
         }
         Ok(headers)
+    }
+
+    /// Counts a request of an owner, such as a subscription and region, in each of these windows; in none when one is
+    /// full.
+    ///
+    /// # Errors
+    ///
+    /// Whole seconds until the first full window is over.
+    pub(crate) fn count(&mut self, owner: &str, windows: &[Window], now: Duration) -> Result<(), u32> {
+        let name = |window: &Window| format!("{owner}/{}/{}", window.name, window.length.as_secs());
+        for window in windows {
+            let (began, seen) = self.windows.entry(name(window)).or_insert((now, 0));
+            let left = (*began + window.length).saturating_sub(now);
+            if left.is_zero() {
+                (*began, *seen) = (now, 0);
+            } else if *seen >= window.limit {
+                return Err(u32::try_from(left.as_secs_f64().ceil() as u64).unwrap_or(u32::MAX).max(1));
+            }
+        }
+        for window in windows {
+            if let Some((_, seen)) = self.windows.get_mut(&name(window)) {
+                *seen += 1;
+            }
+        }
+        Ok(())
     }
 
     fn bucket(&mut self, name: &str, capacity: f64, per_second: f64, now: Duration) {

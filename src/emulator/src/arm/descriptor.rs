@@ -21,15 +21,16 @@
 //!                "idleTimeoutInMinutes": draft.number("idleTimeoutInMinutes", 4),
 //!                "publicIpAddresses": draft.asked()["publicIpAddresses"],
 //!            }})),
-//!            ..network::RESOURCE.hooks
+//!            ..base::RESOURCE.hooks
 //!        },
-//!        ..network::RESOURCE
+//!        ..base::RESOURCE
 //!    };
 //!    ```
 //!
 //!    The subnet's descriptor already names `natGateway` among its references, so the engine now finds the gateway
 //!    there, refuses a subnet whose gateway does not exist, and refuses to delete a gateway that a subnet names.
-//! 3. Add `&NAT_GATEWAY` to the list of its provider, in `network::PROVIDER`.
+//! 3. Add `&NAT_GATEWAY` to the list of its provider, in `network::PROVIDER`. A new provider is added to
+//!    `arm::registry`.
 //! 4. Add its refusals to the catalogue of errors, each with its evidence, and a test that drives its whole life.
 //!
 //! Routes, the list of providers, deletion of resource groups, quotas, throttling, restarts from a state file and
@@ -47,8 +48,11 @@
 //! | shows who names it, or who names a part of it | [`Descriptor::shows`], [`Children::shows`] |
 //! | gets something at the end of a write, such as an address | [`Hooks::settle`] |
 //! | changes other resources | [`Hooks::changed`] |
-//! | keeps its old document until a write has ended | [`Commit::AtEnd`] |
+//! | keeps its old document until a write has ended | [`Commit::AtEnd`](super::protocol::Commit::AtEnd) |
 //! | needs the hypervisor, or makes resources below it | [`Hooks::begun`], [`Hooks::settle`], [`Hooks::failed`] |
+//! | answers a repeated request as it did the first one | [`Writers::Judged`] |
+//! | moves other resources with a write, such as disks | [`Hooks::plan`] |
+//! | makes its document in an order of its own | [`Hooks::document`] |
 //! | has actions, such as a POST | [`Descriptor::routes`] |
 //! | does something altogether different | [`Own`] |
 
@@ -56,13 +60,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::answer::{Context, OperationHeaders, Reply};
+use super::protocol::{
+    Absent, Access, Answered, Etags, Latency, Limits, NamedBy, Patch, Put, Schema, Scope, Shape, Stamps,
+};
+use crate::answer::{Answer, Context, OperationHeaders, Reply};
 use crate::fault::Fault;
 use crate::latency::OperationKind;
 use crate::operations::Style;
 use crate::options::{Options, Switches};
-use crate::path;
-use crate::state::{HypervisorStep, State};
+use crate::path::{self, ArmPath};
+use crate::phases::Moved;
+use crate::state::{Effect, HypervisorStep, State, Undo};
+use crate::store::{Machine, Resource};
 use crate::throttle::Policy;
 
 /// Answers one request.
@@ -79,6 +88,61 @@ pub(crate) struct Provider {
     /// Routes that belong to no resource: operations, usages, catalogues. Paths begin after the namespace.
     pub(crate) routes: &'static [Extra],
 }
+
+/// The registry: what every provider has, for those who find a type by its name.
+///
+/// The state carries it, so that what works on documents of any type names none of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Types {
+    pub(crate) providers: &'static [&'static Provider],
+    /// Providers that no list shows.
+    pub(crate) hidden: &'static [&'static Provider],
+}
+
+impl Types {
+    pub(crate) fn providers(self) -> impl Iterator<Item = &'static Provider> {
+        self.providers.iter().chain(self.hidden).copied()
+    }
+
+    /// Every resource type that has a descriptor.
+    pub(crate) fn all(self) -> impl Iterator<Item = &'static Descriptor> {
+        self.providers().flat_map(|provider| provider.types.iter().copied())
+    }
+
+    /// The descriptor of a type, in any letter case.
+    pub(crate) fn named(self, kind: &str) -> Option<&'static Descriptor> {
+        self.all().find(|descriptor| descriptor.kind.eq_ignore_ascii_case(kind))
+    }
+
+    /// The descriptor of a type of which the emulator makes resources itself.
+    ///
+    /// # Panics
+    ///
+    /// When no provider lists the type.
+    pub(crate) fn of_kind(self, kind: &'static str) -> &'static Descriptor {
+        self.named(kind).expect("the registry has every type that is named in the source")
+    }
+
+    /// The type of the resource that a path names, or below which it is.
+    pub(crate) fn at(self, path: &ArmPath) -> Option<&'static Descriptor> {
+        let provider = path.provider.as_deref()?;
+        let fits = |descriptor: &&Descriptor| {
+            let mut segments = descriptor.path.split('/').zip(&path.rest);
+            descriptor.namespace().eq_ignore_ascii_case(provider)
+                && path.rest.len() > descriptor.depth()
+                && segments.all(|(own, asked)| own == "*" || own.eq_ignore_ascii_case(asked))
+        };
+        self.all().filter(fits).max_by_key(|descriptor| descriptor.depth())
+    }
+
+    /// The descriptor of the type of a document.
+    pub(crate) fn of(self, doc: &Value) -> Option<&'static Descriptor> {
+        self.named(doc["type"].as_str()?)
+    }
+}
+
+/// Headers of answers.
+pub(crate) type Headers = &'static [(&'static str, &'static str)];
 
 /// A resource type.
 pub(crate) struct Descriptor {
@@ -97,6 +161,10 @@ pub(crate) struct Descriptor {
     /// Where it can be listed.
     pub(crate) lists: &'static [Scope],
     pub(crate) limits: Limits,
+    /// Whether each has buckets of its own. What has none counts in those of the resource that it is below.
+    pub(crate) own_buckets: bool,
+    /// What answers of the provider carry besides what all carry; an empty list is without.
+    pub(crate) headers: Headers,
     pub(crate) latency: Latency,
     /// How the body of a PUT is read.
     pub(crate) schema: Schema,
@@ -147,133 +215,6 @@ pub(crate) struct Family {
     pub(crate) counted: bool,
 }
 
-/// What an `etag` looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Etags {
-    /// There is none.
-    None,
-    /// `W/"<guid>"` on the resource and on each of its children; the header on GET only. Recorded.
-    Weak,
-    /// `"1"`, `"2"` and so on, one more with each write that changes something; the header on PUT too. Recorded for
-    /// scale sets: neither the end of a creation nor a PUT that changes nothing counts.
-    Counted,
-}
-
-/// Where a list or a route stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    Subscription,
-    Group,
-    /// Both of them.
-    Either,
-    /// `locations/{location}` of a subscription.
-    Location,
-}
-
-/// The provider's buckets by verb.
-#[derive(Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) get: Option<Policy>,
-    pub(crate) list: Option<Policy>,
-    pub(crate) write: Option<Policy>,
-    /// PATCH, where it is another bucket than that of PUT.
-    pub(crate) change: Option<Policy>,
-    pub(crate) delete: Option<Policy>,
-}
-
-impl Limits {
-    pub(crate) const NONE: Self = Self { get: None, list: None, write: None, change: None, delete: None };
-}
-
-/// How long its operations take.
-#[derive(Clone, Copy)]
-pub(crate) struct Latency {
-    pub(crate) write: OperationKind,
-    pub(crate) delete: OperationKind,
-}
-
-/// A type of `schema.txt`, and the parameter that refusals name.
-#[derive(Clone, Copy)]
-pub(crate) struct Schema {
-    pub(crate) name: &'static str,
-    pub(crate) root: &'static str,
-}
-
-/// What the engine puts at the start of `properties`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stamps {
-    Nothing,
-    /// `provisioningState`.
-    State,
-    /// `provisioningState` and `resourceGuid`.
-    StateAndGuid,
-}
-
-/// How an answer points at an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// It does not: what was asked is done.
-    Synchronous,
-    /// `Azure-AsyncOperation`.
-    AsyncOperation,
-    /// `Location`.
-    Location,
-    /// Both headers.
-    Both,
-}
-
-/// The answer to a write.
-#[derive(Clone, Copy)]
-pub(crate) struct Answered {
-    pub(crate) status: u16,
-    pub(crate) shape: Shape,
-}
-
-impl Answered {
-    pub(crate) const fn new(status: u16, shape: Shape) -> Self {
-        Self { status, shape }
-    }
-
-    pub(crate) fn headers(self, family: &Family) -> OperationHeaders {
-        OperationHeaders {
-            asynchronous: matches!(self.shape, Shape::AsyncOperation | Shape::Both),
-            location: matches!(self.shape, Shape::Location | Shape::Both),
-            notification: family.notification,
-        }
-    }
-}
-
-/// PUT.
-#[derive(Clone, Copy)]
-pub(crate) struct Put {
-    pub(crate) created: Answered,
-    pub(crate) updated: fn(&Switches) -> Answered,
-    /// `provisioningState` while the operation runs.
-    pub(crate) running: fn(&Switches) -> &'static str,
-    pub(crate) commit: Commit,
-}
-
-/// When a GET shows what was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Commit {
-    /// At once. A write that fails late leaves it in the state `Failed`.
-    AtOnce,
-    /// When the operation ends; until then the old document with another state. A creation that fails late leaves
-    /// nothing, a change that fails late changes nothing.
-    AtEnd,
-}
-
-/// What a PUT makes of members that it leaves out of a resource that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
-    /// They go back to their defaults.
-    Default,
-    /// The same, but for these parts: from this version on they stay.
-    DefaultBut { member: &'static str, since: &'static str },
-    /// They stay as they are. What is there is replaced, lists as a whole.
-    Stay,
-}
-
 /// What an accepted write comes with besides its document.
 #[derive(Debug, Default)]
 pub(crate) struct Begun {
@@ -290,19 +231,44 @@ impl Begun {
     }
 }
 
-/// PATCH.
-#[derive(Clone, Copy)]
-pub(crate) enum Patch {
-    /// There is none.
-    None,
-    /// It replaces the tags at once, with 200, and does nothing else.
-    Tags { operation: &'static str, schema: Schema },
-    /// What it names is laid over the document; then it is a PUT.
-    Merge { operation: &'static str, schema: Schema, answered: Answered },
+/// A write that its type has planned, and for which it has changed other resources already.
+pub(crate) struct Planned {
+    pub(crate) id: String,
+    /// What stands from now on. The engine numbers its etag.
+    pub(crate) doc: Value,
+    /// Of a machine that is created: what its document does not show.
+    pub(crate) machine: Option<Machine>,
+    pub(crate) kind: OperationKind,
+    /// What the hypervisor does during the operation.
+    pub(crate) steps: Vec<HypervisorStep>,
+    /// The disks that the operation moves.
+    pub(crate) moved: Moved,
+    /// The end of the operation, and what a failure leaves behind.
+    pub(crate) effect: Effect,
+    pub(crate) undo: Undo,
+    /// How the answer points at the operation.
+    pub(crate) shape: Shape,
+    /// The answer but for that, of the resource as it stands.
+    pub(crate) answer: fn(&Context<'_>, &Resource) -> Answer,
+}
+
+/// Plans the write that a request asks for, or refuses it and changes nothing.
+pub(crate) type PlanWrite = fn(&mut Context<'_>, Verb) -> Result<Planned, Fault>;
+
+/// Judges whether a write may begin, of the old document and of what is asked.
+pub(crate) type Judge = fn(&mut Context<'_>, Option<&Value>, &Value) -> Result<Beside, Fault>;
+
+/// How an accepted write stands to what runs.
+#[derive(Debug)]
+pub(crate) enum Beside {
+    /// It changes the resource.
+    Alone,
+    /// It asks for what this operation does already: it changes nothing, and ends with it.
+    Joins(String),
 }
 
 /// What becomes of a write while another one runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Writers {
     /// Both run to their end; the newer document stands.
     Together,
@@ -310,17 +276,9 @@ pub(crate) enum Writers {
     Refuse,
     /// The older one ends as `Canceled`.
     Supersede,
-}
-
-/// Which requests children answer themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// None.
-    Hidden,
-    /// GET and list.
-    Read,
-    /// PUT and DELETE as well.
-    Write,
+    /// As the type says, which also refuses what is being deleted or in another region. A deletion is refused as with
+    /// `Refuse`.
+    Judged(Judge),
 }
 
 /// Parts of a document with ids of their own.
@@ -343,13 +301,6 @@ pub(crate) struct Children {
     pub(crate) settled: bool,
     /// Makes `properties` of what was asked, but for the state.
     pub(crate) complete: fn(&Draft<'_>, &Part<'_>) -> Result<Value, Fault>,
-}
-
-/// Whom a refusal names for a reference that stands in a child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NamedBy {
-    Child,
-    Parent,
 }
 
 /// Where a document names another resource.
@@ -456,6 +407,9 @@ pub(crate) struct Exceeded<'a> {
     pub(crate) used: u64,
 }
 
+/// Makes a whole document.
+pub(crate) type MakeDocument = fn(&Draft<'_>) -> Result<Value, Fault>;
+
 /// Begins a write, of the old document and the new.
 pub(crate) type BeginWrite = fn(&mut Context<'_>, Option<&Value>, Option<&Value>) -> Result<Begun, Fault>;
 
@@ -464,20 +418,35 @@ pub(crate) type BeginWrite = fn(&mut Context<'_>, Option<&Value>, Option<&Value>
 pub(crate) struct Hooks {
     /// Whether a name is allowed, of the type and the name.
     pub(crate) name: fn(&str, &str) -> Result<(), Fault>,
+    /// The refusal of a request for a resource that is not there, where it is not the gateway's 404.
+    pub(crate) missing: Option<fn(&Context<'_>) -> Fault>,
+    /// Plans a PUT or PATCH that is more than a change of its own document, such as one that moves disks: in place of all
+    /// checks and hooks of a write. What is planned, the engine accepts.
+    pub(crate) plan: Option<PlanWrite>,
     /// Makes what the document holds besides the members that every resource has: `properties` with its defaults,
     /// `sku`, `kind`.
     pub(crate) complete: fn(&Draft<'_>) -> Result<Value, Fault>,
+    /// Makes the whole document but for the state, of a type whose members have an order of their own: in place of
+    /// `complete`, of the layout, and of the check of zones.
+    pub(crate) document: Option<MakeDocument>,
     /// Judges the whole document, of the new and the old.
     pub(crate) check: fn(&State, &Value, Option<&Value>) -> Result<(), Fault>,
-    /// The body of the answer to a write with an operation, of the document and of what was asked.
-    pub(crate) accepted: fn(&Value, &Value) -> Value,
+    /// The body of the answer to a write with an operation, of the document, of what was asked, and of the document
+    /// before.
+    pub(crate) accepted: fn(&Value, &Value, Option<&Value>) -> Value,
+    /// Refuses the deletion of what nothing uses.
+    pub(crate) deletable: fn(&Context<'_>, &Value) -> Result<(), Fault>,
     /// A write is about to be accepted, of the old document and the new: changes what is below the resource, or refuses
     /// the write and changes nothing.
     pub(crate) begun: BeginWrite,
     /// The end of a write, before the document is put in place: adds what the service draws, or fails the write.
     pub(crate) settle: fn(&mut State, &mut Value, Duration) -> Result<(), Fault>,
+    /// The end of a write of what is gone by then, of its id.
+    pub(crate) gone: fn(&str) -> Result<(), Fault>,
     /// An operation on the resource of this id has failed, which has been marked.
     pub(crate) failed: fn(&mut State, &str, Duration),
+    /// Takes the resource away with what goes with it, in place of the engine.
+    pub(crate) remove: Option<fn(&mut State, &str, Duration)>,
     /// The document has been put in place or removed: changes what other resources show.
     pub(crate) changed: fn(&mut State, Option<&Value>, Option<&Value>, Duration),
 }
@@ -485,12 +454,18 @@ pub(crate) struct Hooks {
 impl Hooks {
     pub(crate) const NONE: Self = Self {
         name: |_, _| Ok(()),
+        missing: None,
+        plan: None,
         complete: |draft| Ok(json!({ "properties": draft.body["properties"] })),
+        document: None,
         check: |_, _, _| Ok(()),
-        accepted: |doc, _| doc.clone(),
+        accepted: |doc, _, _| doc.clone(),
+        deletable: |_, _| Ok(()),
         begun: |_, _, _| Ok(Begun::default()),
         settle: |_, _, _| Ok(()),
+        gone: |_| Ok(()),
         failed: |_, _, _| (),
+        remove: None,
         changed: |_, _, _, _| (),
     };
 }
@@ -519,6 +494,10 @@ pub(crate) struct Extra {
     pub(crate) operation: &'static str,
     pub(crate) handler: Handler,
     pub(crate) limit: Option<Policy>,
+    /// The first api-version that has it, where that is not the first of the type.
+    pub(crate) since: Option<&'static str>,
+    /// As [`Descriptor::headers`].
+    pub(crate) headers: Headers,
 }
 
 /// Where a document comes from.
@@ -528,6 +507,13 @@ pub(crate) enum Origin {
     Request,
     /// A scenario: its addresses are known to be free.
     Scenario,
+}
+
+/// What a request does with what it leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Put,
+    Patch,
 }
 
 /// What a document is made of.
@@ -546,6 +532,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) stamp: &'a str,
     pub(crate) switches: &'a Switches,
     pub(crate) origin: Origin,
+    pub(crate) verb: Verb,
 }
 
 impl Draft<'_> {
@@ -597,6 +584,14 @@ impl Descriptor {
         if self.parent.is_none() { 1 } else { self.path.split('/').count() }
     }
 
+    /// How many segments after the namespace name the resource that has the buckets.
+    pub(crate) fn limited_at(&self) -> usize {
+        match self.parent {
+            Some(parent) if !self.own_buckets => parent.limited_at(),
+            _ => self.depth() + 1,
+        }
+    }
+
     /// The name that a request gives.
     pub(crate) fn name<'a>(&self, context: &'a Context<'_>) -> &'a str {
         context.request.segment(self.depth())
@@ -629,6 +624,11 @@ impl Descriptor {
         format!("{base}/{between}/{}", self.name(context))
     }
 
+    /// The refusal of a request for a resource that is not there.
+    pub(crate) fn missing(&self, context: &Context<'_>) -> Fault {
+        self.hooks.missing.map_or_else(|| self.not_found(context), |missing| missing(context))
+    }
+
     /// The 404 of the gateway.
     pub(crate) fn not_found(&self, context: &Context<'_>) -> Fault {
         let filled = self.filled(context);
@@ -638,6 +638,15 @@ impl Descriptor {
 }
 
 impl Family {
+    /// The headers of an answer that points at an operation.
+    pub(crate) fn headers(&self, answered: Answered) -> OperationHeaders {
+        OperationHeaders {
+            asynchronous: matches!(answered.shape, Shape::AsyncOperation | Shape::Both),
+            location: matches!(answered.shape, Shape::Location | Shape::Both),
+            notification: self.notification && answered.shape != Shape::Synchronous,
+        }
+    }
+
     /// The path of the operations in a location.
     pub(crate) fn operations(&self, location: &str) -> String {
         format!("providers/{}/locations/{location}/{}", self.namespace, self.collection)

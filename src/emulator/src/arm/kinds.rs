@@ -59,3 +59,9 @@ pub(crate) const ADDRESS: &str = "Microsoft.Network/publicIPAddresses";
 pub(crate) const PREFIX: &str = "Microsoft.Network/publicIPPrefixes";
 /// Network interfaces.
 pub(crate) const NIC: &str = "Microsoft.Network/networkInterfaces";
+/// Storage accounts.
+pub(crate) const STORAGE_ACCOUNT: &str = "Microsoft.Storage/storageAccounts";
+/// Their file services, one each.
+pub(crate) const FILE_SERVICE: &str = "Microsoft.Storage/storageAccounts/fileServices";
+/// File shares.
+pub(crate) const SHARE: &str = "Microsoft.Storage/storageAccounts/fileServices/shares";

@@ -3,37 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::descriptor::{Access, Children, Descriptor, Extra, Handler, Limits, Own, Patch, Provider, Scope};
+use super::descriptor::{Children, Descriptor, Extra, Handler, Headers, Own};
 use super::engine::{children, delete, put, read};
+use super::protocol::{Access, Limits, Patch, Scope};
 use super::resources::{all, groups, providers as registrations};
-use super::{compute, network, polling, resources};
-use crate::answer::{Context, Reply};
+use super::{polling, registry::TYPES};
+use crate::answer::{Context, Reply, Request};
 use crate::fault::{self, Fault};
 use crate::path::ArmPath;
 use crate::throttle::Policy;
-
-/// Every resource provider. A type is added to the list of its own.
-pub(crate) static PROVIDERS: [&Provider; 3] = [&compute::PROVIDER, &network::PROVIDER, &resources::PROVIDER];
-
-/// Providers that no list shows: types of the engine's tests.
-static HIDDEN: &[&Provider] = &[
-    #[cfg(test)]
-    &crate::tests::engine::PROVIDER,
-];
-
-fn providers() -> impl Iterator<Item = &'static Provider> {
-    PROVIDERS.iter().chain(HIDDEN).copied()
-}
-
-/// Every resource type that has a descriptor.
-pub(crate) fn descriptors() -> impl Iterator<Item = &'static Descriptor> {
-    providers().flat_map(|provider| provider.types.iter().copied())
-}
-
-/// The descriptor of a type, in any letter case.
-pub(crate) fn descriptor(kind: &str) -> Option<&'static Descriptor> {
-    descriptors().find(|descriptor| descriptor.kind.eq_ignore_ascii_case(kind))
-}
 
 type OfResource = fn(&'static Descriptor, &mut Context<'_>) -> Reply;
 type OfChild = fn(&'static Descriptor, &'static Children, &mut Context<'_>) -> Reply;
@@ -53,12 +31,31 @@ pub(crate) struct Route {
     pub(crate) name: &'static str,
     /// The provider's bucket.
     pub(crate) policy: Option<Policy>,
+    /// The first api-version that has the route, where that is not the first of the type.
+    pub(crate) since: Option<&'static str>,
+    /// What the provider's answers carry besides what all carry; an empty list is without.
+    pub(crate) headers: Headers,
+    /// How many segments after the provider name the resource of a group that has the bucket.
+    limited_at: usize,
     action: Action,
 }
 
 impl Route {
     fn own(name: &'static str, handler: Handler) -> Self {
-        Self { name, policy: None, action: Action::Own(handler) }
+        Self { name, policy: None, since: None, headers: &[], limited_at: usize::MAX, action: Action::Own(handler) }
+    }
+
+    /// What a per-resource bucket belongs to: the resource without the action, or the operation.
+    pub(crate) fn limited_resource(&self, request: &Request) -> String {
+        let segments = request.path.rest.len();
+        let kept = if request.path.group.is_some() { self.limited_at } else { segments };
+        let mut path = request.raw_path.to_ascii_lowercase();
+        for _ in kept..segments {
+            if let Some(at) = path.rfind('/') {
+                path.truncate(at);
+            }
+        }
+        path
     }
 
     /// Answers a request.
@@ -81,10 +78,18 @@ struct Row {
     pattern: Vec<String>,
     name: String,
     policy: Option<Policy>,
+    since: Option<&'static str>,
+    headers: Headers,
+    limited_at: usize,
     action: Action,
 }
 
 impl Row {
+    fn route(&'static self) -> Route {
+        let Self { policy, since, headers, limited_at, action, .. } = *self;
+        Route { name: &self.name, policy, since, headers, limited_at, action }
+    }
+
     fn is_path(&self, namespace: &str, rest: &[&str]) -> bool {
         self.pattern.len() == rest.len()
             && self.pattern.iter().zip(rest).all(|(own, asked)| own == "*" || own == asked)
@@ -104,12 +109,12 @@ impl Row {
 /// All routes of the providers, by the first segment: no path begins with a name.
 static ROWS: LazyLock<BTreeMap<String, Vec<Row>>> = LazyLock::new(|| {
     let mut rows = Vec::new();
-    for provider in providers() {
+    for provider in TYPES.providers() {
         for descriptor in provider.types {
             add(&mut rows, descriptor);
         }
         for extra in provider.routes {
-            rows.push(extra_row(provider.namespace, "", extra));
+            rows.push(extra_row(provider.namespace, "", usize::MAX, extra));
         }
     }
     let mut by_first: BTreeMap<String, Vec<Row>> = BTreeMap::new();
@@ -127,11 +132,21 @@ fn row(
     policy: Option<Policy>,
     action: Action,
 ) -> Row {
-    let pattern = path.split('/').map(str::to_ascii_lowercase).collect();
-    Row { namespace: descriptor.namespace().to_ascii_lowercase(), method, scope, pattern, name, policy, action }
+    Row {
+        namespace: descriptor.namespace().to_ascii_lowercase(),
+        method,
+        scope,
+        pattern: path.split('/').map(str::to_ascii_lowercase).collect(),
+        name,
+        policy,
+        since: None,
+        headers: descriptor.headers,
+        limited_at: descriptor.limited_at(),
+        action,
+    }
 }
 
-fn extra_row(namespace: &str, before: &str, extra: &Extra) -> Row {
+fn extra_row(namespace: &str, before: &str, limited_at: usize, extra: &Extra) -> Row {
     Row {
         namespace: namespace.to_ascii_lowercase(),
         method: extra.method,
@@ -139,6 +154,9 @@ fn extra_row(namespace: &str, before: &str, extra: &Extra) -> Row {
         pattern: format!("{before}{}", extra.path).split('/').map(str::to_ascii_lowercase).collect(),
         name: extra.operation.to_owned(),
         policy: extra.limit,
+        since: extra.since,
+        headers: extra.headers,
+        limited_at,
         action: Action::Own(extra.handler),
     }
 }
@@ -160,7 +178,9 @@ fn add(rows: &mut Vec<Row>, descriptor: &'static Descriptor) {
         rows.push(row(descriptor, ("GET", *scope), &path, name, list_limit, engine(own_list, read::list)));
     }
     let patch_name = match descriptor.patch {
-        Patch::Tags { operation, .. } | Patch::Merge { operation, .. } => Some(operation),
+        Patch::Tags { operation, .. } | Patch::Merge { operation, .. } | Patch::Asked { operation, .. } => {
+            Some(operation)
+        }
         Patch::None => own_patch.map(|_| "update"),
     };
     let verbs = [
@@ -191,7 +211,8 @@ fn add(rows: &mut Vec<Row>, descriptor: &'static Descriptor) {
         }
     }
     let before = format!("{one}/");
-    rows.extend(descriptor.routes.iter().map(|extra| extra_row(descriptor.namespace(), &before, extra)));
+    let (namespace, limited_at) = (descriptor.namespace(), descriptor.limited_at());
+    rows.extend(descriptor.routes.iter().map(|extra| extra_row(namespace, &before, limited_at, extra)));
 }
 
 /// Finds out who answers a request.
@@ -208,7 +229,7 @@ pub(crate) fn find(method: &str, path: &ArmPath, raw: &str, version: &str) -> Re
         Some(_) if !grouped && matches!(rest[..], [] | ["register"]) => Some(of_provider(method, &rest)),
         Some(namespace) => {
             let namespace = namespace.to_ascii_lowercase();
-            if !providers().any(|provider| provider.namespace.eq_ignore_ascii_case(&namespace)) {
+            if !TYPES.providers().any(|provider| provider.namespace.eq_ignore_ascii_case(&namespace)) {
                 return Err(fault::invalid_namespace(path.provider.as_deref().unwrap_or("")));
             }
             of_resource(method, grouped, &namespace, &rest)
@@ -237,7 +258,7 @@ fn of_resource(method: &str, grouped: bool, namespace: &str, rest: &[&str]) -> O
     let rows = ROWS.get(*rest.first()?)?;
     for row in rows.iter().filter(|row| row.is_path(namespace, rest)) {
         if row.takes(method, grouped) {
-            return Some(Found::Route(Route { name: &row.name, policy: row.policy, action: row.action }));
+            return Some(Found::Route(row.route()));
         }
         known = Some(Found::OtherMethod);
     }

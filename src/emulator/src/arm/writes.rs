@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Context, Reply, Started};
-use crate::arm::descriptor::Schema;
+use crate::arm::protocol::Schema;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
-use crate::phases::Accepted;
+use crate::phases::{Accepted, Moved};
 use crate::store::Resource;
 
 /// Names of network resources and availability sets. Documented: 1 to 80 characters; letters, digits,
@@ -45,11 +45,25 @@ pub(crate) fn refuse_if_dropped(context: &mut Context<'_>, old: &Value) -> Resul
     Err(fault::bad_request(dropped))
 }
 
-/// Disks (lower-case ids) that a write moves.
-#[derive(Default)]
-pub(crate) struct Moved {
-    pub(crate) attached: Vec<String>,
-    pub(crate) detached: Vec<String>,
+/// `If-Match` and `If-None-Match` of an etag that is a number. Recorded mismatch; `*` is documented.
+pub(crate) fn numbered_preconditions(context: &Context<'_>, have: Option<&str>) -> Result<(), Fault> {
+    if let Some(wanted) = context.request.header("if-match") {
+        let quoted = format!("\"{}\"", wanted.trim().trim_matches('"'));
+        let matches = match have {
+            Some(have) => wanted.trim() == "*" || quoted == have,
+            None => false,
+        };
+        if !matches {
+            return Err(fault::etag_mismatch(&quoted, have.unwrap_or("\"\"")));
+        }
+    }
+    if let (Some(unwanted), Some(have)) = (context.request.header("if-none-match"), have) {
+        let quoted = format!("\"{}\"", unwanted.trim().trim_matches('"'));
+        if unwanted.trim() == "*" || quoted == have {
+            return Err(fault::already_exists(unwanted.trim(), have));
+        }
+    }
+    Ok(())
 }
 
 /// Notes an accepted operation for the lower bound and the record of ends.

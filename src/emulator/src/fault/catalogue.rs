@@ -84,6 +84,8 @@ refusals! {
         "The number of tags '{count}' exceeded the maximum. Maximum allowed number of tags - '50'.";
     invalid_filter(filter): 400 "InvalidFilterInQueryString" Gateway, D "",
         "Invalid $filter '{filter}' specified in the query string.";
+    artifact_not_found(): 404 "NotFound" Provider, D "vagrant-azure#147, azvmimagebuilder#80",
+        "Artifact: VMImage was not found.";
     content_too_large(): 413 "RequestContentTooLarge" Gateway, D "code and text (azure-api-management-devops-resource-kit#594)",
         "The request content size exceeds the maximum size of 4 MB.";
     unsupported_media_type(given): 415 "UnsupportedMediaType" Gateway, D "",
@@ -456,6 +458,61 @@ refusals! {
         "Private link service {id} cannot use load balancer {balancer}, whose backend address pools have addresses rather than network interfaces.";
     policies_of_private_link_subnet(subnet): 400 "PrivateLinkServiceNetworkPoliciesCannotBeEnabledOnPrivateLinkServiceSubnet" Network, D "code, unverified text",
         "Private link service network policies cannot be enabled on subnet {subnet}, which has private link services.";
+
+    // ---- The storage provider, and the file service, which says how it is told further ----
+
+    account_name_invalid(name): 400 "AccountNameInvalid" Provider, D "pulumi/templates#274, azure-docs#48724",
+        "{name} is not a valid storage account name. Storage account name must be between 3 and 24 characters in length and use numbers and lower-case letters only.";
+    account_taken(name): 409 "StorageAccountAlreadyTaken" Provider, D "public trackers",
+        "The storage account named {name} is already taken.";
+    account_exists(name): 409 "StorageAccountAlreadyExists" Provider, D "public trackers",
+        "The storage account named {name} already exists under the subscription.";
+    account_not_provisioned(): 409 "StorageAccountIsNotProvisioned" Provider, D "azurefile-csi-driver#186",
+        "The storage account provisioning state must be 'Succeeded' before executing the operation.";
+    account_busy(): 409 "StorageAccountOperationInProgress" Provider, D "openshift-azure#1332, ARO-RP#1197",
+        "An operation is currently performing on this storage account that requires exclusive access.";
+    account_parameters_invalid(names): 400 "InvalidValuesForRequestParameters" Provider, D "terraform-provider-azurerm#8089",
+        "Values for request parameters are invalid: {names}.";
+    account_property_invalid(property): 400 "AccountPropertyIsInvalid" Provider, D "kubernetes#65845: a creation without a kind; other properties are unverified",
+        "Account property {property} is invalid for the request.";
+    account_property_fixed(property): 400 "AccountPropertyCannotBeUpdated" Provider, D "azure-cli#30522, ResourceModules#3106",
+        "The property '{property}' was specified in the input, but it cannot be updated as it is read-only. For more information, see - https://aka.ms/storageaccountupdate";
+    storage_value_not_allowed(value, property): 400 "InvalidRequestPropertyValue" Provider, D "ResourceModules#535, azure-cli#25748, which name a page after it",
+        "The value '{value}' is not allowed for property {property}.";
+    too_many_accounts(limit, location, used): 400 "MaxStorageAccountsCountPerSubscriptionExceeded" Provider, D "azure-sdk-for-cpp#3959, its code and beginning",
+        "The subscription already contains {used} storage accounts in location {location} and the maximum allowed is {limit}.";
+    storage_parent_not_found(action, kind, parent): 404 "ParentResourceNotFound" Gateway, R "",
+        "Failed to perform '{action}' on resource(s) of type '{kind}', because the parent resource '{parent}' could not be found.";
+    storage_throttled(kind): 429 "TooManyRequests" Provider, D "azurefile-csi-driver#432",
+        "The request is being throttled as the limit has been reached for operation type - {kind}. For more information, see - https://aka.ms/srpthrottlinglimits";
+    service_unsupported(service): 409 "FeatureNotSupportedForAccount" Provider, D "public trackers; of NFS and multichannel it is unverified",
+        "{service} is not supported for the account.";
+    share_not_found(): 404 "ShareNotFound" Provider, R "",
+        "The specified share does not exist.";
+    share_snapshot_not_found(): 404 "ShareSnapshotNotFound" Provider, D "file-service-error-codes",
+        "The specified share snapshot does not exist.";
+    share_exists(): 409 "ShareAlreadyExists" Provider, D "file-service-error-codes",
+        "The specified share already exists.";
+    share_being_deleted(): 409 "ShareBeingDeleted" Provider, D "file-service-error-codes",
+        "The specified share is being deleted. Try operation later.";
+    share_has_snapshots(): 409 "ShareHasSnapshots" Provider, D "azure-storage-php#303",
+        "The share has snapshots and the operation requires no snapshots.";
+    too_many_share_snapshots(): 409 "ShareSnapshotCountExceeded" Provider, D "file-service-error-codes, code and limit",
+        "The total number of snapshots for the share is over the limit.";
+    share_name_invalid(): 400 "InvalidResourceName" Provider, D "azurefile-csi-driver#600",
+        "The specifed resource name contains invalid characters.";
+    share_name_length(): 400 "OutOfRangeInput" Provider, D "common-rest-api-error-codes",
+        "The specified resource name length is not within the permissible limits.";
+    share_header_invalid(): 400 "InvalidHeaderValue" Provider, D "azure-cli#18405, azure-powershell#25667, terraform-provider-azurerm#14737",
+        "The value for one of the HTTP headers is not in the correct format.";
+    share_query_invalid(): 400 "InvalidQueryParameterValue" Provider, D "common-rest-api-error-codes",
+        "Value for one of the query parameters specified in the request URI is invalid.";
+    share_node_invalid(): 400 "InvalidXmlNodeValue" Provider, D "common-rest-api-error-codes",
+        "The value for one of the XML nodes is not in the correct format.";
+    too_many_shares(): 409 "TotalSharesCountExceedsAccountLimit" Provider, D "file-service-error-codes; the status is unverified",
+        "The total number of shares for the storage account exceeds the limit.";
+    shares_too_large(): 409 "TotalSharesProvisionedCapacityExceedsAccountLimit" Provider, D "azurefile-csi-driver#3132; the text is unverified",
+        "The total provisioned capacity of the shares exceeds the account maximum size limit.";
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::HypervisorError;
+use super::types::HypervisorError;
 
 const SCSI: &str = "sys/class/scsi_device";
 const BLOCK: &str = "sys/class/block";

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::contract::{self, MachineFolder};
-use super::{Attachment, DiskFacts, HypervisorError, loop_device};
+use super::loop_device;
+use super::types::{Attachment, DiskFacts, HypervisorError};
 use crate::claim::Claim;
 
 /// Everything below one root folder.

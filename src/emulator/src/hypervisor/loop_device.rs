@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::HypervisorError;
+use super::types::HypervisorError;
 
 /// How often to look whether the kernel has released a device, and how long to wait in between. udev
 /// and blkid open a device for some milliseconds after any change.

@@ -1,12 +1,12 @@
 //! The engine, driven by types that exist for these tests only.
 
 use super::*;
-use crate::arm::compute::{DISK_FAMILY, RESOURCE, VM_FAMILY};
+use crate::arm::compute::base::{DISK_FAMILY, RESOURCE, VM_FAMILY};
 use crate::arm::descriptor::{
-    Access, Answered, BackReference, By, Children, Commit, Descriptor, Etags, Family, Form, Hooks, InUse, Patch,
-    Provider, Put, Reference, Schema, Scope, Shape, Stamps, Writers,
+    BackReference, By, Children, Descriptor, Family, Form, Hooks, InUse, Provider, Reference, Writers,
 };
-use crate::arm::network::{self, CHILDREN};
+use crate::arm::network::base::{self as network, CHILDREN};
+use crate::arm::protocol::{Access, Answered, Commit, Etags, Patch, Put, Schema, Scope, Shape, Stamps};
 use crate::fault;
 
 pub(crate) static PROVIDER: Provider = Provider {

@@ -128,7 +128,7 @@ async fn the_providers_that_are_emulated_are_registered_and_say_what_they_have()
     let uri = |rest: &str| format!("{SUB}/providers{rest}?api-version={RESOURCES_VERSION}");
     let all = rig.get(&uri("")).await.expect(200).body;
     let names: Vec<&str> = all["value"].as_array().unwrap().iter().map(|p| p["namespace"].as_str().unwrap()).collect();
-    assert_eq!(names, ["Microsoft.Compute", "Microsoft.Network", "Microsoft.Resources"]);
+    assert_eq!(names, ["Microsoft.Compute", "Microsoft.Network", "Microsoft.Resources", "Microsoft.Storage"]);
     let compute = rig.get(&uri("/microsoft.compute")).await.expect(200).body;
     assert_eq!(compute["registrationState"], "Registered");
     let kinds = compute["resourceTypes"].as_array().unwrap();
@@ -140,7 +140,7 @@ async fn the_providers_that_are_emulated_are_registered_and_say_what_they_have()
     }
     assert!(of("availabilitySets").get("zoneMappings").is_none());
     rig.call("POST", &uri("/Microsoft.Compute/register"), None).await.expect(200);
-    rig.get(&uri("/Microsoft.Storage")).await.refused(404, "InvalidResourceNamespace");
+    rig.get(&uri("/Microsoft.KeyVault")).await.refused(404, "InvalidResourceNamespace");
     rig.call("DELETE", &uri("/Microsoft.Compute"), None).await.refused(405, "MethodNotAllowed");
 }
 

@@ -253,3 +253,60 @@ async fn ultra_is_switched_on_while_deallocated_and_on_sizes_that_have_it() {
     // Sent again it changes nothing, and that may be at any time.
     rig.call("PATCH", &vm_uri("zonal-0"), Some(ultra)).await.expect(200);
 }
+
+#[tokio::test(start_paused = true)]
+async fn capabilities_that_are_all_off_are_not_shown() {
+    let rig = Rig::new(slow()).await;
+    nic(&rig, "nic1").await;
+    let mut body = machine("nic1");
+    body["properties"]["additionalCapabilities"] = json!({"ultraSSDEnabled": false, "hibernationEnabled": false});
+    let got = rig.call("PUT", &vm_uri("new"), Some(body)).await.expect(201);
+    rig.finish(&got).await;
+    let shown = |vm: Got| vm.expect(200).body["properties"]["additionalCapabilities"].take();
+    assert_eq!(shown(rig.get(&vm_uri("new")).await), Value::Null);
+    let again = json!({"properties": {"additionalCapabilities": {"ultraSSDEnabled": false}}});
+    let got = rig.call("PATCH", &vm_uri("new"), Some(again)).await;
+    assert!(got.status < 300, "{}", got.body);
+    assert_eq!(shown(rig.get(&vm_uri("new")).await), Value::Null);
+}
+
+/// The requests by which `az vm create` and Ansible find out what `latest` is.
+#[tokio::test(start_paused = true)]
+async fn an_image_is_found_by_publisher_offer_sku_and_version() {
+    let rig = Rig::new(slow()).await;
+    let subscription = group().split("/resourceGroups").next().unwrap().to_owned();
+    let location = format!("{subscription}/providers/Microsoft.Compute/locations/westeurope");
+    let uri = |path: &str, query: &str| format!("{location}/publishers{path}?api-version=2025-04-01{query}");
+    let names = |got: Got| -> Vec<String> {
+        let all = got.expect(200).body;
+        all.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(names(rig.get(&uri("", "")).await).contains(&"Canonical".to_owned()));
+    let offers = "/canonical/artifacttypes/vmimage/offers";
+    assert_eq!(
+        names(rig.get(&uri(offers, "")).await),
+        ["0001-com-ubuntu-server-focal", "0001-com-ubuntu-server-jammy", "ubuntu-24_04-lts"]
+    );
+    let skus = format!("{offers}/0001-com-ubuntu-server-jammy/skus");
+    assert_eq!(names(rig.get(&uri(&skus, "")).await), ["22_04-lts", "22_04-lts-gen2"]);
+    let versions = format!("{skus}/22_04-lts-gen2/versions");
+    assert_eq!(names(rig.get(&uri(&versions, "")).await), ["22.04.202407010", "22.04.202411010"]);
+    let newest = rig.get(&uri(&versions, "&$top=1&$orderby=name%20desc")).await.expect(200).body;
+    assert_eq!(newest.as_array().unwrap().len(), 1);
+    assert_eq!(newest[0]["name"], "22.04.202411010");
+    let id = newest[0]["id"].as_str().unwrap();
+    assert!(id.ends_with("/Offers/0001-com-ubuntu-server-jammy/Skus/22_04-lts-gen2/Versions/22.04.202411010"), "{id}");
+    let image = rig.get(&format!("{id}?api-version=2025-04-01")).await.expect(200).body;
+    assert_eq!(image["id"], id);
+    assert_eq!(image["properties"]["osDiskImage"]["operatingSystem"], "Linux");
+    assert_eq!(image["properties"]["hyperVGeneration"], "V2");
+    for missing in
+        ["/nobody/artifacttypes/vmimage/offers", &format!("{skus}/none/versions"), &format!("{versions}/1.0")]
+    {
+        let got = rig.get(&uri(missing, "")).await.expect(404);
+        assert_eq!((got.code(), got.message()), ("NotFound", "Artifact: VMImage was not found."));
+    }
+    let elsewhere = location.replace("westeurope", "nowhere");
+    let got = rig.get(&format!("{elsewhere}/publishers?api-version=2025-04-01")).await.expect(400);
+    assert_eq!(got.code(), "LocationNotAvailableForResourceType");
+}

@@ -168,6 +168,23 @@ async fn a_full_snapshot_is_made_read_changed_listed_and_deleted() {
     rig.delete_snapshot("s").await.expect(204);
 }
 
+/// As Terraform's `source_uri` and older clients name the disk.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_may_name_its_disk_by_source_uri() {
+    let rig = Rig::new(slow()).await;
+    let gib = {
+        rig.disk("d0").await;
+        rig.disk_doc("d0").await["properties"]["diskSizeGB"].clone()
+    };
+    let body = json!({"location": "westeurope", "properties": {
+        "creationData": {"createOption": "Copy", "sourceUri": disk_id("d0")}, "osType": "",
+    }});
+    let made = rig.snapshot("s0", body).await;
+    assert_eq!(made["properties"]["diskSizeGB"], gib);
+    assert_eq!(made["properties"]["creationData"]["sourceUri"], disk_id("d0"));
+    assert!(made["properties"].get("osType").is_none(), "{made}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_takes_its_published_time() {
     let rig = Rig::new(slow()).await;

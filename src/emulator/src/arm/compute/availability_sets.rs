@@ -3,11 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::compute::{RESOURCE, VM_FAMILY};
-use crate::arm::descriptor::{
-    Answered, BackReference, By, Commit, Descriptor, Draft, Form, Hooks, InUse, Patch, Put, Schema, Shape, Stamps,
-    Writers,
-};
+use crate::arm::compute::base::{OF_MACHINES, RESOURCE, VM_FAMILY};
+use crate::arm::descriptor::{BackReference, By, Descriptor, Draft, Form, Hooks, InUse, Writers};
+use crate::arm::protocol::{Answered, Commit, Patch, Put, Schema, Shape, Stamps};
 use crate::arm::{kinds, writes};
 use crate::fault;
 use crate::store::Store;
@@ -19,6 +17,7 @@ pub(crate) static AVAILABILITY_SET: Descriptor = Descriptor {
     kind: kinds::SET,
     path: "availabilitySets",
     family: &VM_FAMILY,
+    headers: OF_MACHINES,
     schema: SCHEMA,
     layout: &["name", "id", "type", "location", "tags", "properties", "sku"],
     stamps: Stamps::Nothing,

@@ -4,7 +4,6 @@
 
 use serde_json::Value;
 
-use super::snapshot_copy;
 use crate::arm::{kinds, writes};
 use crate::disk_skus::Sku;
 use crate::document::Document;
@@ -26,7 +25,8 @@ pub(crate) fn find(state: &State, root: &str, data: &Value, location: &str) -> R
 /// The same in any region and any state.
 pub(crate) fn named(state: &State, root: &str, data: &Value) -> Result<Document, Fault> {
     let parameter = format!("{root}.creationData.sourceResourceId");
-    let Some(id) = data["sourceResourceId"].as_str() else {
+    // Documented: `sourceUri` may name a managed disk too.
+    let Some(id) = ["sourceResourceId", "sourceUri"].iter().find_map(|member| data[*member].as_str()) else {
         return Err(fault::missing_parameter(parameter));
     };
     if !id.to_ascii_lowercase().starts_with("/subscriptions/") {
@@ -50,11 +50,16 @@ pub(crate) fn check_ready(state: &State, source: &Value) -> Result<(), Fault> {
     match source["properties"]["provisioningState"].as_str() {
         Some("Deleting") => refuse("it is being deleted".to_owned()),
         Some("Updating") if is_being_created(state, source) => refuse("it is being created".to_owned()),
-        _ => match snapshot_copy::percent(source) {
+        _ => match percent(source) {
             Some(percent) if percent < 100 => refuse(format!("its copy is {percent} percent complete")),
             _ => Ok(()),
         },
     }
+}
+
+/// How much of a snapshot has been copied; `None` where nothing is copied in the background.
+pub(crate) fn percent(doc: &Value) -> Option<u64> {
+    doc["properties"]["completionPercent"].as_u64()
 }
 
 /// Whether the creation of a disk or snapshot has not ended. A change keeps the new document back, a creation not.

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 use super::attachments::{self, owners};
 use super::disk_work::{self, HEADERS, Named, Work};
-use super::snapshots;
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::{kinds, writes};
 use crate::document::Document;
@@ -64,14 +63,20 @@ pub(crate) fn refuse_attach(disk: &Value) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `beginGetAccess`.
+/// `beginGetAccess` of a disk.
 pub(crate) fn begin(context: &mut Context<'_>) -> Reply {
+    begin_if(context, |_, _, _| Ok(()))
+}
+
+/// Refuses a signature, of the document and of what is asked.
+type Refuse = fn(&State, &Value, &Value) -> Result<(), Fault>;
+
+/// `beginGetAccess` of what has a refusal of its own.
+pub(crate) fn begin_if(context: &mut Context<'_>, refuse: Refuse) -> Reply {
     let doc = find(context)?;
     let disk = Named::of(&doc);
     let body = context.read("GrantAccessData", "grantAccess", false)?;
-    if doc["type"] == kinds::SNAPSHOT {
-        snapshots::refuse_access(context.state, &doc, &body)?;
-    }
+    refuse(context.state, &doc, &body)?;
     let running = owners(&doc).into_iter().find(|vm| context.state.store.power(vm) == Some(Power::Running));
     if let Some(vm) = running {
         return Err(fault::attached_to_running(&disk.name, vm));

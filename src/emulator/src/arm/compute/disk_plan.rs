@@ -47,7 +47,7 @@ pub(crate) fn make_disks(context: &mut Context<'_>, plan: &Plan) -> Result<Vec<(
         let location = new.body["location"].as_str().unwrap_or("").to_owned();
         let created = context.shared.clock.stamp(context.now);
         let unique = crate::derived::guid_of(&format!("{}/{}", path::key(&new.id), context.state.guid()));
-        let doc = disk_rules::complete(context, &new.id, &location, &new.body, &created, &unique)?;
+        let doc = disk_rules::complete(context.state, &new.id, &location, &new.body, &created, &unique)?;
         quotas::check_disk(context, &doc, None)?;
         made.push((new.id.clone(), doc));
     }

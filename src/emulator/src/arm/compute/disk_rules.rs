@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::attachments::owners;
 use super::{copy_source, disk_access};
-use crate::answer::Context;
 use crate::arm::{kinds, regions, writes};
 use crate::disk_skus::{self, Sku, SkuError};
 use crate::fault::{self, Fault};
 use crate::path;
+use crate::state::State;
 use crate::store::Power;
 
 const GIB: u64 = 1 << 30;
@@ -52,7 +52,7 @@ fn sku_of(doc: &Value) -> Result<&'static Sku, Fault> {
 
 /// The finished document of a new disk.
 pub(crate) fn complete(
-    context: &Context<'_>,
+    state: &State,
     id: &str,
     location: &str,
     body: &Value,
@@ -68,7 +68,7 @@ pub(crate) fn complete(
     }
     let sku = sku_of(body)?;
     let mut properties = asked.clone();
-    let gib = creation(context, &mut properties, asked, location, sku)?;
+    let gib = creation(state, &mut properties, asked, location, sku)?;
     sku.check_size(gib).map_err(|e| refused(&e))?;
     let zones = body["zones"].as_array().cloned().unwrap_or_default();
     regions::check_zones(location, &zones, kinds::DISK, path::name_of(id))?;
@@ -95,13 +95,7 @@ pub(crate) fn complete(
 }
 
 /// Checks `creationData` and says how large the disk becomes.
-fn creation(
-    context: &Context<'_>,
-    properties: &mut Value,
-    asked: &Value,
-    location: &str,
-    sku: &Sku,
-) -> Result<u64, Fault> {
+fn creation(state: &State, properties: &mut Value, asked: &Value, location: &str, sku: &Sku) -> Result<u64, Fault> {
     let data = &asked["creationData"];
     let option = data["createOption"].as_str().unwrap_or("");
     let given = match asked.get("diskSizeGB") {
@@ -119,7 +113,7 @@ fn creation(
     match option {
         "Empty" => given.ok_or_else(|| fault::missing_parameter("disk.diskSizeGB")),
         "Copy" | "Restore" | "CopyStart" | "CopyFromSanSnapshot" => {
-            let source = copy_source::find(context.state, "disk", data, location)?;
+            let source = copy_source::find(state, "disk", data, location)?;
             copy_source::check_sector_size(&source, sku)?;
             copy_source::hand_down(properties, &source);
             copy_source::size("disk", given, &source)
@@ -311,7 +305,7 @@ fn reference(id: &str, kind: &str, target: &str) -> Result<(), Fault> {
 }
 
 /// The document after a PUT or PATCH on an existing disk.
-pub(crate) fn changed(context: &Context<'_>, old: &Value, body: &Value, replace: bool) -> Result<Value, Fault> {
+pub(crate) fn changed(state: &State, old: &Value, body: &Value, replace: bool) -> Result<Value, Fault> {
     let id = old["id"].as_str().unwrap_or("");
     let asked = body.get("properties").cloned().unwrap_or(json!({}));
     let empty = serde_json::Map::new();
@@ -351,13 +345,13 @@ pub(crate) fn changed(context: &Context<'_>, old: &Value, body: &Value, replace:
     sku.check_size(gib).map_err(|e| refused(&e))?;
     let sku_changed = new["sku"]["name"] != old["sku"]["name"];
     if sku_changed {
-        conversion(context, old, &new, sku)?;
+        conversion(state, old, &new, sku)?;
     }
     let shares_changed = new["properties"]["maxShares"] != old["properties"]["maxShares"];
     if gib > before {
         disk_access::refuse_growth(old)?;
     }
-    attached_rules(context, old, sku, before, gib, sku_changed, shares_changed)?;
+    attached_rules(state, old, sku, before, gib, sku_changed, shares_changed)?;
     new["properties"]["diskSizeGB"] = json!(gib);
     new["properties"]["diskSizeBytes"] = json!(gib * GIB);
     // What was not asked for follows the size, unless the SKU lets the caller choose and it did.
@@ -430,7 +424,7 @@ fn fixed(old: &Value, body: &Value, asked: &Value) -> Result<(), Fault> {
 /// Which SKU may become which. Documented (disks-convert-types): hard disks and SSDs of any redundancy into
 /// each other, and into Premium v2 where that may be; nothing from or to Ultra or from Premium v2. The
 /// texts are unverified.
-fn conversion(context: &Context<'_>, old: &Value, new: &Value, sku: &Sku) -> Result<(), Fault> {
+fn conversion(state: &State, old: &Value, new: &Value, sku: &Sku) -> Result<(), Fault> {
     let name = old["name"].as_str().unwrap_or("");
     let before = sku_of(old)?;
     let refuse = |why: &str| {
@@ -454,7 +448,7 @@ fn conversion(context: &Context<'_>, old: &Value, new: &Value, sku: &Sku) -> Res
     if properties["maxShares"].as_u64().unwrap_or(1) > 1 && !holders.is_empty() {
         return refuse("a shared disk must be detached first.");
     }
-    for vm in holders.iter().filter_map(|vm| context.state.store.vm(vm)) {
+    for vm in holders.iter().filter_map(|vm| state.store.vm(vm)) {
         let profile = &vm["properties"]["storageProfile"];
         let id = old["id"].as_str().unwrap_or("");
         let is = |element: &Value| element["managedDisk"]["id"].as_str().is_some_and(|own| path::same(own, id));
@@ -472,7 +466,7 @@ fn conversion(context: &Context<'_>, old: &Value, new: &Value, sku: &Sku) -> Res
 /// What may not change while a machine holds the disk. Documented (expand-disks, disks-shared); the
 /// texts and inner codes are in the catalogue.
 fn attached_rules(
-    context: &Context<'_>,
+    state: &State,
     old: &Value,
     sku: &Sku,
     before: u64,
@@ -491,7 +485,7 @@ fn attached_rules(
         )));
     }
     let id = old["id"].as_str().unwrap_or("");
-    let of_system = holders.iter().filter_map(|vm| context.state.store.vm(vm)).any(|vm| {
+    let of_system = holders.iter().filter_map(|vm| state.store.vm(vm)).any(|vm| {
         let own = vm["properties"]["storageProfile"]["osDisk"]["managedDisk"]["id"].as_str();
         own.is_some_and(|own| path::same(own, id))
     });
@@ -500,7 +494,7 @@ fn attached_rules(
     if before < FOUR_TIB_GIB && gib >= FOUR_TIB_GIB && !sku.adjustable() && !of_system {
         return Err(fault::resize_beyond_4_tib(name, holder));
     }
-    let running = holders.iter().find(|vm| context.state.store.power(vm) != Some(Power::Deallocated));
+    let running = holders.iter().find(|vm| state.store.power(vm) != Some(Power::Deallocated));
     let Some(vm) = running else {
         return Ok(());
     };
@@ -516,11 +510,40 @@ fn attached_rules(
         if old["properties"]["maxShares"].as_u64().unwrap_or(1) > 1 {
             return Err(fault::resize_shared_disk(name));
         }
-        let size = context.state.store.vm(vm).map(|vm| crate::sizes::of_machine(&vm).to_owned()).unwrap_or_default();
+        let size = state.store.vm(vm).map(|vm| crate::sizes::of_machine(&vm).to_owned()).unwrap_or_default();
         // Documented: live growth needs a size with premium storage (the classic sizes have none).
         if crate::sizes::find(&size).is_some_and(|size| !size.premium) {
             return Err(fault::live_change_unsupported_size(&size));
         }
     }
     Ok(())
+}
+
+/// A disk that a scenario or a scale set has from the start.
+pub(crate) fn existing(id: &str, location: &str, sku: &str, gib: u64, zone: Option<&str>, stamp: &str) -> Value {
+    let known = disk_skus::find(sku);
+    let performance = known.map(|sku| sku.default_performance(gib));
+    let mut doc = json!({"name": path::name_of(id), "id": id, "type": kinds::DISK, "location": location});
+    if let Some(zone) = zone {
+        doc["zones"] = json!([zone]);
+    }
+    doc["sku"] = json!({"name": sku, "tier": known.map_or("Standard", |sku| sku.tier)});
+    doc["properties"] = json!({
+        "creationData": {"createOption": "Empty"},
+        "diskSizeGB": gib,
+        "diskIOPSReadWrite": performance.map_or(500, |p| p.iops),
+        "diskMBpsReadWrite": performance.map_or(60, |p| p.mbps),
+        "encryption": {"type": "EncryptionAtRestWithPlatformKey"},
+        "networkAccessPolicy": "AllowAll",
+        "publicNetworkAccess": "Enabled",
+        "timeCreated": stamp,
+        "provisioningState": "Succeeded",
+        "diskState": "Unattached",
+        "diskSizeBytes": gib << 30,
+        "uniqueId": crate::derived::guid_of(id),
+    });
+    if let Some(tier) = known.filter(|sku| sku.name.starts_with("Premium_")).and_then(|sku| sku.tier_name(gib)) {
+        doc["properties"]["tier"] = json!(tier);
+    }
+    doc
 }

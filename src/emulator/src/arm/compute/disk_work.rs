@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::base::DISK_FAMILY;
 use crate::answer::{Context, OperationHeaders, Start, Started};
 use crate::arm::kinds::{DISK, SNAPSHOT};
 use crate::arm::writes;
@@ -9,6 +10,7 @@ use crate::fault::{self, Fault};
 use crate::hypervisor::DiskFacts;
 use crate::latency::OperationKind;
 use crate::operations::Style;
+use crate::phases::Moved;
 use crate::state::{Effect, HypervisorStep, Undo};
 
 pub(crate) const HEADERS: OperationHeaders =
@@ -25,10 +27,6 @@ pub(crate) fn id_of(context: &Context<'_>) -> String {
 
 pub(crate) fn not_found(context: &Context<'_>) -> Fault {
     fault::resource_not_found(kind_of(context), context.request.segment(1), context.request.group())
-}
-
-pub(crate) fn collection(location: &str) -> String {
-    format!("providers/Microsoft.Compute/locations/{location}/DiskOperations")
 }
 
 /// What the hypervisor must know of a disk.
@@ -73,32 +71,19 @@ pub(crate) struct Work {
 
 /// Accepts an operation and makes the disk busy with it.
 pub(crate) fn accept(context: &mut Context<'_>, disk: &Named, work: Work) -> Started {
-    let started = start(context, disk, work.kind, work.steps, work.effect, Some(work.undo), None);
-    context.state.store.change(&disk.id, context.now, |resource| {
-        resource.busy = Some(started.id.clone());
-    });
-    writes::record(context, work.kind, &disk.id, &started, writes::Moved::default());
-    started
-}
-
-pub(crate) fn start(
-    context: &mut Context<'_>,
-    disk: &Named,
-    kind: OperationKind,
-    steps: Vec<HypervisorStep>,
-    effect: Effect,
-    undo: Option<Undo>,
-    together_with: Option<&str>,
-) -> Started {
-    context.start(Start {
+    let Work { kind, steps, effect, undo } = work;
+    let started = context.start(Start {
         style: Style::Compute,
         kind,
         resource: &disk.id,
-        collection: collection(&disk.location),
-        retry_after: context.shared.options.unverified.disk_retry_after,
+        collection: DISK_FAMILY.operations(&disk.location),
+        retry_after: (DISK_FAMILY.retry_after)(&context.shared.options),
         steps,
         effect,
-        undo,
-        together_with,
-    })
+        undo: Some(undo),
+        together_with: None,
+    });
+    context.state.store.change(&disk.id, context.now, |resource| resource.occupy(&started.id));
+    writes::record(context, kind, &disk.id, &started, Moved::default());
+    started
 }

@@ -6,30 +6,56 @@
 //! machine's operation, not this one. Unverified: the state that a GET shows while an operation runs
 //! is the old document with `Updating` (`Deleting` for a delete).
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::attachments::owners;
-use super::disk_work::{HEADERS, Named, Work, accept, creation_step, facts, id_of, not_found, start};
-use super::{RESOURCE, disk_access, disk_rules, post, quotas};
-use crate::answer::{Answer, Context, Reply};
-use crate::arm::descriptor::{By, Descriptor, InUse, Own};
-use crate::arm::{kinds, regions, writes};
+use super::base::{DISK_VERSIONS, RESOURCE, post};
+use super::disk_work::{creation_step, facts};
+use super::{disk_access, disk_rules, quotas};
+use crate::answer::Context;
+use crate::arm::descriptor::{Begun, Beside, By, Descriptor, Draft, Hooks, InUse, Verb, Writers};
+use crate::arm::protocol::{Answered, Patch, Schema, Shape};
+use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
-use crate::operations::Outcome;
 use crate::path;
-use crate::state::{Effect, HypervisorStep, State};
-use crate::store::Resource;
+use crate::state::{HypervisorStep, State};
 
+const SCHEMA: Schema = Schema { name: "Disk", root: "disk" };
+
+/// Documented of a DELETE: 409 while attached; a disk whose attach is in flight is still `Unattached` and can be deleted
+/// (kubernetes#82714); 409 `Conflict` without `Retry-After` while another operation has the disk
+/// (bosh-azure-cpi-release#269). That a deletion in flight is such an operation is unverified: a disk stuck in `Deleting`
+/// refuses a second one (AzureStorageExplorer#7937), but its text is not known. That a disk whose creation fails late is
+/// gone is unverified too.
 pub(crate) static DISK: Descriptor = Descriptor {
     kind: kinds::DISK,
     path: "disks",
-    api_versions: &["2025-01-02", "2024-03-02"],
+    api_versions: DISK_VERSIONS,
+    schema: SCHEMA,
+    patch: Patch::Asked { operation: "update", schema: SCHEMA, answered: Answered::new(202, Shape::Both) },
+    writers: Writers::Judged(beside),
     in_use: &[InUse {
         by: By::Named(owners),
         fault: |disk, vm| fault::disk_is_attached(disk["name"].as_str().unwrap_or(""), vm),
     }],
-    own: Own { put: Some(put), patch: Some(patch), delete: Some(delete), ..Own::NONE },
+    hooks: Hooks {
+        name: |_, name| disk_rules::check_name("disk.name", name),
+        document: Some(document),
+        accepted,
+        deletable: |_, disk| disk_access::refuse_delete(disk),
+        begun,
+        settle: keep_attachments,
+        gone: |id| Err(fault::disk_not_found(path::name_of(id))),
+        changed: |state, _, new, at| {
+            if let Some(disk) = new {
+                show_in_machines(state, disk, at);
+            }
+        },
+        ..Hooks::NONE
+    },
     routes: &[
         post("begingetaccess", "disks.grantAccess", disk_access::begin),
         post("endgetaccess", "disks.revokeAccess", disk_access::end),
@@ -37,91 +63,30 @@ pub(crate) static DISK: Descriptor = Descriptor {
     ..RESOURCE
 };
 
-/// PUT. Recorded.
-pub(crate) fn put(context: &mut Context<'_>) -> Reply {
-    context.require_group()?;
-    let body = context.read("Disk", "disk", false)?;
-    let id = id_of(context);
-    let location = path::location(body["location"].as_str().unwrap_or(""));
-    regions::check(&location, kinds::DISK)?;
-    let name = context.request.segment(1).to_owned();
-    disk_rules::check_name("disk.name", &name)?;
-    match context.state.store.get(&id).map(|r| (r.doc.clone(), r.busy.clone())) {
-        None => create(context, &id, &name, &location, &body),
-        Some((old, busy)) => {
-            let there = old["location"].as_str().unwrap_or("").to_owned();
-            if there != location {
-                return Err(fault::location_conflict(&name, &there, context.request.group(), &location));
-            }
-            // Of a creation only: what asks for a disk as it was before a change, or that is being deleted,
-            // asks for something else.
-            let creating = busy
-                .as_deref()
-                .and_then(|busy| context.state.operations.get(busy))
-                .is_some_and(|operation| operation.kind == OperationKind::DiskCreate);
-            let repeated = creating && same_request(&old, &body);
-            if repeated {
-                return join(context, &old, busy.as_deref());
-            }
-            change(context, &old, &body, true)
-        }
+/// A PUT of what is being made already joins the creation.
+fn beside(context: &mut Context<'_>, old: Option<&Value>, body: &Value) -> Result<Beside, Fault> {
+    let Some(old) = old else {
+        return Ok(Beside::Alone);
+    };
+    let is_put = context.request.method == "PUT";
+    let (there, asked) = (old["location"].as_str().unwrap_or(""), body["location"].as_str().unwrap_or(""));
+    if is_put && there != path::location(asked) {
+        let (name, group) = (context.request.segment(1), context.request.group());
+        return Err(fault::location_conflict(name, there, group, &path::location(asked)));
     }
-}
-
-/// PATCH. Recorded: 404 from the gateway for a missing disk.
-pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
-    context.require_group()?;
-    let id = id_of(context);
-    let Some(old) = context.state.store.document(&id) else {
-        return Err(not_found(context));
-    };
-    let body = context.read("Disk", "disk", true)?;
-    change(context, &old, &body, false)
-}
-
-fn create(context: &mut Context<'_>, id: &str, name: &str, location: &str, body: &Value) -> Reply {
-    let group = context.require_group()?;
-    let own_id = format!("{}/providers/{}/{name}", group["id"].as_str().unwrap_or_default(), kinds::DISK);
-    let now = context.now;
-    let created = context.shared.clock.stamp(now);
-    let unique = crate::derived::guid_of(&format!("{}/{}", path::key(id), context.state.guid()));
-    let full = disk_rules::complete(context, &own_id, location, body, &created, &unique)?;
-    quotas::check_disk(context, &full, None)?;
-    let mut waiting = full.clone();
-    waiting["properties"]["provisioningState"] = json!("Updating");
-    let mut resource = Resource::new(waiting);
-    resource.busy = Some(String::new());
-    context.state.store.insert(&own_id, resource, now);
-    let shown = accepted(&own_id, location, body, None);
-    let disk = Named::of(&full);
-    let (effect_id, undo_id) = (own_id.clone(), own_id);
-    let work = Work {
-        kind: OperationKind::DiskCreate,
-        steps: vec![creation_step(&full)],
-        effect: Box::new(move |state, at| finish(state, &effect_id, at, full)),
-        undo: Box::new(move |state, at, _| {
-            // Unverified: a disk whose creation fails late is gone.
-            state.store.remove(&undo_id, at);
-        }),
-    };
-    let started = accept(context, &disk, work);
-    Ok(Answer::json(202, shown).started(started, HEADERS))
-}
-
-/// A PUT of what is being made already: a new operation that ends with the first (documented: a
-/// repeated PUT is a new 202).
-fn join(context: &mut Context<'_>, old: &Value, busy: Option<&str>) -> Reply {
-    let disk = Named::of(old);
-    let effect_id = disk.id.clone();
-    let effect: Effect = Box::new(move |state, _| match state.store.document(&effect_id) {
-        Some(doc) => Ok(Outcome::both(&doc)),
-        // The creation that it joined has failed.
-        None => Err(fault::disk_not_found(path::name_of(&effect_id))),
+    // Of a creation only: what asks for a disk as it was before a change, or that is being deleted,
+    // asks for something else.
+    let busy = context.state.store.get(path::of(old)).and_then(|resource| resource.busy.as_deref());
+    let creation = busy.filter(|busy| {
+        let operation = context.state.operations.get(busy);
+        operation.is_some_and(|operation| operation.kind == OperationKind::DiskCreate)
     });
-    let started = start(context, &disk, OperationKind::DiskCreate, Vec::new(), effect, None, busy);
-    let mut shown = old.clone();
-    shown["properties"]["provisioningState"] = json!("Updating");
-    Ok(Answer::json(202, shown).started(started, HEADERS))
+    if let Some(first) = creation.filter(|_| is_put && same_request(old, body)) {
+        return Ok(Beside::Joins(first.to_owned()));
+    }
+    writes::refuse_if_dropped(context, old)?;
+    writes::refuse_if_busy(context, path::of(old))?;
+    Ok(Beside::Alone)
 }
 
 fn same_request(old: &Value, body: &Value) -> bool {
@@ -142,55 +107,52 @@ fn same_request(old: &Value, body: &Value) -> bool {
         && body.get("tags").is_none_or(|tags| *tags == old["tags"])
 }
 
-fn change(context: &mut Context<'_>, old: &Value, body: &Value, replace: bool) -> Reply {
-    let disk = Named::of(old);
-    let now = context.now;
-    writes::refuse_if_dropped(context, old)?;
-    writes::refuse_if_busy(context, &disk.id)?;
-    let new = disk_rules::changed(context, old, body, replace)?;
-    quotas::check_disk(context, &new, Some(old))?;
-    let grown = new["properties"]["diskSizeBytes"] != old["properties"]["diskSizeBytes"];
-    let mut shown = accepted(&disk.id, &disk.location, &merged(&new, body), Some(old));
-    if grown {
-        shown["properties"]["diskSizeBytes"] = new["properties"]["diskSizeBytes"].clone();
+/// The document of a new disk, or of one that is changed.
+fn document(draft: &Draft<'_>) -> Result<Value, Fault> {
+    match draft.old {
+        None => {
+            let unique = crate::derived::guid_of(&format!("{}/{}", path::key(draft.id), draft.guid));
+            disk_rules::complete(draft.state, draft.id, draft.location, draft.body, draft.stamp, &unique)
+        }
+        Some(old) => disk_rules::changed(draft.state, old, draft.body, draft.verb == Verb::Put),
     }
-    let steps = if grown { vec![HypervisorStep::Resize { disk: facts(&new) }] } else { Vec::new() };
-    context.state.store.change(&disk.id, now, |resource| {
-        resource.set_provisioning("Updating");
-        resource.next = Some(new.clone());
-    });
-    let (effect_id, undo_id) = (disk.id.clone(), disk.id.clone());
-    let work = Work {
-        kind: OperationKind::DiskUpdate,
-        steps,
-        effect: Box::new(move |state, at| finish(state, &effect_id, at, new)),
-        undo: Box::new(move |state, at, _| {
-            state.store.change(&undo_id, at, |resource| {
-                resource.busy = None;
-                resource.next = None;
-                resource.set_provisioning("Succeeded");
-            });
-        }),
-    };
-    let started = accept(context, &disk, work);
-    Ok(Answer::json(202, shown).started(started, HEADERS))
 }
 
-/// The body of the 202: what was asked, in the service's order. Recorded.
-fn accepted(id: &str, location: &str, asked: &Value, old: Option<&Value>) -> Value {
-    let mut doc = writes::base(kinds::DISK, id, location, &["tags", "zones", "extendedLocation"], asked);
-    if let Some(sku) = old.map(|o| &o["sku"]).filter(|sku| !sku.is_null()) {
-        doc["sku"] = sku.clone();
+/// A write begins where the quota allows it.
+fn begun(context: &mut Context<'_>, old: Option<&Value>, new: Option<&Value>) -> Result<Begun, Fault> {
+    let Some(new) = new else {
+        return Ok(Begun::with(old.map(|old| HypervisorStep::Delete { disk: facts(old) }).into_iter().collect()));
+    };
+    quotas::check_disk(context, new, old)?;
+    Ok(match old {
+        None => Begun { kind: Some(OperationKind::DiskCreate), steps: vec![creation_step(new)] },
+        Some(old) if old["properties"]["diskSizeBytes"] != new["properties"]["diskSizeBytes"] => {
+            Begun::with(vec![HypervisorStep::Resize { disk: facts(new) }])
+        }
+        Some(_) => Begun::default(),
+    })
+}
+
+/// The body of the 202: what was asked, in the service's order. Recorded. The answer to a change shows the SKU, and what
+/// a disk is made of, whether or not it was asked for.
+fn accepted(doc: &Value, body: &Value, old: Option<&Value>) -> Value {
+    let merged = old.map(|_| merged(doc, body));
+    let asked = merged.as_ref().unwrap_or(body);
+    let location = doc["location"].as_str().unwrap_or("");
+    let members = ["tags", "zones", "extendedLocation"];
+    let mut shown = writes::base(kinds::DISK, path::of(doc), location, &members, asked);
+    if let Some(sku) = old.map(|old| &old["sku"]).filter(|sku| !sku.is_null()) {
+        shown["sku"] = sku.clone();
     }
     if let Some(sku) = asked.get("sku") {
-        doc["sku"] = sku.clone();
+        shown["sku"] = sku.clone();
     }
-    doc["properties"] = asked.get("properties").cloned().unwrap_or(json!({}));
-    doc["properties"]["provisioningState"] = json!("Updating");
-    if let Some(old) = old {
-        doc["properties"]["diskSizeBytes"] = old["properties"]["diskSizeBytes"].clone();
+    shown["properties"] = asked.get("properties").cloned().unwrap_or(json!({}));
+    shown["properties"]["provisioningState"] = json!("Updating");
+    if old.is_some() {
+        shown["properties"]["diskSizeBytes"] = doc["properties"]["diskSizeBytes"].clone();
     }
-    doc
+    shown
 }
 
 /// The members that the caller sent, completed with what identifies the disk.
@@ -210,42 +172,31 @@ fn merged(new: &Value, body: &Value) -> Value {
     shown
 }
 
-/// Puts the new document in place, keeping what the machine's operations own.
-pub(crate) fn finish(state: &mut State, id: &str, at: std::time::Duration, mut new: Value) -> Result<Outcome, Fault> {
-    let done = state.store.change(id, at, |resource| {
-        let old = &resource.doc;
-        for member in ["managedBy", "managedByExtended"] {
-            match old.get(member) {
-                Some(value) => new[member] = value.clone(),
-                None => {
-                    if let Some(object) = new.as_object_mut() {
-                        object.shift_remove(member);
-                    }
+/// The end of a write: what the machine's operations own is as it is by now.
+fn keep_attachments(state: &mut State, new: &mut Value, _: Duration) -> Result<(), Fault> {
+    let Some(current) = state.store.disk(path::of(new)) else {
+        return Ok(());
+    };
+    for member in ["managedBy", "managedByExtended"] {
+        match current.get(member) {
+            Some(value) => new[member] = value.clone(),
+            None => {
+                if let Some(object) = new.as_object_mut() {
+                    object.shift_remove(member);
                 }
             }
         }
-        for member in ["diskState", "shareInfo", "LastOwnershipUpdateTime"] {
-            if let Some(value) = old["properties"].get(member) {
-                new["properties"][member] = value.clone();
-            }
+    }
+    for member in ["diskState", "shareInfo", "LastOwnershipUpdateTime"] {
+        if let Some(value) = current["properties"].get(member) {
+            new["properties"][member] = value.clone();
         }
-        new["properties"]["provisioningState"] = json!("Succeeded");
-        resource.doc = new.into();
-        resource.busy = None;
-        resource.next = None;
-        resource.doc.clone()
-    });
-    if let Some(doc) = &done {
-        show_in_machines(state, doc, at);
     }
-    match done {
-        Some(doc) => Ok(Outcome::both(&doc)),
-        None => Err(fault::disk_not_found(path::name_of(id))),
-    }
+    Ok(())
 }
 
 /// Unverified: a machine's model follows the size and SKU of its disks, without a new etag.
-fn show_in_machines(state: &mut State, disk: &Value, at: std::time::Duration) {
+fn show_in_machines(state: &mut State, disk: &Value, at: Duration) {
     let id = disk["id"].as_str().unwrap_or("");
     for vm in owners(disk) {
         state.store.change(&vm, at, |resource| {
@@ -264,49 +215,4 @@ fn show_in_machines(state: &mut State, disk: &Value, at: std::time::Duration) {
             }
         });
     }
-}
-
-/// DELETE. Recorded: 202 and an operation without output. Documented: 204 for a missing disk, 409
-/// while attached; a disk whose attach is in flight is still `Unattached` and can be deleted
-/// (kubernetes#82714); 409 `Conflict` without `Retry-After` while another operation has the disk
-/// (bosh-azure-cpi-release#269). That a deletion in flight is such an operation is unverified: a disk stuck
-/// in `Deleting` refuses a second one (AzureStorageExplorer#7937), but its text is not known.
-pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
-    context.require_group()?;
-    let id = id_of(context);
-    let now = context.now;
-    let Some(resource) = context.state.store.get(&id) else {
-        return Ok(Answer::empty(204));
-    };
-    let doc = resource.doc.clone();
-    let disk = Named::of(&doc);
-    if let Some(vm) = owners(&doc).first() {
-        return Err(fault::disk_is_attached(&disk.name, vm));
-    }
-    disk_access::refuse_delete(&doc)?;
-    writes::refuse_if_busy(context, &id)?;
-    context.state.store.change(&id, now, |resource| {
-        resource.set_provisioning("Deleting");
-    });
-    let (effect_id, undo_id) = (disk.id.clone(), disk.id.clone());
-    let work = Work {
-        kind: OperationKind::DiskDelete,
-        steps: vec![HypervisorStep::Delete { disk: facts(&doc) }],
-        effect: Box::new(move |state, at| {
-            // Attached while the delete ran: the machine keeps its disk.
-            if let Some(vm) = state.store.disk(&effect_id).as_ref().and_then(|d| owners(d).first().cloned()) {
-                return Err(fault::disk_is_attached(path::name_of(&effect_id), &vm));
-            }
-            state.store.remove(&effect_id, at);
-            Ok(Outcome::default())
-        }),
-        undo: Box::new(move |state, at, _| {
-            state.store.change(&undo_id, at, |resource| {
-                resource.busy = None;
-                resource.set_provisioning("Succeeded");
-            });
-        }),
-    };
-    let started = accept(context, &disk, work);
-    Ok(Answer::empty(202).started(started, HEADERS))
 }

@@ -6,16 +6,15 @@
 
 use serde_json::{Value, json};
 
+use super::base::{RESOURCE, VM_FAMILY};
+use super::extension_views::of_machine;
 use super::scale_sets::instances::INSTANCE;
 use super::vms::VIRTUAL_MACHINE;
-use super::{RESOURCE, VM_FAMILY};
 use crate::answer::{Context, Reply};
-use crate::arm::descriptor::{
-    Absent, Answered, Commit, Descriptor, Draft, Hooks, Latency, Limits, Own, Patch, Put, Schema, Scope, Shape,
-};
+use crate::arm::descriptor::{Descriptor, Draft, Hooks, Own};
 use crate::arm::engine::put;
+use crate::arm::protocol::{Absent, Answered, Commit, Latency, Limits, Patch, Put, Schema, Scope, Shape};
 use crate::arm::{kinds, writes};
-use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
@@ -112,38 +111,4 @@ fn check(state: &State, extension: &Value, _: Option<&Value>) -> Result<(), Faul
         Some(_) => Err(fault::extension_of_handler_exists(path::name_of(own), handler(extension))),
         None => Ok(()),
     }
-}
-
-/// The extensions of a machine.
-fn of_machine(state: &State, machine: &str) -> Vec<Document> {
-    let kinds = [kinds::EXTENSION, kinds::INSTANCE_EXTENSION].into_iter();
-    kinds.flat_map(|kind| state.store.below_of_kind(machine, kind)).map(|resource| resource.doc.clone()).collect()
-}
-
-/// Shows in a machine's document its extensions, where it has any. Documented.
-pub(crate) fn show(state: &State, machine: &mut Document) {
-    let extensions = of_machine(state, path::of(machine));
-    if !extensions.is_empty() {
-        machine["resources"] = extensions.into_iter().map(Document::into_value).collect();
-    }
-}
-
-/// What a machine's instance view shows of its extensions. Documented shape.
-pub(crate) fn views(state: &State, machine: &str) -> Vec<Value> {
-    let view = |doc: Document| {
-        let properties = &doc["properties"];
-        let word = |member: &str| properties[member].as_str().unwrap_or("").to_owned();
-        let provisioning = word("provisioningState").to_ascii_lowercase();
-        json!({
-            "name": doc["name"],
-            "type": format!("{}.{}", word("publisher"), word("type")),
-            "typeHandlerVersion": word("typeHandlerVersion"),
-            "statuses": [{
-                "code": format!("ProvisioningState/{provisioning}"),
-                "level": if provisioning == "failed" { "Error" } else { "Info" },
-                "displayStatus": if provisioning == "succeeded" { "Ready" } else { "Not ready" },
-            }],
-        })
-    };
-    of_machine(state, machine).into_iter().map(view).collect()
 }

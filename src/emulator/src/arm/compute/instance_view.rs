@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 
 use super::attachments::disk_of;
-use super::{availability_sets, extensions, scale_sets};
+use super::scale_sets::members;
+use super::{availability_sets, extension_views};
 use crate::answer::Context;
 use crate::arm::kinds;
 use crate::path;
@@ -57,7 +58,7 @@ pub(crate) fn instance_view(context: &Context<'_>, doc: &Value) -> Value {
         view["platformFaultDomain"] = json!(faults);
         view["platformUpdateDomain"] = json!(updates);
     }
-    let extensions = extensions::views(context.state, id);
+    let extensions = extension_views::views(context.state, id);
     if !extensions.is_empty() {
         view["extensions"] = extensions.into();
     }
@@ -68,7 +69,7 @@ pub(crate) fn instance_view(context: &Context<'_>, doc: &Value) -> Value {
 pub(crate) fn domains(store: &Store, doc: &Value) -> Option<(usize, usize)> {
     let id = path::of(doc);
     if doc["type"] == kinds::INSTANCE {
-        return Some(scale_sets::instances::domains(store, doc));
+        return Some(members::domains(store, doc));
     }
     if let Some(fault) = doc["properties"]["platformFaultDomain"].as_u64() {
         return Some((usize::try_from(fault).unwrap_or(0), 0));

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::copy_source;
-use super::snapshots::{created, family, family_of};
+use super::copy_source::{self, percent};
+use super::snapshot_family::{created, family, family_of};
 use crate::answer::Context;
 use crate::arm::descriptor::Draft;
 use crate::arm::kinds;
@@ -27,11 +27,6 @@ use crate::state::State;
 const STEP: u64 = 10;
 /// Documented (disks-copy-incremental-snapshot-across-regions): at the same time, in a subscription and region.
 const COPIES_MOST: usize = 100;
-
-/// How much of a snapshot has been copied; `None` where nothing is copied in the background.
-pub(crate) fn percent(doc: &Value) -> Option<u64> {
-    doc["properties"]["completionPercent"].as_u64()
-}
 
 /// Whether the background copy of a snapshot runs.
 pub(crate) fn runs(doc: &Value) -> bool {

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::base::{DISK_VERSIONS, RESOURCE, post};
 use super::disk_work::{creation_step, facts};
-use super::{RESOURCE, copy_source, disk_access, disk_rules, disks, post, snapshot_copy};
+use super::snapshot_family::{created, family, family_of};
+use super::{copy_source, disk_access, disk_rules, snapshot_copy};
 use crate::answer::{Context, Reply};
-use crate::arm::descriptor::{
-    Answered, Begun, Descriptor, Draft, Exceeded, Hooks, Latency, Own, Patch, Quota, Schema, Shape,
-};
+use crate::arm::descriptor::{Begun, Descriptor, Draft, Exceeded, Hooks, Own, Quota};
+use crate::arm::protocol::{Answered, Latency, Patch, Schema, Shape};
 use crate::arm::{engine, kinds, regions, writes};
 use crate::disk_skus;
 use crate::document::Document;
@@ -38,7 +39,7 @@ const SCHEMA: Schema = Schema { name: "Snapshot", root: "snapshot" };
 pub(crate) static SNAPSHOT: Descriptor = Descriptor {
     kind: kinds::SNAPSHOT,
     path: "snapshots",
-    api_versions: disks::DISK.api_versions,
+    api_versions: DISK_VERSIONS,
     latency: Latency { write: OperationKind::Snapshot, delete: OperationKind::SnapshotDelete },
     schema: SCHEMA,
     layout: &["name", "id", "type", "location", "extendedLocation", "tags", "sku", "properties"],
@@ -52,14 +53,15 @@ pub(crate) static SNAPSHOT: Descriptor = Descriptor {
         name: |_, name| disk_rules::check_name("snapshot.name", name),
         complete,
         accepted,
+        deletable,
         begun: |_, old, new| Ok(Begun::with(steps(old, new))),
         settle: keep_progress,
         changed,
         ..Hooks::NONE
     },
-    own: Own { put: Some(put), delete: Some(delete), ..Own::NONE },
+    own: Own { put: Some(put), ..Own::NONE },
     routes: &[
-        post("begingetaccess", "snapshots.grantAccess", disk_access::begin),
+        post("begingetaccess", "snapshots.grantAccess", |context| disk_access::begin_if(context, refuse_access)),
         post("endgetaccess", "snapshots.revokeAccess", disk_access::end),
     ],
     ..RESOURCE
@@ -89,14 +91,10 @@ fn put(context: &mut Context<'_>) -> Reply {
     Ok(answer)
 }
 
-/// DELETE: the engine's, but for a snapshot that is in use.
-fn delete(context: &mut Context<'_>) -> Reply {
-    context.require_group()?;
-    if let Some(doc) = context.state.store.document(&SNAPSHOT.id(context)) {
-        disk_access::refuse_delete(&doc)?;
-        refuse_while_source(context, &doc)?;
-    }
-    engine::delete::delete(&SNAPSHOT, context)
+/// Refuses the deletion of a snapshot that is in use.
+fn deletable(context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
+    disk_access::refuse_delete(doc)?;
+    refuse_while_source(context, doc)
 }
 
 /// Refuses the deletion of a snapshot from which something is being created. Unverified; what becomes of background
@@ -120,7 +118,7 @@ fn refuse_while_source(context: &Context<'_>, doc: &Value) -> Result<(), Fault> 
 }
 
 /// Refuses a signature for a snapshot: one that cannot be read yet, one more of a family, and one to write.
-pub(super) fn refuse_access(state: &State, doc: &Value, body: &Value) -> Result<(), Fault> {
+fn refuse_access(state: &State, doc: &Value, body: &Value) -> Result<(), Fault> {
     if body["access"] != "Read" {
         return Err(fault::snapshot_is_read_only(path::name_of(path::of(doc))));
     }
@@ -256,21 +254,6 @@ fn is_adjustable(source: &Value) -> bool {
     source["sku"]["name"].as_str().and_then(disk_skus::find).is_some_and(disk_skus::Sku::adjustable)
 }
 
-/// Documented: incremental snapshots of a disk share a family.
-pub(super) fn family_of(source: &Value) -> String {
-    let own = &source["properties"]["incrementalSnapshotFamilyId"];
-    let unique = source["properties"]["uniqueId"].as_str().unwrap_or("");
-    own.as_str().map_or_else(|| crate::derived::guid_of(&format!("{unique}/snapshots")), str::to_owned)
-}
-
-/// Snapshots of a family in a region.
-pub(super) fn family<'a>(state: &'a State, family: &'a str, location: &'a str) -> impl Iterator<Item = &'a Value> {
-    state
-        .store
-        .of_kind(kinds::SNAPSHOT)
-        .filter(move |doc| doc["properties"]["incrementalSnapshotFamilyId"] == family && doc["location"] == location)
-}
-
 /// The SKU. Documented: what a full snapshot is not asked to be is `Standard_LRS`; an incremental one has the SKU of
 /// the one before it, or else is zone-redundant where the region has zones, and is never Premium.
 fn sku(draft: &Draft<'_>, incremental: bool, of: Option<&str>) -> Result<Value, Fault> {
@@ -295,11 +278,6 @@ fn check_sku(name: &str, zonal: bool, incremental: bool) -> Result<Value, Fault>
         return Err(fault::incremental_is_standard(name));
     }
     Ok(json!({"name": name, "tier": if *name == "Premium_LRS" { "Premium" } else { "Standard" }}))
-}
-
-/// When a snapshot was created.
-pub(super) fn created(doc: &Value) -> Option<OffsetDateTime> {
-    OffsetDateTime::parse(doc["properties"]["timeCreated"].as_str()?, &Rfc3339).ok()
 }
 
 /// Whether a source may have a snapshot of this kind. Documented (disks-incremental-snapshots).
@@ -367,7 +345,7 @@ fn change(draft: &Draft<'_>, old: &Value) -> Result<Value, Fault> {
 }
 
 /// The body of the 202: what was asked. Recorded.
-fn accepted(doc: &Value, body: &Value) -> Value {
+fn accepted(doc: &Value, body: &Value, _: Option<&Value>) -> Value {
     let shown = writes::with(json!({}), &["name", "id", "type", "location"], doc);
     let mut shown = writes::with(shown, &["extendedLocation", "tags", "sku", "properties"], body);
     shown["properties"]["provisioningState"] = json!("Updating");

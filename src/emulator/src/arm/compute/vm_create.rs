@@ -10,21 +10,24 @@ use serde_json::{Value, json};
 use super::data_disks::{self, Target};
 use super::disk_plan::{self, Plan};
 use super::{attachments, disk_access, disk_rules, quotas, vm_work};
-use crate::answer::{Answer, Context, Reply, Start};
+use crate::answer::{Answer, Context};
+use crate::arm::descriptor::Planned;
 use crate::arm::kinds::{self, MACHINE};
 use crate::arm::network::interfaces;
+use crate::arm::protocol::Shape;
 use crate::arm::{regions, writes};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
-use crate::operations::{Outcome, Style};
+use crate::operations::Outcome;
 use crate::options::LeftOut;
 use crate::path;
+use crate::phases::Moved;
 use crate::sizes;
 use crate::state::{HypervisorStep, State};
 use crate::store::{Machine, Power, Resource};
 
 /// PUT of a machine that does not exist. Recorded.
-pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
+pub(crate) fn plan(context: &mut Context<'_>, body: &Value) -> Result<Planned, Fault> {
     let group = context.require_group()?;
     let name = context.request.segment(1).to_owned();
     check_name(&name)?;
@@ -54,25 +57,20 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
     for nic in &nics {
         context.state.store.change(nic, now, |resource| interfaces::join(&mut resource.doc, &id));
     }
-    let mut resource = Resource::new(doc);
-    resource.etag = 1;
-    resource.doc["etag"] = json!("\"1\"");
-    resource.machine = Some(Machine { os_disk: os_disk.clone(), ..Machine::default() });
-    let mut shown = resource.doc.clone();
-    vm_work::hide_user_data(&mut shown);
-    context.state.store.insert(&id, resource, now);
     let mut steps = vec![HypervisorStep::CreateMachine { vm: id.clone() }];
     steps.extend(disk_plan::steps(context.state, &id, &plan));
     let (effect_id, undo_id) = (id.clone(), id.clone());
     let Plan { attach, create, .. } = plan;
     let stays = context.shared.options.unverified.failed_attach_stays_in_model;
-    let started = context.start(Start {
-        style: Style::Compute,
+    Ok(Planned {
+        id,
+        doc,
+        machine: Some(Machine { os_disk, ..Machine::default() }),
         kind: OperationKind::VmCreate,
-        resource: &id,
-        collection: vm_work::collection(&location),
-        retry_after: vm_work::RETRY_AFTER,
         steps,
+        moved: Moved::default(),
+        shape: Shape::AsyncOperation,
+        answer: created,
         effect: Box::new(move |state, at| {
             // What was free when the creation was accepted may be gone or in use by now.
             attachments::all_free(state, &effect_id, &attach)?;
@@ -88,7 +86,7 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
             });
             Ok(Outcome::default())
         }),
-        undo: Some(Box::new(move |state, at, _| {
+        undo: Box::new(move |state, at, _| {
             let made: Vec<String> = create.into_iter().map(|new| new.id).collect();
             if !stays {
                 disk_plan::remove_unheld(state, &made, at);
@@ -104,16 +102,15 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
                 vm_work::bump(resource);
                 vm_work::free(resource);
             });
-        })),
-        together_with: None,
-    });
-    context.state.store.change(&id, now, |resource| {
-        if let Some(machine) = &mut resource.machine {
-            machine.busy = Some(started.id.clone());
-        }
-    });
-    writes::record(context, OperationKind::VmCreate, &id, &started, writes::Moved::default());
-    Ok(Answer::json(201, shown).with("etag", "\"1\"").started(started, vm_work::ASYNC))
+        }),
+    })
+}
+
+/// The answer to a creation. Recorded.
+fn created(_: &Context<'_>, machine: &Resource) -> Answer {
+    let mut shown = machine.doc.clone();
+    vm_work::hide_user_data(&mut shown);
+    Answer::json(201, shown).with("etag", vm_work::etag(machine))
 }
 
 /// Whether the OS disk of a creation can still be made, or taken.
@@ -206,6 +203,9 @@ fn document(
     properties.insert("hardwareProfile".to_owned(), asked["hardwareProfile"].clone());
     properties.insert("provisioningState".to_owned(), json!("Creating"));
     properties.insert("vmId".to_owned(), json!(vm_guid));
+    if are_all_off(&asked["additionalCapabilities"]) {
+        properties.shift_remove("additionalCapabilities");
+    }
     let mut storage = writes::object(&asked["storageProfile"]);
     if let Some(image) = storage.get_mut("imageReference").filter(|image| image["publisher"].is_string()) {
         let version = image["version"].as_str().unwrap_or("latest").to_owned();
@@ -317,7 +317,7 @@ fn references(context: &Context<'_>, asked: &Value) -> Result<(), Fault> {
         }
     }
     if let Some(set) = asked["virtualMachineScaleSet"]["id"].as_str().and_then(|id| context.state.store.document(id))
-        && !super::scale_sets::is_flexible(&set)
+        && !super::scale_sets::members::is_flexible(&set)
     {
         return Err(fault::set_is_not_flexible(path::of(&set)));
     }
@@ -432,7 +432,7 @@ fn os_disk(
                 body["zones"] = zones.clone();
             }
             let created = context.shared.clock.stamp(context.now);
-            let made = disk_rules::complete(context, &disk_id, location, &body, &created, &unique)?;
+            let made = disk_rules::complete(context.state, &disk_id, location, &body, &created, &unique)?;
             let shown = &mut doc["properties"]["storageProfile"]["osDisk"];
             shown["name"] = json!(disk_name);
             shown["diskSizeGB"] = json!(gib);
@@ -525,7 +525,18 @@ fn capabilities(context: &Context<'_>, doc: &mut Value, asked: Value) -> Result<
         ));
     }
     doc["properties"]["additionalCapabilities"] = asked;
+    if let Some(properties) =
+        doc["properties"].as_object_mut().filter(|all| are_all_off(&all["additionalCapabilities"]))
+    {
+        properties.shift_remove("additionalCapabilities");
+    }
     data_disks::size_fits(context, doc)
+}
+
+/// Whether capabilities say no more than none at all would. Azure then shows none (source: Terraform's provider sends them
+/// in each write, and expects none back).
+fn are_all_off(capabilities: &Value) -> bool {
+    capabilities.as_object().is_some_and(|members| members.values().all(|member| *member == json!(false)))
 }
 
 /// Network interfaces may be exchanged while the machine is deallocated, for free ones.

@@ -4,14 +4,17 @@
 //! deallocated is started, not switched off or restarted (terraform#28218, common VM error codes).
 
 use super::disk_plan::{self, Plan};
+use super::scale_sets::members;
 use super::vm_work::{self, BOTH, Doing};
-use super::{attachments, instance_view, scale_sets};
+use super::{attachments, instance_view};
 use crate::answer::{Answer, Context, Reply, Start};
+use crate::arm::compute::base::RETRY_AFTER;
 use crate::arm::writes;
 use crate::fault;
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
 use crate::path;
+use crate::phases::Moved;
 use crate::store::Power;
 
 /// `start`, `powerOff`, `deallocate`, `restart`, `redeploy`, `reapply`.
@@ -58,7 +61,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
         kind: OperationKind::VmPower,
         resource: &id,
         collection: vm_work::collection(&location),
-        retry_after: vm_work::RETRY_AFTER,
+        retry_after: RETRY_AFTER,
         steps,
         effect: Box::new(move |state, at| {
             attachments::all_free(state, &effect_id, &wanted)?;
@@ -73,7 +76,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
                 }
             });
             attachments::mark_disks(state, &effect_id, at);
-            scale_sets::touch(state, &effect_id, at);
+            members::touch(state, &effect_id, at);
             Ok(Outcome::default())
         }),
         undo: Some(Box::new(move |state, at, _| {
@@ -90,7 +93,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
             machine.turning = turning.filter(|_| Some(machine.power) != to);
         }
     });
-    writes::record(context, OperationKind::VmPower, &id, &started, writes::Moved::default());
+    writes::record(context, OperationKind::VmPower, &id, &started, Moved::default());
     Ok(Answer::empty(202).started(started, BOTH))
 }
 

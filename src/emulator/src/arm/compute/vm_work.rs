@@ -1,10 +1,9 @@
 //! Writes of one machine: how the machine is named, its etag, and who makes way for whom.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::scale_sets::instances::{self, INSTANCE};
 use crate::answer::{Answer, Context, OperationHeaders};
-use crate::arm::kinds::{self, MACHINE};
+use crate::arm::kinds;
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -12,32 +11,19 @@ use crate::options::Concurrent;
 use crate::path;
 use crate::store::Resource;
 
-/// Seconds told to those who poll a machine's operation: recorded (10).
-pub(crate) const RETRY_AFTER: u64 = 10;
-
-pub(crate) const ASYNC: OperationHeaders = OperationHeaders { asynchronous: true, location: false, notification: true };
-
 pub(crate) const BOTH: OperationHeaders = OperationHeaders { asynchronous: true, location: true, notification: true };
-
-/// Whether a request is about an instance of a scale set.
-fn of_instance(context: &Context<'_>) -> bool {
-    context.request.segment(0).eq_ignore_ascii_case("virtualMachineScaleSets")
-}
 
 /// The id of the machine that a request names: a virtual machine, or an instance of a scale set.
 pub(crate) fn id_of(context: &Context<'_>) -> String {
-    if of_instance(context) {
-        return INSTANCE.id(context);
-    }
-    format!("{}/providers/{MACHINE}/{}", context.request.group_id(), context.request.segment(1))
+    context.state.types.at(&context.request.path).map(|of_type| of_type.id(context)).unwrap_or_default()
 }
 
 /// The refusal of a machine that is not there.
 pub(crate) fn not_found(context: &Context<'_>) -> Fault {
-    if of_instance(context) {
-        return instances::missing(context);
+    match context.state.types.at(&context.request.path) {
+        Some(of_type) => of_type.missing(context),
+        None => fault::path_not_found(&context.request.raw_path),
     }
-    fault::resource_not_found(MACHINE, context.request.segment(1), context.request.group())
 }
 
 pub(crate) fn collection(location: &str) -> String {
@@ -65,8 +51,7 @@ pub(crate) fn shown(context: &Context<'_>, mut doc: Document, tag: String) -> An
 
 /// The next etag, in the header's form also in the body. Recorded.
 pub(crate) fn bump(resource: &mut Resource) {
-    resource.etag += 1;
-    resource.doc["etag"] = json!(format!("\"{}\"", resource.etag));
+    resource.renumber(resource.etag + 1);
 }
 
 pub(crate) fn free(resource: &mut Resource) {
@@ -74,27 +59,6 @@ pub(crate) fn free(resource: &mut Resource) {
         machine.busy = None;
         machine.turning = None;
     }
-}
-
-/// `If-Match` and `If-None-Match`. Recorded mismatch; `*` is documented.
-pub(crate) fn preconditions(context: &Context<'_>, have: Option<&str>) -> Result<(), Fault> {
-    if let Some(wanted) = context.request.header("if-match") {
-        let quoted = format!("\"{}\"", wanted.trim().trim_matches('"'));
-        let matches = match have {
-            Some(have) => wanted.trim() == "*" || quoted == have,
-            None => false,
-        };
-        if !matches {
-            return Err(fault::etag_mismatch(&quoted, have.unwrap_or("\"\"")));
-        }
-    }
-    if let (Some(unwanted), Some(have)) = (context.request.header("if-none-match"), have) {
-        let quoted = format!("\"{}\"", unwanted.trim().trim_matches('"'));
-        if unwanted.trim() == "*" || quoted == have {
-            return Err(fault::already_exists(unwanted.trim(), have));
-        }
-    }
-    Ok(())
 }
 
 /// What a request is about to do to a machine.

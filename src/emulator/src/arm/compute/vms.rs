@@ -7,34 +7,36 @@
 //! drivers send `location` and `dataDisks` only). Unverified: a write that changes something when it
 //! ends raises the etag a second time.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::attachments::{release, take};
+use super::base::{OF_MACHINES, RESOURCE, RETRY_AFTER, VM_FAMILY, post};
 use super::data_disks::{self, Target};
 use super::disk_plan::{self, Plan};
+use super::scale_sets::{members, nics};
 use super::vm_create;
 use super::vm_work::{
-    ASYNC, BOTH, Doing, RETRY_AFTER, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way,
-    not_found, preconditions, refuse_unsettled, shown,
+    BOTH, Doing, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way, not_found, refuse_unsettled,
+    shown,
 };
-use super::{
-    RESOURCE, VM_FAMILY, attachments, catalogue, disk_work, extensions, instance_view, post, scale_sets, vm_power,
-};
+use super::{attachments, catalogue, disk_work, extension_views, instance_view, vm_power, vm_removal};
 use crate::answer::{Answer, Context, Reply, Start};
-use crate::arm::descriptor::{Descriptor, Extra, Handler, Limits, Own, Reference, Scope};
+use crate::arm::descriptor::{Descriptor, Extra, Handler, Hooks, Own, Planned, Reference, Verb};
 use crate::arm::kinds::{self, MACHINE};
-use crate::arm::{engine, lists, routes, writes};
+use crate::arm::protocol::{Answered, Limits, Patch, Schema, Scope, Shape};
+use crate::arm::{engine, lists, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
 use crate::options::LeftOut;
 use crate::path;
+use crate::phases::Moved;
 use crate::state::{Effect, HypervisorStep, State, Undo};
 use crate::store::Resource;
 use crate::throttle::{DELETE_VM, GET_VM, LIST_VM, UPDATE_VM};
+
+const SCHEMA: Schema = Schema { name: "VirtualMachine", root: "vm" };
 
 pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
     kind: MACHINE,
@@ -48,16 +50,28 @@ pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
         delete: Some(DELETE_VM),
         ..Limits::NONE
     },
+    headers: OF_MACHINES,
     references: &[Reference::new("properties/availabilitySet", kinds::SET)],
-    own: Own { put: Some(put), patch: Some(patch), get: Some(get), delete: Some(delete), list: Some(list) },
+    schema: SCHEMA,
+    patch: Patch::Asked { operation: "update", schema: SCHEMA, answered: Answered::new(200, Shape::AsyncOperation) },
+    hooks: Hooks { plan: Some(plan), remove: Some(vm_removal::remove), ..Hooks::NONE },
+    own: Own { get: Some(get), delete: Some(delete), list: Some(list), ..Own::NONE },
     routes: &[
         Extra {
             method: "GET",
             limit: Some(GET_VM),
+            headers: OF_MACHINES,
             ..post("instanceview", "virtualMachines.instanceView", vm_power::get_instance_view)
         },
-        action("attachdetachdatadisks", "virtualMachines.attachDetachDataDisks", attach_detach),
-        Extra { method: "GET", ..post("vmsizes", "virtualMachines.listAvailableSizes", catalogue::vm_sizes) },
+        Extra {
+            since: Some(ATTACH_DETACH_FROM),
+            ..action("attachdetachdatadisks", "virtualMachines.attachDetachDataDisks", attach_detach)
+        },
+        Extra {
+            method: "GET",
+            headers: OF_MACHINES,
+            ..post("vmsizes", "virtualMachines.listAvailableSizes", catalogue::vm_sizes)
+        },
         action("start", "virtualMachines.start", vm_power::act),
         action("poweroff", "virtualMachines.powerOff", vm_power::act),
         action("deallocate", "virtualMachines.deallocate", vm_power::act),
@@ -71,8 +85,11 @@ pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
 
 /// A POST that changes a machine.
 const fn action(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
-    Extra { limit: Some(UPDATE_VM), ..post(path, operation, handler) }
+    Extra { limit: Some(UPDATE_VM), headers: OF_MACHINES, ..post(path, operation, handler) }
 }
+
+/// Documented: `attachDetachDataDisks` begins with it.
+pub(crate) const ATTACH_DETACH_FROM: &str = "2024-03-01";
 
 /// GET, also of an instance of a scale set. Recorded.
 pub(crate) fn get(context: &mut Context<'_>) -> Reply {
@@ -87,7 +104,7 @@ pub(crate) fn get(context: &mut Context<'_>) -> Reply {
         Some("userData") => {}
         _ => hide_user_data(&mut doc),
     }
-    extensions::show(context.state, &mut doc);
+    extension_views::show(context.state, &mut doc);
     let tag = doc["etag"].as_str().unwrap_or("").to_owned();
     Ok(shown(context, doc, tag))
 }
@@ -139,19 +156,25 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     })
 }
 
-/// PUT.
-pub(crate) fn put(context: &mut Context<'_>) -> Reply {
+/// PUT and PATCH.
+fn plan(context: &mut Context<'_>, verb: Verb) -> Result<Planned, Fault> {
+    if verb == Verb::Patch {
+        let old = existing(context)?;
+        let body = context.read(SCHEMA.name, SCHEMA.root, true)?;
+        let left_out = context.shared.options.unverified.left_out_of_patch;
+        return plan_update(context, &old, &body, left_out);
+    }
     context.require_group()?;
     let id = id_of(context);
     let Some(resource) = context.state.store.get(&id) else {
-        preconditions(context, None)?;
-        let body = context.read("VirtualMachine", "vm", false)?;
-        return vm_create::create(context, &body);
+        writes::numbered_preconditions(context, None)?;
+        let body = context.read(SCHEMA.name, SCHEMA.root, false)?;
+        return vm_create::plan(context, &body);
     };
     let old = resource.doc.clone();
     let tag = etag(resource);
-    preconditions(context, Some(&tag))?;
-    let body = context.read("VirtualMachine", "vm", true)?;
+    writes::numbered_preconditions(context, Some(&tag))?;
+    let body = context.read(SCHEMA.name, SCHEMA.root, true)?;
     let location = path::location(body["location"].as_str().unwrap_or(""));
     if location.is_empty() && context.shared.options.unverified.put_needs_location {
         return Err(fault::location_required());
@@ -166,22 +189,14 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
         ));
     }
     let left_out = context.shared.options.unverified.left_out_of_put;
-    update(context, &old, &body, left_out)
-}
-
-/// PATCH.
-pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
-    let old = existing(context)?;
-    let body = context.read("VirtualMachine", "vm", true)?;
-    let left_out = context.shared.options.unverified.left_out_of_patch;
-    update(context, &old, &body, left_out)
+    plan_update(context, &old, &body, left_out)
 }
 
 /// The machine that a request changes, if its preconditions hold.
 pub(crate) fn existing(context: &Context<'_>) -> Result<Document, Fault> {
     context.require_group()?;
     let resource = context.state.store.get(&id_of(context)).ok_or_else(|| not_found(context))?;
-    preconditions(context, Some(&etag(resource)))?;
+    writes::numbered_preconditions(context, Some(&etag(resource)))?;
     let doc = resource.doc.clone();
     if doc["type"] == kinds::INSTANCE {
         refuse_unsettled(context, &doc, "Put on Virtual Machine Scale Set VM Instance")?;
@@ -190,7 +205,12 @@ pub(crate) fn existing(context: &Context<'_>) -> Result<Document, Fault> {
 }
 
 /// A change of a machine that exists.
-pub(crate) fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOut) -> Reply {
+pub(crate) fn plan_update(
+    context: &mut Context<'_>,
+    old: &Value,
+    body: &Value,
+    left_out: LeftOut,
+) -> Result<Planned, Fault> {
     let id = old["id"].as_str().unwrap_or("").to_owned();
     let name = old["name"].as_str().unwrap_or("").to_owned();
     let is_instance = old["type"] == kinds::INSTANCE;
@@ -211,19 +231,17 @@ pub(crate) fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_
     // Recorded: a PUT of an instance names its operation also where nothing changes.
     let touches = is_instance || !plan.is_empty() || changed || !preempted.is_empty();
     let interfaces = (vm_create::interfaces(old), vm_create::interfaces(&doc));
-    let started = write(context, &id, doc, plan, &preempted)?;
+    let shape = if touches { Shape::AsyncOperation } else { Shape::Synchronous };
+    let planned = planned(context, &id, doc, plan, &preempted)?;
     vm_create::exchange_interfaces(context.state, &id, &interfaces.0, &interfaces.1, context.now);
-    let resource = context.state.store.get(&id);
-    let (mut doc, tag) = resource.map_or_else(|| (Document::default(), String::new()), |r| (r.doc.clone(), etag(r)));
+    Ok(Planned { shape, answer: updated, ..planned })
+}
+
+/// The answer to a change.
+fn updated(context: &Context<'_>, machine: &Resource) -> Answer {
+    let mut doc = machine.doc.clone();
     hide_user_data(&mut doc);
-    let answer = shown(context, doc, tag);
-    if touches {
-        Ok(answer.started(started, ASYNC))
-    } else {
-        let mut answer = answer;
-        answer.started = Some((started.id, started.latency));
-        Ok(answer)
-    }
+    shown(context, doc, etag(machine))
 }
 
 /// `attachDetachDataDisks`. Documented: 202 and both headers, the final result is the storage
@@ -233,26 +251,27 @@ pub(crate) fn attach_detach(context: &mut Context<'_>) -> Reply {
     let body = context.read("AttachDetachDataDisksRequest", "parameters", false)?;
     let id = doc["id"].as_str().unwrap_or("").to_owned();
     let name = doc["name"].as_str().unwrap_or("").to_owned();
+    let descriptor = context.state.types.of(&doc).ok_or_else(|| not_found(context))?;
     let target = Target { id: &id, name: &name, doc: &doc };
     let mut plan = data_disks::plan_request(context, &target, &body)?;
     let preempted = make_way(context, &id, Doing::Change("AttachDetachDataDisks"))?;
     let mut new = doc.clone().into_value();
     new["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
     take_over(context, &id, &new, &mut plan, &preempted);
-    let started = write(context, &id, new, plan, &preempted)?;
-    Ok(Answer::empty(202).started(started, BOTH))
+    let planned = planned(context, &id, new, plan, &preempted)?;
+    engine::put::accept(descriptor, context, planned)
 }
 
-/// Accepts a write of the model: what it shows changes now, what the machine holds at the end.
-fn write(
+/// A write of the model: what it shows changes now, what the machine holds at the end. Answered with 202 and both
+/// headers where the caller says nothing else.
+fn planned(
     context: &mut Context<'_>,
     id: &str,
     mut doc: Value,
     plan: Plan,
     preempted: &[String],
-) -> Result<crate::answer::Started, Fault> {
+) -> Result<Planned, Fault> {
     let now = context.now;
-    let location = doc["location"].as_str().unwrap_or("").to_owned();
     let new_disks = disk_plan::make_disks(context, &plan)?;
     for old in preempted {
         context.state.preempt(old, now, fault::preempted());
@@ -270,36 +289,16 @@ fn write(
     for (disk_id, disk) in new_disks {
         context.state.store.insert(&disk_id, Resource::new(disk), now);
     }
-    context.state.store.change(id, now, |resource| {
-        resource.doc = doc.into();
-        bump(resource);
-    });
-    scale_sets::touch(context.state, id, now);
+    members::touch(context.state, id, now);
     let steps = disk_plan::steps(context.state, id, &plan);
-    let moved = writes::Moved {
+    let moved = Moved {
         attached: plan.attach.iter().map(|(_, disk)| path::key(disk)).collect(),
         detached: plan.detach.iter().map(|detach| path::key(&detach.disk)).collect(),
     };
     let keep = context.shared.options.unverified.failed_attach_stays_in_model;
     let (effect, undo) = effects(id, &plan, keep);
-    let started = context.start(Start {
-        style: Style::Compute,
-        kind,
-        resource: id,
-        collection: collection(&location),
-        retry_after: RETRY_AFTER,
-        steps,
-        effect,
-        undo: Some(undo),
-        together_with: None,
-    });
-    context.state.store.change(id, now, |resource| {
-        if let Some(machine) = &mut resource.machine {
-            machine.busy = Some(started.id.clone());
-        }
-    });
-    writes::record(context, kind, id, &started, moved);
-    Ok(started)
+    let (shape, answer): (Shape, fn(&Context<'_>, &Resource) -> Answer) = (Shape::Both, |_, _| Answer::empty(202));
+    Ok(Planned { id: id.to_owned(), doc, machine: None, kind, steps, moved, effect, undo, shape, answer })
 }
 
 enum Left {
@@ -381,7 +380,7 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
             free(resource);
             resource.doc["properties"]["storageProfile"].clone()
         });
-        scale_sets::instances::follow_model(state, &vm, at);
+        nics::follow_model(state, &vm, at);
         Ok(profile.as_ref().map(Outcome::at_location).unwrap_or_default())
     });
     let vm = id.to_owned();
@@ -450,7 +449,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     });
     let mut steps = vec![HypervisorStep::DeleteMachine { vm: id.clone() }];
     let doc = context.state.store.vm(&id).unwrap_or_default();
-    let going = going_disks(&doc).into_iter().filter_map(|disk| context.state.store.disk(&disk));
+    let going = vm_removal::going_disks(&doc).into_iter().filter_map(|disk| context.state.store.disk(&disk));
     let going = going.filter(|disk| attachments::only_by(disk, &id));
     steps.extend(going.map(|disk| HypervisorStep::Delete { disk: disk_work::facts(&disk) }));
     let (effect_id, undo_id) = (id.clone(), id.clone());
@@ -462,7 +461,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         retry_after: RETRY_AFTER,
         steps,
         effect: Box::new(move |state, at| {
-            scale_sets::lose(state, &[&effect_id], at);
+            members::lose(state, &[&effect_id], at);
             Ok(Outcome::default())
         }),
         undo: Some(Box::new(move |state, at, _| {
@@ -478,75 +477,6 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
             machine.busy = Some(started.id.clone());
         }
     });
-    writes::record(context, OperationKind::VmDelete, &id, &started, writes::Moved::default());
+    writes::record(context, OperationKind::VmDelete, &id, &started, Moved::default());
     Ok(Answer::empty(202).started(started, BOTH))
-}
-
-/// Disks that a machine takes with it. Documented: `deleteOption`.
-fn going_disks(doc: &Value) -> Vec<String> {
-    let profile = &doc["properties"]["storageProfile"];
-    profile["dataDisks"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .chain(std::iter::once(&profile["osDisk"]))
-        .filter(|element| element["deleteOption"] == "Delete")
-        .filter_map(|element| attachments::disk_of(element).map(str::to_owned))
-        .collect()
-}
-
-/// Takes a machine away, with what its `deleteOption`s name.
-pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
-    let Some(doc) = state.store.vm(id) else {
-        return;
-    };
-    let held = state.store.lun_map(id);
-    // What others hold as well, or what an attach never got, is not this machine's to delete.
-    let own = |disk: &String| state.store.disk(disk).is_some_and(|disk| attachments::only_by(&disk, id));
-    let mut delete: Vec<String> = going_disks(&doc).into_iter().filter(own).collect();
-    for (lun, disk) in held {
-        release(state, id, lun, &disk, at);
-    }
-    let profile = &doc["properties"]["storageProfile"];
-    let mut elements: Vec<&Value> = profile["dataDisks"].as_array().map(|e| e.iter().collect()).unwrap_or_default();
-    elements.push(&profile["osDisk"]);
-    for element in elements {
-        let Some(disk) = attachments::disk_of(element) else {
-            continue;
-        };
-        if element["lun"].is_null() {
-            release(state, id, u8::MAX, disk, at);
-        }
-    }
-    // What is below it goes with it: extensions, and network interfaces of an instance.
-    for below in state.store.below(id).into_iter().rev().filter(|below| !path::same(below, id)) {
-        take_away(state, &below, at);
-    }
-    let nics = doc["properties"]["networkProfile"]["networkInterfaces"].as_array().cloned().unwrap_or_default();
-    for nic in nics {
-        let Some(nic_id) = nic["id"].as_str() else {
-            continue;
-        };
-        if nic["properties"]["deleteOption"] == "Delete" {
-            delete.push(nic_id.to_owned());
-        } else {
-            state.store.change(nic_id, at, |resource| {
-                if let Some(properties) = resource.doc["properties"].as_object_mut() {
-                    properties.shift_remove("virtualMachine");
-                }
-            });
-        }
-    }
-    state.store.remove(id, at);
-    for id in delete {
-        take_away(state, &id, at);
-    }
-}
-
-/// Takes a resource away as its type does.
-fn take_away(state: &mut State, id: &str, at: Duration) {
-    match state.store.get(id).and_then(|resource| routes::descriptor(resource.doc["type"].as_str()?)) {
-        Some(descriptor) => engine::delete::remove(descriptor, state, id, at),
-        None => drop(state.store.remove(id, at)),
-    }
 }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::references::BackReferences;
 use super::{changed, document, next_etag, preconditions, put, references, refuse_if_deleting};
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::descriptor::{Answered, Begun, Children, Descriptor, Draft, Etags, Origin, Shape};
+use crate::arm::descriptor::{Begun, Children, Descriptor, Draft, Origin, Verb};
+use crate::arm::protocol::{Answered, Etags, Shape};
 use crate::arm::{lists, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
@@ -86,6 +87,7 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
         stamp: &stamp,
         switches: &context.shared.options.unverified,
         origin: Origin::Request,
+        verb: Verb::Put,
     };
     let others: Vec<Value> =
         document::list(&parent, children).iter().filter(|child| child["name"] != spelt.as_str()).cloned().collect();
@@ -103,7 +105,7 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
     let shown = context.state.store.document(&id).unwrap_or_default();
     let shown = BackReferences::of(descriptor, context.state).shown_in(shown);
     let doc = document::find(&shown, children, &spelt).cloned().unwrap_or(doc);
-    Ok(Answer::json(answered.status, doc).started(started, answered.headers(descriptor.family)))
+    Ok(Answer::json(answered.status, doc).started(started, descriptor.family.headers(answered)))
 }
 
 /// DELETE. Documented.
@@ -120,7 +122,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, children: &'static Childre
     replace(&mut whole, children, others, None);
     let etag = next_etag(descriptor.family, context.state, Some(&parent));
     let started = change(descriptor, context, &parent, whole, etag);
-    Ok(Answer::empty(DELETED.status).started(started, DELETED.headers(descriptor.family)))
+    Ok(Answer::empty(DELETED.status).started(started, descriptor.family.headers(DELETED)))
 }
 
 fn replace(whole: &mut Value, children: &Children, mut others: Vec<Value>, new: Option<&Value>) {

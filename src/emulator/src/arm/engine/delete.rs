@@ -2,9 +2,8 @@
 
 use super::{changed, location_of, preconditions, put, references};
 use crate::answer::{Answer, Context, Reply, Start};
-use crate::arm::compute::vms;
-use crate::arm::descriptor::{Descriptor, Shape};
-use crate::arm::routes;
+use crate::arm::descriptor::Descriptor;
+use crate::arm::protocol::Shape;
 use crate::operations::Outcome;
 use crate::path;
 use crate::state::State;
@@ -17,6 +16,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
     };
     preconditions(descriptor.family, context, Some(&doc))?;
     references::unused(descriptor, context.state, &doc)?;
+    (descriptor.hooks.deletable)(context, &doc)?;
     let id = path::of(&doc).to_owned();
     put::refuse_if_busy(descriptor, context, &id)?;
     let begun = (descriptor.hooks.begun)(context, Some(&doc), None)?;
@@ -58,20 +58,22 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
     );
     put::supersede(descriptor, context, &id, &started.id);
     context.state.store.change(&id, now, |resource| resource.busy = Some(started.id.clone()));
-    Ok(Answer::empty(answered.status).started(started, answered.headers(descriptor.family)))
+    Ok(Answer::empty(answered.status).started(started, descriptor.family.headers(answered)))
 }
 
 /// Takes a resource away with all that is below it.
 pub(crate) fn remove(descriptor: &'static Descriptor, state: &mut State, id: &str, at: std::time::Duration) {
     for below in state.store.below(id).into_iter().rev() {
-        if !path::same(&below, id) && state.store.power(&below).is_some() {
-            vms::remove(state, &below, at);
+        let of_type = state.store.get(&below).and_then(|resource| state.types.of(&resource.doc));
+        let own = of_type.filter(|_| !path::same(&below, id)).and_then(|descriptor| descriptor.hooks.remove);
+        if let Some(remove) = own {
+            remove(state, &below, at);
             continue;
         }
         let Some(removed) = state.store.remove(&below, at) else {
             continue;
         };
-        let own = removed.doc["type"].as_str().and_then(routes::descriptor).unwrap_or(descriptor);
+        let own = state.types.of(&removed.doc).unwrap_or(descriptor);
         changed(own, state, Some(&removed.doc), None, at);
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::arm::descriptor::{Children, Descriptor, Draft, Part, Stamps};
+use crate::arm::descriptor::{Children, Descriptor, Draft, Part};
+use crate::arm::protocol::Stamps;
 use crate::fault::{self, Fault};
 
 /// The weak form of an etag.
@@ -19,6 +20,11 @@ pub(crate) fn complete(
     etag: Option<&str>,
     state: &str,
 ) -> Result<Value, Fault> {
+    if let Some(whole) = descriptor.hooks.document {
+        let mut doc = whole(draft)?;
+        set_state(descriptor, &mut doc, state);
+        return Ok(doc);
+    }
     let mut made = (descriptor.hooks.complete)(draft)?;
     let mut properties = Map::new();
     if descriptor.stamps != Stamps::Nothing {

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::compute::vm_work;
-use super::descriptor::{Descriptor, Etags, Family};
+use super::descriptor::{Descriptor, Family};
+use super::protocol::Etags;
+use super::writes;
 use crate::answer::Context;
 use crate::fault::{self, Fault};
 use crate::path;
@@ -26,7 +27,7 @@ use crate::state::State;
 /// `If-Match`. Recorded mismatch; `*` is documented.
 fn preconditions(family: &Family, context: &Context<'_>, doc: Option<&Value>) -> Result<(), Fault> {
     if family.etags == Etags::Counted {
-        return vm_work::preconditions(context, doc.and_then(|doc| doc["etag"].as_str()));
+        return writes::numbered_preconditions(context, doc.and_then(|doc| doc["etag"].as_str()));
     }
     let Some(wanted) = context.request.header("if-match").map(str::trim).filter(|_| family.etags == Etags::Weak) else {
         return Ok(());

@@ -6,15 +6,15 @@ use super::{
     another_operation, changed, document, location_of, next_etag, preconditions, quotas, references, refuse_if_deleting,
 };
 use crate::answer::{Answer, Context, Reply, Start, Started};
-use crate::arm::descriptor::{
-    Absent, Answered, Begun, Commit, Descriptor, Draft, Etags, Family, Origin, Patch, Shape, Stamps, Writers,
-};
-use crate::arm::{regions, routes, writes};
+use crate::arm::descriptor::{Begun, Beside, Descriptor, Draft, Family, Origin, Planned, Verb, Writers};
+use crate::arm::protocol::{Absent, Answered, Commit, Etags, Patch, Shape, Stamps};
+use crate::arm::{regions, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::operations::{Outcome, Style};
 use crate::options::ConcurrentNetwork;
 use crate::path;
+use crate::phases::Moved;
 use crate::state::{State, Undo};
 use crate::store::Resource;
 
@@ -26,10 +26,15 @@ struct Write<'a> {
     old: Option<Document>,
     /// How a change of what exists is answered.
     updated: Answered,
+    verb: Verb,
 }
 
 /// PUT.
 pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) -> Reply {
+    if let Some(plan) = descriptor.hooks.plan {
+        let planned = plan(context, Verb::Put)?;
+        return accept(descriptor, context, planned);
+    }
     let group = context.require_group()?;
     let stays = match descriptor.absent {
         Absent::Default | Absent::DefaultBut { .. } => None,
@@ -63,7 +68,7 @@ pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) ->
     // The id stays as it was first spelt.
     let id = old.as_ref().and_then(|old| old["id"].as_str()).map_or(id, str::to_owned);
     let updated = (descriptor.put.updated)(&context.shared.options.unverified);
-    write(descriptor, context, Write { id: &id, location: &location, body: &body, old, updated })
+    write(descriptor, context, Write { id: &id, location: &location, body: &body, old, updated, verb: Verb::Put })
 }
 
 /// Puts into a body the parts of what exists, where it says nothing of them. Documented for the subnets of a virtual
@@ -85,6 +90,10 @@ fn keep_parts(
 
 /// PATCH.
 pub(crate) fn patch(descriptor: &'static Descriptor, context: &mut Context<'_>) -> Reply {
+    if let Some(plan) = descriptor.hooks.plan {
+        let planned = plan(context, Verb::Patch)?;
+        return accept(descriptor, context, planned);
+    }
     context.require_group()?;
     let id = descriptor.id(context);
     let old = context.state.store.document(&id).ok_or_else(|| descriptor.not_found(context))?;
@@ -105,8 +114,14 @@ pub(crate) fn patch(descriptor: &'static Descriptor, context: &mut Context<'_>) 
             let mut body = old.clone().into_value();
             merge(&mut body, patch);
             let (id, location) = (path::of(&old), location_of(descriptor, context, &old));
-            let write_of = Write { id, location: &location, body: &body, old: Some(old.clone()), updated: answered };
-            write(descriptor, context, write_of)
+            let (old, verb) = (Some(old.clone()), Verb::Patch);
+            write(descriptor, context, Write { id, location: &location, body: &body, old, updated: answered, verb })
+        }
+        Patch::Asked { schema, answered, .. } => {
+            let body = context.read(schema.name, schema.root, true)?;
+            let (id, location) = (path::of(&old), location_of(descriptor, context, &old));
+            let (old, verb) = (Some(old.clone()), Verb::Patch);
+            write(descriptor, context, Write { id, location: &location, body: &body, old, updated: answered, verb })
         }
     }
 }
@@ -129,21 +144,23 @@ fn merge(under: &mut Value, over: Value) {
 }
 
 fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Write<'_>) -> Reply {
-    let Write { id, location, body, old, updated } = asked;
+    let Write { id, location, body, old, updated, verb } = asked;
     let old = old.as_deref();
     preconditions(descriptor.family, context, old)?;
-    if let Some(old) = old {
+    if let Some(old) = old.filter(|_| !matches!(descriptor.writers, Writers::Judged(_))) {
         refuse_if_deleting(descriptor, context, old)?;
         let there = old["location"].as_str().unwrap_or(location);
         if there != location {
             return Err(fault::location_conflict(path::name_of(id), there, context.request.group(), location));
         }
     }
-    refuse_if_busy(descriptor, context, id)?;
+    if let Beside::Joins(first) = beside(descriptor, context, id, (old, body))? {
+        return join(descriptor, context, (id, location), old, &first);
+    }
     if let Some(old) = old.filter(|_| descriptor.family.etags != Etags::None) {
         writes::refuse_if_dropped(context, old)?;
     }
-    if descriptor.layout.contains(&"zones") {
+    if descriptor.hooks.document.is_none() && descriptor.layout.contains(&"zones") {
         let zones = body["zones"].as_array().map_or(&[][..], Vec::as_slice);
         regions::check_zones(location, zones, descriptor.kind, path::name_of(id))?;
     }
@@ -168,6 +185,7 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
         stamp: &stamp,
         switches: &context.shared.options.unverified,
         origin: Origin::Request,
+        verb,
     };
     let running = match answered.shape {
         Shape::Synchronous => "Succeeded",
@@ -192,6 +210,17 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
     quotas::check(descriptor, context, &doc, old)?;
     (descriptor.hooks.check)(context.state, &doc, old)?;
     let begun = (descriptor.hooks.begun)(context, old, Some(&doc))?;
+    commit(descriptor, context, (id, location), (doc, body, old), (answered, begun))
+}
+
+/// Puts a document that nothing refuses in place, now or at the end of an operation, and answers.
+fn commit(
+    descriptor: &'static Descriptor,
+    context: &mut Context<'_>,
+    (id, location): (&str, &str),
+    (mut doc, body, old): (Value, &Value, Option<&Value>),
+    (answered, begun): (Answered, Begun),
+) -> Reply {
     match (answered.shape, descriptor.put.commit) {
         (Shape::Synchronous, _) => {
             let now = context.now;
@@ -204,12 +233,12 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
             store(descriptor, context, id, &doc, old);
             let started = settle_later(descriptor, context, (id, location), begun, Some(fail(descriptor, id)));
             let shown = references::shown(descriptor, context.state, doc);
-            Ok(accepted(descriptor, answered, &shown, body, started))
+            Ok(accepted(descriptor, answered, (&shown, body, old), started))
         }
         (_, Commit::AtEnd) => {
             let undo: Undo = hold_back(descriptor, context, id, &doc, old);
             let started = settle_later(descriptor, context, (id, location), begun, Some(undo));
-            Ok(accepted(descriptor, answered, &doc, body, started))
+            Ok(accepted(descriptor, answered, (&doc, body, old), started))
         }
     }
 }
@@ -222,22 +251,71 @@ fn with_etag(descriptor: &Descriptor, answer: Answer, doc: &Value) -> Answer {
     }
 }
 
-fn accepted(descriptor: &Descriptor, answered: Answered, doc: &Value, body: &Value, started: Started) -> Answer {
+/// The answer to an accepted write, of the document, of what was asked, and of the document before.
+fn accepted(
+    descriptor: &Descriptor,
+    answered: Answered,
+    (doc, body, old): (&Value, &Value, Option<&Value>),
+    started: Started,
+) -> Answer {
     let answer = match answered.status {
         // Documented for the types that answer 202 to a PUT without both headers: there is no body.
         202 if answered.shape == Shape::Location => Answer::empty(202),
-        status => with_etag(descriptor, Answer::json(status, (descriptor.hooks.accepted)(doc, body)), doc),
+        status => with_etag(descriptor, Answer::json(status, (descriptor.hooks.accepted)(doc, body, old)), doc),
     };
-    answer.started(started, answered.headers(descriptor.family))
+    answer.started(started, descriptor.family.headers(answered))
 }
 
 /// Refuses a write while another one runs, where the type takes one at a time.
 pub(super) fn refuse_if_busy(descriptor: &Descriptor, context: &Context<'_>, id: &str) -> Result<(), Fault> {
     match descriptor.writers {
-        Writers::Refuse => writes::refuse_if_busy(context, id),
+        Writers::Refuse | Writers::Judged(_) => writes::refuse_if_busy(context, id),
         Writers::Together => Ok(()),
         Writers::Supersede => refuse_while_written(descriptor, context, id),
     }
+}
+
+/// How a write stands to what runs, or its refusal.
+fn beside(
+    descriptor: &Descriptor,
+    context: &mut Context<'_>,
+    id: &str,
+    (old, body): (Option<&Value>, &Value),
+) -> Result<Beside, Fault> {
+    match descriptor.writers {
+        Writers::Judged(judge) => judge(context, old, body),
+        _ => refuse_if_busy(descriptor, context, id).map(|()| Beside::Alone),
+    }
+}
+
+/// Accepts a repeated creation: a new operation that ends with the first. Documented: a repeated PUT is answered as the
+/// first one was.
+fn join(
+    descriptor: &'static Descriptor,
+    context: &mut Context<'_>,
+    (id, location): (&str, &str),
+    old: Option<&Value>,
+    first: &str,
+) -> Reply {
+    let (family, answered, effect_id) = (descriptor.family, descriptor.put.created, id.to_owned());
+    let kind = context.state.operations.get(first).map_or(descriptor.latency.write, |operation| operation.kind);
+    let started = context.start(Start {
+        style: family.style,
+        kind,
+        resource: id,
+        collection: family.operations(location),
+        retry_after: (family.retry_after)(&context.shared.options),
+        steps: Vec::new(),
+        effect: Box::new(move |state, _| match state.store.document(&effect_id) {
+            Some(doc) => Ok(Outcome::both(&doc)),
+            None => (descriptor.hooks.gone)(&effect_id).map(|()| Outcome::default()),
+        }),
+        undo: None,
+        together_with: Some(first),
+    });
+    let mut shown = old.cloned().unwrap_or_default();
+    document::set_state(descriptor, &mut shown, (descriptor.put.running)(&context.state.switches));
+    Ok(Answer::json(answered.status, shown).started(started, family.headers(answered)))
 }
 
 /// Answers a second write of a resource while one runs, and a write of what names the resource, as the switch says.
@@ -269,7 +347,7 @@ fn refuse_if_named_is_busy(
         return Ok(());
     }
     references::resources_named(descriptor, context.state, body, own).iter().try_for_each(|id| {
-        let kind = context.state.store.get(id).and_then(|resource| routes::descriptor(resource.doc["type"].as_str()?));
+        let kind = context.state.store.get(id).and_then(|resource| context.state.types.of(&resource.doc));
         kind.map_or(Ok(()), |named| refuse_if_busy(named, context, id))
     })
 }
@@ -284,7 +362,7 @@ fn operation_name(descriptor: &Descriptor) -> String {
 pub(super) fn supersede(descriptor: &Descriptor, context: &mut Context<'_>, id: &str, newer: &str) {
     let busy = context.state.store.get(id).and_then(|resource| resource.busy.clone());
     let running = busy.filter(|busy| context.state.operations.is_running(busy));
-    if let Some(older) = running.filter(|_| descriptor.writers == Writers::Supersede) {
+    if let Some(older) = running.filter(|_| matches!(descriptor.writers, Writers::Supersede)) {
         let name = operation_name(descriptor);
         context.state.preempt(&older, context.now, fault::superseded(&name, &older, newer));
     }
@@ -300,6 +378,39 @@ fn store(descriptor: &'static Descriptor, context: &mut Context<'_>, id: &str, d
         }
     }
     changed(descriptor, context.state, old, Some(doc), now);
+}
+
+/// Accepts a write that its type has planned: its document stands, and the operation starts.
+pub(crate) fn accept(descriptor: &'static Descriptor, context: &mut Context<'_>, planned: Planned) -> Reply {
+    let Planned { id, doc, machine, kind, steps, moved, effect, undo, shape, answer } = planned;
+    let (now, family) = (context.now, descriptor.family);
+    let location = location_of(descriptor, context, &doc);
+    if context.state.store.contains(&id) {
+        context.state.store.change(&id, now, |resource| {
+            resource.doc = doc.into();
+            resource.renumber(resource.etag + 1);
+        });
+    } else {
+        let mut resource = Resource { machine, ..Resource::new(doc) };
+        resource.renumber(1);
+        context.state.store.insert(&id, resource, now);
+    }
+    let order = Start {
+        style: family.style,
+        kind,
+        resource: &id,
+        collection: family.operations(&location),
+        retry_after: 0,
+        steps,
+        effect,
+        undo: Some(undo),
+        together_with: None,
+    };
+    let started = start_moving(family, context, order, moved);
+    context.state.store.change(&id, now, |resource| resource.occupy(&started.id));
+    let shown = context.state.store.get(&id).map(|resource| answer(context, resource)).unwrap_or_default();
+    let status = shown.status;
+    Ok(shown.started(started, family.headers(Answered::new(status, shape))))
 }
 
 /// Keeps the document until the operation has ended; a creation shows it from the start. Returns what a failure
@@ -369,19 +480,24 @@ pub(super) fn settle_later(
         },
     );
     supersede(descriptor, context, id, &started.id);
-    if descriptor.writers != Writers::Together {
+    if !matches!(descriptor.writers, Writers::Together) {
         context.state.store.change(id, context.now, |resource| resource.busy = Some(started.id.clone()));
     }
     started
 }
 
 /// Accepts an operation of a family.
-pub(super) fn start(family: &Family, context: &mut Context<'_>, mut order: Start<'_>) -> Started {
+pub(super) fn start(family: &Family, context: &mut Context<'_>, order: Start<'_>) -> Started {
+    start_moving(family, context, order, Moved::default())
+}
+
+/// The same of one that moves disks.
+fn start_moving(family: &Family, context: &mut Context<'_>, mut order: Start<'_>, moved: Moved) -> Started {
     order.retry_after = (family.retry_after)(&context.shared.options);
     let (kind, resource) = (order.kind, order.resource);
     let started = context.start(order);
     if family.counted {
-        writes::record(context, kind, resource, &started, writes::Moved::default());
+        writes::record(context, kind, resource, &started, moved);
     }
     started
 }
@@ -399,7 +515,7 @@ pub(crate) fn finish(
         Etags::None | Etags::Weak => next_etag(descriptor.family, state, old.as_deref()),
     };
     let Some(old) = old.filter(|old| old["properties"]["provisioningState"] != "Deleting") else {
-        return Ok(Outcome::default());
+        return (descriptor.hooks.gone)(id).map(|()| Outcome::default());
     };
     // A creation holds nothing back: its document is the one that stands.
     let held_back = state.store.get(id).and_then(|resource| resource.next.clone());
@@ -423,6 +539,10 @@ pub(crate) fn finish(
         return Ok(Outcome::default());
     }
     changed(descriptor, state, before.as_deref(), Some(&shown), at);
-    // Recorded for disks; operations on scale sets show no output.
-    Ok(if descriptor.family.style == Style::Compute { Outcome::both(&shown) } else { Outcome::default() })
+    // Recorded for disks and storage accounts; operations on scale sets show no output.
+    Ok(match descriptor.family.style {
+        Style::Compute => Outcome::both(&shown),
+        Style::Storage => Outcome::at_location(&shown),
+        Style::Network | Style::Group => Outcome::default(),
+    })
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Descriptor, Exceeded, Quota};
-use crate::arm::{regions, routes};
+use crate::arm::regions;
 use crate::fault::Fault;
 use crate::path;
 
@@ -54,7 +54,7 @@ pub(crate) fn usages(context: &mut Context<'_>) -> Reply {
 /// The usages of the types that have a quota by descriptor.
 pub(crate) fn usages_of_types(context: &Context<'_>, location: &str) -> Vec<Value> {
     let namespace = context.request.path.provider.as_deref().unwrap_or("");
-    let types = routes::descriptors().filter(|descriptor| descriptor.namespace().eq_ignore_ascii_case(namespace));
+    let types = context.state.types.all().filter(|descriptor| descriptor.namespace().eq_ignore_ascii_case(namespace));
     types
         .flat_map(|descriptor| descriptor.quotas.iter().map(move |quota| (descriptor, quota)))
         .map(|(descriptor, quota)| {

@@ -2,8 +2,9 @@
 
 use super::references::BackReferences;
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::descriptor::{Descriptor, Etags};
+use crate::arm::descriptor::Descriptor;
 use crate::arm::lists;
+use crate::arm::protocol::Etags;
 use crate::fault::{self, Fault};
 use crate::path;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::document;
-use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Etags, Form, InUse, NamedBy, Reference};
-use crate::arm::routes;
+use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Form, InUse, Reference};
+use crate::arm::protocol::{Etags, NamedBy};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::options::RelatedEtags;
@@ -93,7 +93,7 @@ pub(crate) fn child(state: &State, id: &str) -> Option<(&'static Children, Value
     let (rest, name) = id.trim_end_matches('/').rsplit_once('/')?;
     let (parent, member) = rest.rsplit_once('/')?;
     let parent = state.store.get(parent)?;
-    let descriptor = routes::descriptor(parent.doc["type"].as_str()?)?;
+    let descriptor = state.types.of(&parent.doc)?;
     let children = descriptor.children.iter().find(|children| children.member.eq_ignore_ascii_case(member))?;
     Some((children, document::find(&parent.doc, children, name)?.clone()))
 }
@@ -197,13 +197,14 @@ pub(crate) fn retag_named(
     if descriptor.family.etags != Etags::Weak {
         return;
     }
+    let types = state.types;
     let shown_by = |children: Option<&Children>, to: &str| {
         let shows = |shows: &[BackReference]| {
             shows.iter().any(|shown| {
                 shown.from == descriptor.kind || children.is_some_and(|children| children.kind == shown.from)
             })
         };
-        routes::descriptors().any(|named| {
+        types.all().any(|named| {
             named.kind == to && shows(named.shows)
                 || named.children.iter().any(|part| part.kind == to && shows(part.shows))
         })
@@ -229,7 +230,7 @@ pub(crate) fn retag_named(
     for id in resources {
         let etag = document::weak(&state.guid());
         state.store.change(&id, at, |resource| {
-            if let Some(descriptor) = resource.doc["type"].as_str().and_then(routes::descriptor) {
+            if let Some(descriptor) = types.of(&resource.doc) {
                 document::retag(descriptor, &mut resource.doc, &etag);
             }
         });
@@ -290,7 +291,7 @@ fn each_reference<'a>(state: &'a State, kind: &str, from: Option<&str>, visit: &
         let parts = || descriptor.children.iter().map(|children| children.kind);
         from.is_none_or(|from| descriptor.kind == from || parts().any(|kind| kind == from))
     };
-    for descriptor in routes::descriptors().filter(is_from) {
+    for descriptor in state.types.all().filter(is_from) {
         let children = descriptor.children.iter().flat_map(|children| children.references);
         if !descriptor.references.iter().chain(children).any(|reference| reference.to == kind) {
             continue;
@@ -347,8 +348,7 @@ fn users_by(rule: &InUse, state: &State, kind: &str, doc: &Value, deleted: Delet
 fn users_of_children(state: &State, doc: &Value, from: &[&'static str]) -> Vec<(String, String)> {
     let own = path::of(doc);
     let mut users = Vec::new();
-    for children in doc["type"].as_str().and_then(routes::descriptor).map_or(&[][..], |descriptor| descriptor.children)
-    {
+    for children in state.types.of(doc).map_or(&[][..], |descriptor| descriptor.children) {
         for from in from {
             each_reference(state, children.kind, Some(from), &mut |named, referrer| {
                 if is_below(named, own) {
@@ -421,7 +421,7 @@ pub(crate) fn left_out_unused(
 
 /// Ids of the resources that stop the deletion of a resource.
 pub(crate) fn users(state: &State, doc: &Value) -> Vec<String> {
-    let Some(descriptor) = doc["type"].as_str().and_then(routes::descriptor) else {
+    let Some(descriptor) = state.types.of(doc) else {
         return Vec::new();
     };
     rules(descriptor, doc)

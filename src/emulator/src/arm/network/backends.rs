@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::interfaces::NETWORK_INTERFACE;
-use super::load_balancers::LOAD_BALANCER;
 use crate::answer::{Answer, Context, Reply};
+use crate::arm::descriptor::Descriptor;
 use crate::arm::engine::{document, references};
 use crate::arm::{kinds, lists};
 use crate::document::Document;
@@ -24,11 +23,21 @@ pub(crate) fn is_internal(balancer: &Value) -> Option<bool> {
     frontends.first().map(|frontend| frontend["properties"]["subnet"].is_object())
 }
 
+/// The type of network interfaces.
+fn interface(state: &State) -> &'static Descriptor {
+    state.types.of_kind(kinds::NIC)
+}
+
+/// The type of load balancers.
+fn balancer(state: &State) -> &'static Descriptor {
+    state.types.of_kind(kinds::LOAD_BALANCER)
+}
+
 /// The load balancers in whose pools or rules an interface is.
 fn balancers(state: &State, nic: &Value) -> Vec<Document> {
     let named = [kinds::BACKEND_POOL, kinds::NAT_RULE]
         .iter()
-        .flat_map(|kind| references::named(&NETWORK_INTERFACE, nic, kind))
+        .flat_map(|kind| references::named(interface(state), nic, kind))
         .map(|id| path::key(path::parent_of(id)));
     let named: BTreeSet<String> = named.collect();
     named.iter().filter_map(|id| state.store.document(id)).collect()
@@ -61,14 +70,15 @@ pub(crate) fn check_interface(state: &State, nic: &Value) -> Result<(), Fault> {
             return Err(fault::interface_of_two_balancers(own, path::of(first), path::of(second)));
         }
     }
-    let pools = references::named(&NETWORK_INTERFACE, nic, kinds::BACKEND_POOL);
+    let of_type = interface(state);
+    let pools = references::named(of_type, nic, kinds::BACKEND_POOL);
     let rules = balancers.iter().flat_map(|balancer| pools.iter().map(move |pool| rules_of(balancer, pool)));
-    if rules.sum::<usize>() + references::named(&NETWORK_INTERFACE, nic, kinds::NAT_RULE).len() > RULES_MOST {
+    if rules.sum::<usize>() + references::named(of_type, nic, kinds::NAT_RULE).len() > RULES_MOST {
         return Err(fault::too_many_rules_of_interface(own, RULES_MOST));
     }
     for balancer in &balancers {
         let sku = &balancer["sku"]["name"];
-        for address in references::named(&NETWORK_INTERFACE, nic, kinds::ADDRESS) {
+        for address in references::named(of_type, nic, kinds::ADDRESS) {
             if state.store.document(address).is_some_and(|address| address["sku"]["name"] != *sku) {
                 return Err(fault::backend_of_another_sku(path::of(balancer), address));
             }
@@ -101,9 +111,9 @@ fn check_set(state: &State, nic: &Value, balancer: &Value) -> Result<(), Fault> 
 }
 
 /// Whether an interface is in a pool or NAT rule of a load balancer.
-fn is_backend(nic: &Value, balancer: &str) -> bool {
+fn is_backend(state: &State, nic: &Value, balancer: &str) -> bool {
     let named = [kinds::BACKEND_POOL, kinds::NAT_RULE].iter();
-    let mut named = named.flat_map(|kind| references::named(&NETWORK_INTERFACE, nic, kind));
+    let mut named = named.flat_map(|kind| references::named(interface(state), nic, kind));
     named.any(|id| path::same(path::parent_of(id), balancer))
 }
 
@@ -111,11 +121,12 @@ fn is_backend(nic: &Value, balancer: &str) -> bool {
 /// Documented, by two examples.
 pub(crate) fn list_interfaces(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
-    let balancer = context.state.store.shown(&LOAD_BALANCER.id(context), context.now);
-    let balancer = balancer.ok_or_else(|| LOAD_BALANCER.not_found(context))?;
+    let of_type = balancer(context.state);
+    let balancer = context.state.store.shown(&of_type.id(context), context.now);
+    let balancer = balancer.ok_or_else(|| of_type.not_found(context))?;
     let id = path::of(&balancer);
     let all = [kinds::NIC, kinds::INSTANCE_NIC].into_iter().flat_map(|kind| context.state.store.of_kind(kind));
-    let members = all.filter(|nic| is_backend(nic, id)).map(|nic| {
+    let members = all.filter(|nic| is_backend(context.state, nic, id)).map(|nic| {
         let mut shown = nic.clone();
         // That of an instance shows no type.
         if nic["type"] == kinds::INSTANCE_NIC
@@ -132,9 +143,10 @@ pub(crate) fn list_interfaces(context: &mut Context<'_>) -> Reply {
 /// The load balancers in whose pools and NAT rules a network interface is. Documented, by an example.
 pub(crate) fn list_balancers(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
-    let nic = context.state.store.shown(&NETWORK_INTERFACE.id(context), context.now);
-    let nic = nic.ok_or_else(|| NETWORK_INTERFACE.not_found(context))?;
-    let shown = references::BackReferences::of(&LOAD_BALANCER, context.state);
+    let of_type = interface(context.state);
+    let nic = context.state.store.shown(&of_type.id(context), context.now);
+    let nic = nic.ok_or_else(|| of_type.not_found(context))?;
+    let shown = references::BackReferences::of(balancer(context.state), context.state);
     let found = balancers(context.state, &nic).into_iter().map(|balancer| shown.shown_in(balancer)).collect();
     lists::of_documents(context, found)
 }
@@ -143,8 +155,9 @@ pub(crate) fn list_balancers(context: &mut Context<'_>) -> Reply {
 /// (published shape; how the members are named is unverified).
 pub(crate) fn migrate(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
-    let id = LOAD_BALANCER.id(context);
-    let Some(balancer) = context.state.store.document(&id) else { return Err(LOAD_BALANCER.not_found(context)) };
+    let of_type = balancer(context.state);
+    let id = of_type.id(context);
+    let Some(balancer) = context.state.store.document(&id) else { return Err(of_type.not_found(context)) };
     let id = path::of(&balancer).to_owned();
     let asked = context.request.body()?["pools"].as_array().cloned().unwrap_or_default();
     let asked: Vec<String> = asked.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
@@ -166,7 +179,7 @@ pub(crate) fn migrate(context: &mut Context<'_>) -> Reply {
                     own["properties"]["virtualNetwork"] = json!({"id": network});
                 }
             }
-            document::retag(&LOAD_BALANCER, &mut resource.doc, &etag);
+            document::retag(of_type, &mut resource.doc, &etag);
         });
         migrated.push(name);
     }
@@ -176,12 +189,13 @@ pub(crate) fn migrate(context: &mut Context<'_>) -> Reply {
 /// Takes all interfaces out of a pool. Returns the addresses that they had in it, and their virtual network.
 fn leave_pool(context: &mut Context<'_>, pool: &str) -> (Vec<Value>, Option<String>) {
     let is_it = |reference: &Value| reference["id"].as_str().is_some_and(|id| path::same(id, pool));
+    let of_type = interface(context.state);
     let members: Vec<String> = context
         .state
         .store
         .of_kind(kinds::NIC)
         .filter(|nic| {
-            let named = references::named(&NETWORK_INTERFACE, nic, kinds::BACKEND_POOL);
+            let named = references::named(of_type, nic, kinds::BACKEND_POOL);
             named.into_iter().any(|id| path::same(id, pool))
         })
         .map(|nic| path::of(nic).to_owned())
@@ -204,7 +218,7 @@ fn leave_pool(context: &mut Context<'_>, pool: &str) -> (Vec<Value>, Option<Stri
                     addresses.push(json!({"name": name, "properties": {"ipAddress": own["privateIPAddress"]}}));
                 }
             }
-            document::retag(&NETWORK_INTERFACE, &mut resource.doc, &etag);
+            document::retag(of_type, &mut resource.doc, &etag);
         });
     }
     (addresses, network)
@@ -216,7 +230,8 @@ pub(crate) fn leave(state: &mut State, deleted: &Value, at: Duration) {
     if !state.switches.interfaces_leave_deleted_pool {
         return;
     }
-    let parts = LOAD_BALANCER.children.iter();
+    let of_type = interface(state);
+    let parts = balancer(state).children.iter();
     let parts = parts.filter(|part| [kinds::BACKEND_POOL, kinds::NAT_RULE].contains(&part.kind));
     let parts = parts.flat_map(|part| document::list(deleted, part));
     let gone: BTreeSet<String> = parts.map(|part| path::key(path::of(part))).collect();
@@ -225,7 +240,7 @@ pub(crate) fn leave(state: &mut State, deleted: &Value, at: Duration) {
         .store
         .of_kind(kinds::NIC)
         .filter(|nic| {
-            let named = |kind| references::named(&NETWORK_INTERFACE, nic, kind);
+            let named = |kind| references::named(of_type, nic, kind);
             let all = [named(kinds::BACKEND_POOL), named(kinds::NAT_RULE)].concat();
             all.into_iter().any(|id| gone.contains(&path::key(id)))
         })
@@ -242,7 +257,7 @@ pub(crate) fn leave(state: &mut State, deleted: &Value, at: Duration) {
                     }
                 }
             }
-            document::retag(&NETWORK_INTERFACE, &mut resource.doc, &etag);
+            document::retag(of_type, &mut resource.doc, &etag);
         });
     }
 }

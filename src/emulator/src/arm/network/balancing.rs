@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use serde_json::Value;
 
 use super::backends;
-use super::load_balancers::LOAD_BALANCER;
+use crate::arm::descriptor::Children;
 use crate::arm::engine::references;
 use crate::arm::{kinds, regions};
 use crate::cidr;
@@ -36,6 +36,11 @@ fn parts<'a>(balancer: &'a Value, member: &str) -> &'a [Value] {
     balancer["properties"][member].as_array().map_or(&[], Vec::as_slice)
 }
 
+/// What a document of the type has parts of.
+fn parts_of(state: &State, balancer: &Value) -> &'static [Children] {
+    state.types.of(balancer).map_or(&[], |descriptor| descriptor.children)
+}
+
 fn text<'a>(part: &'a Value, property: &str) -> &'a str {
     part["properties"][property].as_str().unwrap_or("")
 }
@@ -58,7 +63,7 @@ pub(crate) fn check(state: &State, balancer: &Value, old: Option<&Value>) -> Res
     let limits = if sku == "Basic" { &BASIC } else { &STANDARD };
     let frontends = parts(balancer, "frontendIPConfigurations");
     let has_others = |member: &str| member != "frontendIPConfigurations" && !parts(balancer, member).is_empty();
-    if frontends.is_empty() && LOAD_BALANCER.children.iter().any(|children| has_others(children.member)) {
+    if frontends.is_empty() && parts_of(state, balancer).iter().any(|children| has_others(children.member)) {
         return Err(fault::no_frontend_but_others(id));
     }
     // Which of the two codes Azure answers where both are true is unverified.

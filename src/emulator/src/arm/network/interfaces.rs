@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE, SYNCHRONOUS, backends, private_addresses, public_ip_addresses, read};
-use crate::arm::descriptor::{
-    Access, By, Children, Descriptor, Draft, Hooks, InUse, NamedBy, Origin, Part, Quota, Reference, Schema,
-};
+use super::base::{CHILDREN, RESOURCE, SYNCHRONOUS, read};
+use super::{backends, private_addresses, public_ip_addresses};
+use crate::arm::descriptor::{By, Children, Descriptor, Draft, Hooks, InUse, Origin, Part, Quota, Reference};
+use crate::arm::protocol::{Access, NamedBy, Schema};
 use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
 use crate::path;

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE, WRITE_NETWORK, backends, balancing, private_addresses, public_ip_addresses, read};
+use super::base::{CHILDREN, RESOURCE, read};
+use super::{backends, balancing, private_addresses, public_ip_addresses};
 use crate::arm::descriptor::{
-    Access, BackReference, By, Children, Descriptor, Draft, Extra, Form, Hooks, InUse, Latency, Part, Put, Quota,
-    Reference, Schema, Scope, Writers,
+    BackReference, By, Children, Descriptor, Draft, Extra, Form, Hooks, InUse, Part, Quota, Reference, Writers,
 };
+use crate::arm::protocol::{Access, Latency, Put, Schema, Scope};
 use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
 use crate::state::State;
+use crate::throttle::WRITE_NETWORK;
 
 pub(crate) static LOAD_BALANCER: Descriptor = Descriptor {
     kind: kinds::LOAD_BALANCER,
@@ -49,6 +51,8 @@ pub(crate) static LOAD_BALANCER: Descriptor = Descriptor {
             operation: "loadBalancers.migrateToIPBased",
             handler: backends::migrate,
             limit: Some(WRITE_NETWORK),
+            since: None,
+            headers: &[],
         },
         read("networkinterfaces", "loadBalancerNetworkInterfaces.list", backends::list_interfaces),
     ],

@@ -6,6 +6,7 @@
 
 pub(crate) mod backends;
 pub(crate) mod balancing;
+pub(crate) mod base;
 pub(crate) mod interfaces;
 pub(crate) mod load_balancers;
 pub(crate) mod private_addresses;
@@ -16,15 +17,11 @@ pub(crate) mod route_tables;
 pub(crate) mod security_groups;
 pub(crate) mod virtual_networks;
 
-use super::descriptor::{
-    Absent, Access, Answered, Children, Commit, Descriptor, Etags, Extra, Family, Handler, Hooks, Latency, Limits,
-    NamedBy, Own, Patch, Provider, Put, Schema, Scope, Shape, Stamps, Writers,
-};
+use super::descriptor::{Extra, Handler, Provider};
 use super::engine::quotas;
-use super::{polling, writes};
-use crate::latency::OperationKind;
-use crate::operations::Style;
-use crate::throttle::{READ_NETWORK, WRITE_NETWORK};
+use super::polling;
+use super::protocol::Scope;
+use crate::throttle::READ_NETWORK;
 
 pub(crate) static PROVIDER: Provider = Provider {
     namespace: "Microsoft.Network",
@@ -49,85 +46,6 @@ pub(crate) static PROVIDER: Provider = Provider {
 
 const fn operation(path: &'static str, handler: Handler) -> Extra {
     let limit = Some(READ_NETWORK);
-    Extra { method: "GET", scope: Scope::Subscription, path, operation: "operations.get", handler, limit }
+    let operation = "operations.get";
+    Extra { method: "GET", scope: Scope::Subscription, path, operation, handler, limit, since: None, headers: &[] }
 }
-
-/// A GET of what the provider makes of a resource.
-const fn read(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
-    Extra { method: "GET", scope: Scope::Group, path, operation, handler, limit: Some(READ_NETWORK) }
-}
-
-pub(crate) static FAMILY: Family = Family {
-    style: Style::Network,
-    namespace: "Microsoft.Network",
-    collection: "operations",
-    notification: true,
-    // Unverified for these types.
-    retry_after: |_| 10,
-    etags: Etags::Weak,
-    counted: false,
-};
-
-/// A PUT that is done at once.
-const SYNCHRONOUS: Put = Put {
-    created: Answered::new(201, Shape::Synchronous),
-    updated: |_| Answered::new(200, Shape::Synchronous),
-    running: |_| "Succeeded",
-    commit: Commit::AtOnce,
-};
-
-const CREATED: Answered = Answered::new(201, Shape::AsyncOperation);
-const UPDATED: Answered = Answered::new(200, Shape::AsyncOperation);
-
-/// What types of the network provider begin with.
-pub(crate) const RESOURCE: Descriptor = Descriptor {
-    kind: "",
-    path: "",
-    operations: None,
-    parent: None,
-    api_versions: &["2025-05-01", "2024-03-01"],
-    family: &FAMILY,
-    lists: &[Scope::Either],
-    limits: Limits {
-        get: Some(READ_NETWORK),
-        list: Some(READ_NETWORK),
-        write: Some(WRITE_NETWORK),
-        delete: Some(WRITE_NETWORK),
-        ..Limits::NONE
-    },
-    latency: Latency { write: OperationKind::Network, delete: OperationKind::Network },
-    schema: Schema { name: "", root: "" },
-    layout: &["name", "id", "etag", "type", "location", "tags", "properties"],
-    stamps: Stamps::StateAndGuid,
-    put: Put { created: CREATED, updated: |_| UPDATED, running: |_| "Updating", commit: Commit::AtOnce },
-    creating: None,
-    absent: Absent::Default,
-    patch: Patch::Tags { operation: "updateTags", schema: Schema { name: "TagsObject", root: "parameters" } },
-    delete: Answered::new(202, Shape::Both),
-    writers: Writers::Together,
-    children: &[],
-    references: &[],
-    in_use: &[],
-    shows: &[],
-    expands: &[],
-    quotas: &[],
-    hooks: Hooks { name: writes::check_name, ..Hooks::NONE },
-    own: Own::NONE,
-    routes: &[],
-};
-
-/// What their children begin with.
-pub(crate) const CHILDREN: Children = Children {
-    kind: "",
-    member: "",
-    access: Access::Write,
-    schema: Schema { name: "", root: "" },
-    layout: &["name", "id", "etag", "properties", "type"],
-    least: 0,
-    references: &[],
-    named_by: NamedBy::Child,
-    in_use: &[],
-    shows: &[],
-    settled: false,
-    complete: |_, part| Ok(part.asked["properties"].clone()),
-};

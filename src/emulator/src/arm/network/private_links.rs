@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE, private_addresses};
-use crate::arm::descriptor::{
-    Access, By, Children, Descriptor, Draft, Exclusive, Hooks, InUse, Part, Reference, Schema, Writers,
-};
+use super::base::{CHILDREN, RESOURCE};
+use super::private_addresses;
+use crate::arm::descriptor::{By, Children, Descriptor, Draft, Exclusive, Hooks, InUse, Part, Reference, Writers};
 use crate::arm::engine::{document, references};
-use crate::arm::{kinds, routes, writes};
+use crate::arm::protocol::{Access, Schema};
+use crate::arm::{kinds, writes};
 use crate::derived;
 use crate::fault::{self, Fault};
 use crate::path;
@@ -235,11 +235,12 @@ fn connect(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Dura
     let come = has.iter().filter(|(service, _)| !had.iter().any(|had| path::same(had, service)));
     let changes =
         gone.map(|service| (service.as_str(), None)).chain(come.map(|(service, state)| (*service, Some(*state))));
+    let types = state.types;
     for (service, approval) in changes {
         let etag = document::weak(&state.guid());
         let guid = derived::guid_of(&format!("{endpoint}/{service}"));
         state.store.change(service, at, |resource| {
-            let Some(descriptor) = resource.doc["type"].as_str().and_then(routes::descriptor) else {
+            let Some(descriptor) = types.of(&resource.doc) else {
                 return;
             };
             let id = path::of(&resource.doc).to_owned();

@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{RESOURCE, public_ip_prefixes};
+use super::base::RESOURCE;
+use super::public_ip_prefixes;
 use crate::arm::descriptor::{
-    BackReference, By, Descriptor, Draft, Exclusive, Form, Hooks, InUse, Latency, Quota, Reference, Schema, Writers,
+    BackReference, By, Descriptor, Draft, Exclusive, Form, Hooks, InUse, Quota, Reference, Writers,
 };
 use crate::arm::engine::{document, references};
-use crate::arm::{kinds, routes, writes};
+use crate::arm::protocol::{Latency, Schema};
+use crate::arm::{kinds, writes};
 use crate::derived;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -237,9 +239,10 @@ pub(crate) fn draw_beside(state: &State, ip: &Value, taken: &BTreeSet<IpAddr>) -
 
 /// The hook of a type that names public addresses: a dynamic one has an address while it is named.
 pub(crate) fn follow(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
+    let types = state.types;
     let named = |doc: Option<&Value>| -> BTreeSet<String> {
         let ids = doc.and_then(|doc| {
-            let descriptor = routes::descriptor(doc["type"].as_str()?)?;
+            let descriptor = types.of(doc)?;
             Some(references::named(descriptor, doc, kinds::ADDRESS))
         });
         ids.unwrap_or_default().into_iter().map(path::key).collect()

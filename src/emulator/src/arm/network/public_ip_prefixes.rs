@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::RESOURCE;
-use crate::arm::descriptor::{BackReference, By, Descriptor, Draft, Form, Hooks, InUse, Schema, Writers};
+use super::base::RESOURCE;
+use crate::arm::descriptor::{BackReference, By, Descriptor, Draft, Form, Hooks, InUse, Writers};
 use crate::arm::kinds;
+use crate::arm::protocol::Schema;
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE};
-use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Form, Hooks, InUse, Quota, Schema, Writers};
+use super::base::{CHILDREN, RESOURCE};
+use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Form, Hooks, InUse, Quota, Writers};
+use crate::arm::protocol::Schema;
 use crate::arm::{kinds, writes};
 use crate::cidr;
 use crate::fault::{self, Fault};

@@ -6,11 +6,11 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE};
+use super::base::{CHILDREN, RESOURCE};
 use crate::arm::descriptor::{
-    Access, BackReference, By, Children, Descriptor, Draft, Form, Hooks, InUse, Latency, Part, Quota, Reference,
-    Schema, Writers,
+    BackReference, By, Children, Descriptor, Draft, Form, Hooks, InUse, Part, Quota, Reference, Writers,
 };
+use crate::arm::protocol::{Access, Latency, Schema};
 use crate::arm::{kinds, writes};
 use crate::cidr;
 use crate::fault::{self, Fault};

@@ -3,11 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, CREATED, RESOURCE, UPDATED, private_addresses, private_links, read};
+use super::base::{CHILDREN, CREATED, RESOURCE, UPDATED, read};
+use super::{private_addresses, private_links};
 use crate::arm::descriptor::{
-    Absent, Answered, BackReference, By, Children, Descriptor, Draft, Form, Hooks, InUse, Origin, Part, Put, Reference,
-    Schema,
+    BackReference, By, Children, Descriptor, Draft, Form, Hooks, InUse, Origin, Part, Reference,
 };
+use crate::arm::protocol::{Absent, Answered, Put, Schema};
 use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
 use crate::options::Switches;

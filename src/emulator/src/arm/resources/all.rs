@@ -32,10 +32,11 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     };
     let by_tag = wanted.as_ref().is_some_and(Filter::names_tags);
     lists::select(context, &lists::scope(context)?, None, |doc| {
-        // Instances of scale sets and what is below them are not among the resources that the gateway knows.
-        let within_set = |kind: &str| kind.starts_with(kinds::INSTANCE);
+        // Instances of scale sets, file services and what is below them are not among the resources that the gateway
+        // knows.
+        let within = |kind: &str| kind.starts_with(kinds::INSTANCE) || kind.starts_with(kinds::FILE_SERVICE);
         if doc["type"] == kinds::GROUP
-            || doc["type"].as_str().is_some_and(within_set)
+            || doc["type"].as_str().is_some_and(within)
             || wanted.as_ref().is_some_and(|wanted| !wanted.holds(doc))
         {
             return None;

@@ -4,16 +4,16 @@ use base64::Engine;
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
-use crate::arm::compute::{disk_work, vms};
-use crate::arm::descriptor::Schema;
+use crate::arm::compute::disk_work;
 use crate::arm::engine::{delete, references};
 use crate::arm::kinds::{self, GROUP};
-use crate::arm::resources::tenant;
-use crate::arm::{lists, regions, routes, writes};
+use crate::arm::protocol::Schema;
+use crate::arm::{lists, regions, tenant, writes};
 use crate::fault;
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
 use crate::path;
+use crate::phases::Moved;
 use crate::state::{HypervisorStep, State};
 use crate::store::Resource;
 
@@ -178,7 +178,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         together_with: None,
     });
     context.state.operations.alias(&token, &started.id);
-    writes::record(context, OperationKind::ResourceGroupDelete, &id, &started, writes::Moved::default());
+    writes::record(context, OperationKind::ResourceGroupDelete, &id, &started, Moved::default());
     Ok(Answer::empty(202)
         .started(started, OperationHeaders { asynchronous: false, location: true, notification: false }))
 }
@@ -197,10 +197,11 @@ fn used_outside(state: &State, group: &str, id: &str) -> bool {
 /// Documented: `ResourceGroupDeletionBlocked` with the resources that stayed.
 pub(crate) fn remove(state: &mut State, group: &str, at: std::time::Duration) -> Result<(), fault::Fault> {
     let inside = state.store.below(group);
-    // Machines first: they release their disks, some of which may live in other groups.
+    // Those that take others with them first: machines release their disks, some of which may live in other groups.
     for id in &inside {
-        if state.store.get(id).is_some_and(|r| r.machine.is_some()) {
-            vms::remove(state, id, at);
+        let of_type = state.store.get(id).and_then(|resource| state.types.of(&resource.doc));
+        if let Some(remove) = of_type.and_then(|descriptor| descriptor.hooks.remove) {
+            remove(state, id, at);
         }
     }
     // Judged before anything else goes: a network interface that stays keeps its network, and that a route table.
@@ -222,7 +223,7 @@ pub(crate) fn remove(state: &mut State, group: &str, at: std::time::Duration) ->
     for id in inside {
         let is_group = path::same(&id, group);
         if !staying.contains(&id) && (!is_group || staying.is_empty()) {
-            let kind = state.store.get(&id).and_then(|resource| routes::descriptor(resource.doc["type"].as_str()?));
+            let kind = state.store.get(&id).and_then(|resource| state.types.of(&resource.doc));
             match kind {
                 Some(descriptor) => delete::remove(descriptor, state, &id, at),
                 None => {

@@ -4,7 +4,6 @@ pub(crate) mod all;
 pub(crate) mod filter;
 pub(crate) mod groups;
 pub(crate) mod providers;
-pub(crate) mod tenant;
 
 use super::descriptor::Provider;
 

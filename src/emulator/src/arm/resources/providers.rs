@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Descriptor, Provider};
-use crate::arm::routes::PROVIDERS;
 use crate::arm::{lists, regions};
 use crate::fault;
 
@@ -49,14 +48,14 @@ fn zonal(descriptor: &Descriptor) -> bool {
 
 /// All.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
-    let all = PROVIDERS.iter().map(|provider| document(context, provider).into()).collect();
+    let all = context.state.types.providers.iter().map(|provider| document(context, provider).into()).collect();
     lists::of_documents(context, all)
 }
 
 /// One; also the answer to its registration, which has happened.
 pub(crate) fn get(context: &mut Context<'_>) -> Reply {
     let asked = context.request.path.provider.as_deref().unwrap_or("");
-    match PROVIDERS.iter().find(|provider| provider.namespace.eq_ignore_ascii_case(asked)) {
+    match context.state.types.providers.iter().find(|provider| provider.namespace.eq_ignore_ascii_case(asked)) {
         Some(provider) => Ok(Answer::json(200, document(context, provider))),
         None => Err(fault::invalid_namespace(asked)),
     }

@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{SCALE_SET, is_busy, is_flexible, lose, members, upgrades};
+use super::members::{count_change, is_busy, is_flexible, lose, members};
+use super::upgrades;
 use crate::answer::{Answer, Context, Reply, Start};
+use crate::arm::compute::base::RETRY_AFTER;
 use crate::arm::compute::{attachments, vm_work};
-use crate::arm::writes;
+use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
 use crate::path;
+use crate::phases::Moved;
 use crate::state::{HypervisorStep, State};
 use crate::store::Power;
 
@@ -96,7 +99,8 @@ fn named(context: &Context<'_>, set: &Value, action: Action) -> Result<Vec<Strin
 /// POST of an action.
 pub(crate) fn act(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
-    let set = context.state.store.document(&SCALE_SET.id(context)).ok_or_else(|| SCALE_SET.not_found(context))?;
+    let of_type = context.state.types.of_kind(kinds::SCALE_SET);
+    let set = context.state.store.document(&of_type.id(context)).ok_or_else(|| of_type.not_found(context))?;
     let id = path::of(&set).to_owned();
     let action = Action::of(&context.request.segment(2).to_ascii_lowercase());
     writes::refuse_if_busy(context, &id)?;
@@ -117,11 +121,11 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
         kind: action.kind(),
         resource: &id,
         collection: vm_work::collection(set["location"].as_str().unwrap_or("")),
-        retry_after: vm_work::RETRY_AFTER,
+        retry_after: RETRY_AFTER,
         steps,
         effect: Box::new(move |state, at| {
             action.carry_out(state, &effect_id, &concerned, at);
-            super::count_change(state, &effect_id, at, |_| ());
+            count_change(state, &effect_id, at, |_| ());
             Ok(Outcome::default())
         }),
         undo: Some(Box::new(move |state, at, _| {
@@ -145,6 +149,6 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
             }
         });
     }
-    writes::record(context, action.kind(), &id, &started, writes::Moved::default());
+    writes::record(context, action.kind(), &id, &started, Moved::default());
     Ok(Answer::empty(202).started(started, vm_work::BOTH))
 }

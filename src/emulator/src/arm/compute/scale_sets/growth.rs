@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{all_members, interfaces, is_flexible, model};
-use crate::arm::compute::disk_work;
+use super::members::{all_members, is_flexible};
+use super::{model, nics};
+use crate::arm::compute::{disk_rules, disk_work};
 use crate::arm::network::public_ip_addresses;
-use crate::arm::{engine, kinds, routes, writes};
+use crate::arm::{engine, kinds, writes};
 use crate::derived::guid_of;
 use crate::fault::Fault;
 use crate::path;
@@ -66,7 +67,7 @@ fn zones(state: &State, set: &Value, count: usize) -> Vec<Option<String>> {
 /// When a subnet has no more addresses.
 pub(crate) fn plan(state: &State, set: &Value, count: usize, stamp: &str) -> Result<Vec<Fresh>, Fault> {
     let configurations = model::of_set(set);
-    let addresses = interfaces::allocate(state, configurations, count)?;
+    let addresses = nics::allocate(state, configurations, count)?;
     let made = state.store.get(path::of(set)).map_or(0, |resource| resource.next_instance);
     let mut public = public_ip_addresses::taken(state);
     let numbered = zones(state, set, count).into_iter().zip(addresses).zip(made..);
@@ -75,7 +76,7 @@ pub(crate) fn plan(state: &State, set: &Value, count: usize, stamp: &str) -> Res
             let names = Names::of(set, number);
             let Disks { documents: disks, os, data } = disks(set, &names, zone.as_deref(), stamp);
             let doc = document(set, &names, zone.as_deref(), (os, data), stamp);
-            let interfaces = interfaces::documents(state, &doc, configurations, &addresses, &mut public)?;
+            let interfaces = nics::documents(state, &doc, configurations, &addresses, &mut public)?;
             Ok(Fresh { id: names.id, doc, interfaces, disks })
         })
         .collect()
@@ -103,7 +104,7 @@ pub(crate) fn place(state: &mut State, set: &Value, fresh: Vec<Fresh>, at: Durat
         state.store.insert(&id, resource, at);
         for interface in interfaces {
             state.store.insert(path::of(&interface), Resource::new(interface.clone()), at);
-            if let Some(descriptor) = interface["type"].as_str().and_then(routes::descriptor) {
+            if let Some(descriptor) = state.types.of(&interface) {
                 engine::changed(descriptor, state, None, Some(&interface), at);
             }
         }
@@ -156,7 +157,7 @@ fn disks(set: &Value, names: &Names, zone: Option<&str>, stamp: &str) -> Disks {
     let make = |name: &str, asked: &Value, gib: u64| {
         let id = format!("{group}/providers/{}/{name}", kinds::DISK);
         let sku = asked["managedDisk"]["storageAccountType"].as_str().unwrap_or("Standard_LRS");
-        let mut disk = crate::seed::disk(&id, location, sku, gib, zone, stamp);
+        let mut disk = disk_rules::existing(&id, location, sku, gib, zone, stamp);
         disk["managedBy"] = json!(names.id);
         disk["properties"]["diskState"] = json!("Attached");
         let mut element = writes::with(json!({"name": name}), &["lun", "osType", "createOption", "caching"], asked);
@@ -211,7 +212,7 @@ fn document(set: &Value, names: &Names, zone: Option<&str>, (os, data): (Value, 
     if storage["imageReference"].is_null() {
         storage.as_object_mut().map(|storage| storage.shift_remove("imageReference"));
     }
-    let ids = interfaces::names(&names.id, model::of_set(set), &names.unique);
+    let ids = nics::names(&names.id, model::of_set(set), &names.unique);
     let mut properties = match flexible {
         true => json!({
             "hardwareProfile": {"vmSize": set["sku"]["name"]},

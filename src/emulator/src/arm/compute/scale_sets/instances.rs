@@ -7,21 +7,21 @@
 //!
 //! [`Switches::missing_instance`]: crate::options::Switches::missing_instance
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use super::{SCALE_SET, all_members, interfaces, is_flexible, model, set_of};
+use super::members::{all_members, is_flexible};
+use super::{SCALE_SET, model};
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::compute::{RESOURCE, VM_FAMILY, extensions, instance_view, post, vm_power, vm_work, vms};
-use crate::arm::descriptor::{Descriptor, Extra, Handler, Limits, Own, Scope};
+use crate::arm::compute::base::{OF_MACHINES, RESOURCE, VM_FAMILY, post};
+use crate::arm::compute::{extension_views, instance_view, vm_power, vm_removal, vm_work, vms};
+use crate::arm::descriptor::{Descriptor, Extra, Handler, Hooks, Own, Planned, Verb};
+use crate::arm::engine::put;
+use crate::arm::protocol::{Limits, Scope};
 use crate::arm::{kinds, lists};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::options::MissingInstance;
 use crate::path;
-use crate::state::State;
-use crate::store::Store;
 use crate::throttle::{DELETE_INSTANCE, GET_SCALE_SET, LIST_SCALE_SET, UPDATE_INSTANCE};
 
 pub(crate) static INSTANCE: Descriptor = Descriptor {
@@ -38,14 +38,21 @@ pub(crate) static INSTANCE: Descriptor = Descriptor {
         delete: Some(DELETE_INSTANCE),
         ..Limits::NONE
     },
-    own: Own { put: Some(put), patch: None, get: Some(vms::get), delete: Some(delete), list: Some(list) },
+    own_buckets: true,
+    headers: OF_MACHINES,
+    hooks: Hooks { missing: Some(missing), plan: Some(plan), remove: Some(vm_removal::remove), ..Hooks::NONE },
+    own: Own { put: Some(put_instance), patch: None, get: Some(vms::get), delete: Some(delete), list: Some(list) },
     routes: &[
         Extra {
             method: "GET",
             limit: Some(LIST_SCALE_SET),
+            headers: OF_MACHINES,
             ..post("instanceview", "virtualMachineScaleSetVMs.getInstanceView", vm_power::get_instance_view)
         },
-        action("attachdetachdatadisks", "virtualMachineScaleSetVMs.attachDetachDataDisks", vms::attach_detach),
+        Extra {
+            since: Some(vms::ATTACH_DETACH_FROM),
+            ..action("attachdetachdatadisks", "virtualMachineScaleSetVMs.attachDetachDataDisks", vms::attach_detach)
+        },
         action("start", "virtualMachineScaleSetVMs.start", vm_power::act),
         action("poweroff", "virtualMachineScaleSetVMs.powerOff", vm_power::act),
         action("deallocate", "virtualMachineScaleSetVMs.deallocate", vm_power::act),
@@ -59,11 +66,11 @@ pub(crate) static INSTANCE: Descriptor = Descriptor {
 };
 
 const fn action(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
-    Extra { limit: Some(UPDATE_INSTANCE), ..post(path, operation, handler) }
+    Extra { limit: Some(UPDATE_INSTANCE), headers: OF_MACHINES, ..post(path, operation, handler) }
 }
 
 /// The refusal of an instance that is not there.
-pub(crate) fn missing(context: &Context<'_>) -> Fault {
+fn missing(context: &Context<'_>) -> Fault {
     let (set, number) = (context.request.segment(1), context.request.segment(3));
     let uniform = match context.state.store.document(&SCALE_SET.id(context)) {
         None => return fault::nested_parent_not_found(set),
@@ -81,7 +88,7 @@ pub(crate) fn missing(context: &Context<'_>) -> Fault {
 
 /// PUT: data disks, network interfaces and other members of the instance's own model. Documented: what is left out
 /// stays. The region may be left out: the Go disk driver has attached disks so for years.
-fn put(context: &mut Context<'_>) -> Reply {
+fn plan(context: &mut Context<'_>, _: Verb) -> Result<Planned, Fault> {
     let mut old = vms::existing(context)?;
     let mut body = context.read("VirtualMachineScaleSetVM", "parameters", true)?;
     let location = path::location(body["location"].as_str().unwrap_or(""));
@@ -105,7 +112,12 @@ fn put(context: &mut Context<'_>) -> Reply {
         old["properties"]["hardwareProfile"] = json!({});
     }
     let left_out = context.state.switches.left_out_of_put;
-    Ok(vms::update(context, &old, &body, left_out)?.with("x-ms-request-charge", "0"))
+    vms::plan_update(context, &old, &body, left_out)
+}
+
+/// PUT. Recorded: what it is charged.
+fn put_instance(context: &mut Context<'_>) -> Reply {
+    Ok(put::put(&INSTANCE, context)?.with("x-ms-request-charge", "0"))
 }
 
 /// DELETE. Recorded: 202 with both headers. Documented: 204 for one that is not there.
@@ -120,27 +132,6 @@ fn delete(context: &mut Context<'_>) -> Reply {
         }
         refused => Err(refused),
     }
-}
-
-/// At the end of a write its interfaces follow what its model says.
-pub(crate) fn follow_model(state: &mut State, id: &str, at: Duration) {
-    let Some(doc) = state.store.document(id).filter(|doc| doc["type"] == kinds::INSTANCE) else {
-        return;
-    };
-    // That there are enough addresses has been checked when the write was accepted, as far as that goes.
-    if interfaces::follow(state, &doc, at).is_err() {
-        state.store.change(id, at, |resource| resource.set_provisioning("Failed"));
-    }
-    super::touch(state, id, at);
-}
-
-/// Fault and update domain. Unverified: dealt out in turn; with one fault domain, which is called maximum spreading,
-/// all are in it.
-pub(crate) fn domains(store: &Store, doc: &Value) -> (usize, usize) {
-    let number: usize = doc["instanceId"].as_str().and_then(|number| number.parse().ok()).unwrap_or(0);
-    let set = set_of(doc).and_then(|set| store.document(set)).unwrap_or_default();
-    let faults = set["properties"]["platformFaultDomainCount"].as_u64().and_then(|count| usize::try_from(count).ok());
-    (number % faults.unwrap_or(5).max(1), number % 5)
 }
 
 /// A condition of `$filter`.
@@ -209,7 +200,7 @@ fn list(context: &mut Context<'_>) -> Reply {
         if expanded || selected {
             shown["properties"]["instanceView"] = view();
         }
-        extensions::show(context.state, &mut shown);
+        extension_views::show(context.state, &mut shown);
         Some(shown)
     };
     if !is_flexible(&set) {

@@ -20,21 +20,24 @@ pub(crate) mod addresses;
 mod growth;
 pub(crate) mod instances;
 pub(crate) mod interfaces;
+pub(crate) mod members;
 mod model;
+pub(crate) mod nics;
+mod parts;
 mod upgrades;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{RESOURCE, VM_FAMILY, post, quotas, vm_work, vms};
+use self::members::{all_members, capacity, is_busy, is_flexible, members};
+use super::base::{OF_MACHINES, RESOURCE, VM_FAMILY, post};
+use super::{quotas, vm_removal, vm_work};
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::descriptor::{
-    Absent, Answered, Begun, Commit, Descriptor, Etags, Exceeded, Extra, Family, Handler, Hooks, Latency, Limits, Own,
-    Patch, Put, Quota, Reference, Schema, Scope, Shape,
-};
+use crate::arm::descriptor::{Begun, Descriptor, Exceeded, Extra, Family, Handler, Hooks, Own, Quota, Reference};
 use crate::arm::engine::{delete, put};
 use crate::arm::kinds;
+use crate::arm::protocol::{Absent, Answered, Commit, Etags, Latency, Limits, Patch, Put, Schema, Scope, Shape};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
@@ -65,6 +68,7 @@ pub(crate) static SCALE_SET: Descriptor = Descriptor {
         change: Some(UPDATE_SCALE_SET),
         delete: Some(DELETE_SCALE_SET),
     },
+    headers: OF_MACHINES,
     latency: Latency { write: OperationKind::ScaleSetUpdate, delete: OperationKind::VmDelete },
     schema: SCHEMA,
     layout: &["name", "id", "type", "location", "tags", "plan", "identity", "zones", "sku", "etag", "properties"],
@@ -113,11 +117,13 @@ pub(crate) static SCALE_SET: Descriptor = Descriptor {
         read("instanceview", "virtualMachineScaleSets.getInstanceView", instance_view),
         Extra {
             limit: Some(READ_NETWORK),
-            ..read("networkinterfaces", "virtualMachineScaleSetNetworkInterfaces.listOfSet", interfaces::list_of_set)
+            headers: &[],
+            ..read("networkinterfaces", "virtualMachineScaleSetNetworkInterfaces.listOfSet", parts::interfaces)
         },
         Extra {
             limit: Some(READ_NETWORK),
-            ..read("publicipaddresses", "virtualMachineScaleSetPublicIPAddresses.listOfSet", addresses::list_of_set)
+            headers: &[],
+            ..read("publicipaddresses", "virtualMachineScaleSetPublicIPAddresses.listOfSet", parts::addresses)
         },
         action("start", "virtualMachineScaleSets.start"),
         action("poweroff", "virtualMachineScaleSets.powerOff"),
@@ -131,78 +137,11 @@ pub(crate) static SCALE_SET: Descriptor = Descriptor {
 };
 
 const fn read(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
-    Extra { method: "GET", limit: Some(LIST_SCALE_SET), ..post(path, operation, handler) }
+    Extra { method: "GET", limit: Some(LIST_SCALE_SET), headers: OF_MACHINES, ..post(path, operation, handler) }
 }
 
 const fn action(path: &'static str, operation: &'static str) -> Extra {
-    Extra { limit: Some(UPDATE_SCALE_SET), ..post(path, operation, actions::act) }
-}
-
-/// Whether the instances of a set are virtual machines of their own.
-pub(crate) fn is_flexible(set: &Value) -> bool {
-    set["properties"]["orchestrationMode"] == "Flexible"
-}
-
-/// How many instances a set shall have.
-fn capacity(set: &Value) -> usize {
-    set["sku"]["capacity"].as_u64().and_then(|capacity| usize::try_from(capacity).ok()).unwrap_or(0)
-}
-
-/// The ids of a set's instances, also of those that are being deleted.
-pub(crate) fn all_members(state: &State, set: &Value) -> Vec<String> {
-    let id = path::of(set);
-    if !is_flexible(set) {
-        return state.store.below_of_kind(id, kinds::INSTANCE).map(|resource| resource.id().to_owned()).collect();
-    }
-    let machines = state.store.of_kind(kinds::MACHINE);
-    machines.filter(|vm| set_of(vm).is_some_and(|own| path::same(own, id))).map(|vm| path::of(vm).to_owned()).collect()
-}
-
-/// The ids of a set's instances that are not being deleted.
-pub(crate) fn members(state: &State, set: &Value) -> Vec<String> {
-    let mut members = all_members(state, set);
-    members.retain(|id| state.store.get(id).is_some_and(|resource| resource.provisioning() != "Deleting"));
-    members
-}
-
-/// The set of an instance, or of a virtual machine that is one.
-pub(crate) fn set_of(machine: &Value) -> Option<&str> {
-    if machine["type"] == kinds::INSTANCE {
-        return Some(path::parent_of(path::of(machine)));
-    }
-    machine["properties"]["virtualMachineScaleSet"]["id"].as_str()
-}
-
-/// Gives the set of a uniform instance a new etag: a write of the instance does that (documented by
-/// cloud-provider-azure's notes on stale etags). When exactly is unverified: here at acceptance and at the end.
-pub(crate) fn touch(state: &mut State, machine: &str, at: Duration) {
-    let is_instance = state.store.get(machine).is_some_and(|resource| resource.doc["type"] == kinds::INSTANCE);
-    if is_instance {
-        let set = path::parent_of(machine).to_owned();
-        count_change(state, &set, at, |_| ());
-    }
-}
-
-/// Changes the document of a set, which counts.
-fn count_change(state: &mut State, set: &str, at: Duration, change: impl FnOnce(&mut Value)) {
-    state.store.change(set, at, |resource| {
-        let had = resource.doc["etag"].as_str().and_then(|etag| etag.trim_matches('"').parse::<u64>().ok());
-        resource.doc["etag"] = json!(format!("\"{}\"", had.unwrap_or(0) + 1));
-        change(&mut resource.doc);
-    });
-}
-
-/// Takes machines away. Documented: the capacity of their set follows.
-pub(crate) fn lose(state: &mut State, machines: &[&str], at: Duration) {
-    for id in machines {
-        let set = state.store.document(id).and_then(|doc| set_of(&doc).map(str::to_owned));
-        vms::remove(state, id, at);
-        let Some(set) = set.and_then(|set| state.store.document(&set)) else {
-            continue;
-        };
-        let left = members(state, &set).len();
-        count_change(state, path::of(&set), at, |doc| doc["sku"]["capacity"] = json!(left));
-    }
+    Extra { limit: Some(UPDATE_SCALE_SET), headers: OF_MACHINES, ..post(path, operation, actions::act) }
 }
 
 /// PUT. Recorded: `x-ms-request-charge`, 1 for the creation of a set of one instance and 0 where nothing changes. That
@@ -260,12 +199,6 @@ fn leave(state: &mut State, going: &[String], at: Duration) -> Vec<HypervisorSte
     going.iter().map(|id| HypervisorStep::DeleteMachine { vm: id.clone() }).collect()
 }
 
-/// Whether an operation of its own works on a machine.
-fn is_busy(state: &State, machine: &str) -> bool {
-    let machine = state.store.get(machine).and_then(|resource| resource.machine.as_ref());
-    machine.and_then(|machine| machine.busy.as_deref()).is_some_and(|busy| state.operations.is_running(busy))
-}
-
 /// The instances that a write of the set brings or takes, each with its state.
 fn in_flight(state: &State, set: &Value) -> Vec<(String, String)> {
     let with_state = |id: String| {
@@ -279,7 +212,7 @@ fn in_flight(state: &State, set: &Value) -> Vec<(String, String)> {
 fn settle(state: &mut State, set: &mut Value, at: Duration) -> Result<(), Fault> {
     for (id, provisioning) in in_flight(state, set) {
         if provisioning == "Deleting" {
-            vms::remove(state, &id, at);
+            vm_removal::remove(state, &id, at);
             continue;
         }
         state.store.change(&id, at, |resource| {
@@ -320,7 +253,7 @@ fn changed(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Dura
         }
         (Some(set), None) => {
             for machine in all_members(state, set) {
-                vms::remove(state, &machine, at);
+                vm_removal::remove(state, &machine, at);
             }
         }
         (None, None) => {}

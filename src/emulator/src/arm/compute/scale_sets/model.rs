@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::is_flexible;
+use super::members::is_flexible;
 use crate::arm::descriptor::Draft;
+use crate::arm::engine::references;
 use crate::arm::network::backends;
 use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
@@ -222,7 +223,7 @@ pub(crate) fn check_interfaces(state: &State, own: &str, configurations: &Value)
 /// That what they name exists. Documented: the refusal names the set, or the instance.
 pub(crate) fn check_named(state: &State, own: &str, configurations: &Value) -> Result<(), Fault> {
     let body = json!({"properties": {"virtualMachineProfile": {"networkProfile": {"networkInterfaceConfigurations": configurations}}}});
-    crate::arm::engine::references::check(&super::SCALE_SET, state, &body, own)
+    references::check(state.types.of_kind(kinds::SCALE_SET), state, &body, own)
 }
 
 /// The type of a set's machines.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{interfaces, is_flexible, members, model};
+use super::members::{is_flexible, members};
+use super::{model, nics};
 use crate::arm::compute::vm_work;
 use crate::arm::writes;
 use crate::path;
@@ -60,7 +61,7 @@ pub(crate) fn apply(state: &mut State, set: &Value, id: &str, at: Duration) {
         resource.doc.clone()
     });
     if let Some(doc) = doc
-        && interfaces::follow(state, &doc, at).is_err()
+        && nics::follow(state, &doc, at).is_err()
     {
         state.store.change(id, at, |resource| resource.set_provisioning("Failed"));
     }

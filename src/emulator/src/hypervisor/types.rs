@@ -1,0 +1,79 @@
+//! What the hypervisor works on, and how it fails.
+
+use std::path::PathBuf;
+
+/// What the hypervisor needs to know of a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskFacts {
+    /// ARM id; compared without regard to letter case.
+    pub id: String,
+    /// The `uniqueId` of the disk.
+    pub unique_id: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+/// A disk on a LUN of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Name of the machine.
+    pub vm: String,
+    /// LUN.
+    pub lun: u8,
+    /// The disk.
+    pub disk: DiskFacts,
+}
+
+/// The hypervisor could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum HypervisorError {
+    /// Loop devices are for root.
+    #[error("--hypervisor loop needs root: start the emulator as root, or leave the hypervisor out")]
+    NotRoot,
+    /// There is no `losetup`.
+    #[error("--hypervisor loop needs the program losetup (package util-linux or mount)")]
+    NoLosetup(#[source] std::io::Error),
+    /// There are no loop devices.
+    #[error("--hypervisor loop needs loop devices: /dev/loop-control is not there (modprobe loop)")]
+    NoLoopControl,
+    /// Another process uses the root.
+    #[error("another emulator uses {}", root.display())]
+    InUse {
+        /// The root folder.
+        root: PathBuf,
+    },
+    /// A machine's name that cannot be the name of a folder.
+    #[error("{vm:?} cannot be the name of a machine")]
+    MachineName {
+        /// The name.
+        vm: String,
+    },
+    /// A file or folder could not be handled.
+    #[error("{action} {}", path.display())]
+    File {
+        /// What was tried, as a verb phrase.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A program failed.
+    #[error("{command} failed: {stderr}")]
+    Command {
+        /// Program and arguments.
+        command: String,
+        /// What it said.
+        stderr: String,
+    },
+    /// A disk that has no file.
+    #[error("the disk {id} has no file")]
+    NoSuchDisk {
+        /// ARM id.
+        id: String,
+    },
+    /// The thread that worked on it is gone.
+    #[error("the hypervisor's worker ended before its work was done")]
+    Worker,
+}
