@@ -410,10 +410,10 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 
 /// The plan for people. `hash` is that of what it removes or replaces.
 fn plan(planned: &[Planned], hash: Option<&str>) -> String {
-    if planned.is_empty() {
-        return "nothing would be written\n".to_owned();
-    }
     let mut text: String = planned.iter().map(|one| format!("{one}\n")).collect();
+    if planned.iter().all(|one| one.changes.is_empty()) {
+        text.push_str("nothing would be written\n");
+    }
     if let Some(hash) = hash {
         text.push_str(&format!("at a take-over, --accept-plan={hash} accepts what is removed or replaced\n"));
     }

@@ -71,7 +71,7 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_EMULATOR_IMDS_LAG_MS", default_value_t = 0, value_parser = whole::<u64>(0..=u64::MAX))]
     imds_lag_ms: u64,
     /// Resources per page of a list; $top may ask for fewer.
-    #[arg(long, env = "LAZULI_EMULATOR_PAGE_SIZE", default_value_t = 1000, value_parser = page_size)]
+    #[arg(long, env = "LAZULI_EMULATOR_PAGE_SIZE", default_value_t = 1000, value_parser = whole::<usize>(1..=usize::MAX))]
     page_size: usize,
     /// A quota of every subscription and region, over the default and over the scenario's: cores, virtualMachines,
     /// availabilitySets, StandardDiskCount, StandardSSDDiskCount, PremiumDiskCount, UltraSSDDiskSizeInGB,
@@ -137,10 +137,6 @@ fn time_scale(given: &str) -> Result<f64, String> {
     scale
         .filter(|scale| scale.is_finite() && *scale > 0.0)
         .ok_or_else(|| "time passes forward: a number above 0".to_owned())
-}
-
-fn page_size(given: &str) -> Result<usize, String> {
-    given.parse().ok().filter(|size| *size > 0).ok_or_else(|| "a page holds one resource at least".to_owned())
 }
 
 fn quota(given: &str) -> Result<(String, u64), String> {

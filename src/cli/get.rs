@@ -76,7 +76,7 @@ enum TableOf {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// How to print; json is an array with an object for each line of the table, whose keys are the columns.
+    /// How to print; json is for programs: of a table an array with an object for each line.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
     #[command(flatten)]

@@ -100,6 +100,8 @@ pub struct Planned {
     pub kept: Vec<String>,
     /// What a Service does or does not at the addresses of others: each as a sentence.
     pub notes: Vec<String>,
+    /// What a Service says that is not understood, or not used because it is wrong: each as a sentence.
+    pub warnings: Vec<String>,
     /// Whether something that exists is removed or replaced, or more sources are let in to what is reached already.
     pub replaces: bool,
 }
@@ -109,7 +111,8 @@ impl fmt::Display for Planned {
         write!(f, "{}{}:", self.object, if self.replaces { " (removes, replaces or opens)" } else { "" })?;
         self.changes.iter().try_for_each(|change| write!(f, "\n  {change}"))?;
         self.kept.iter().try_for_each(|kept| write!(f, "\n  leave as it is: {kept}"))?;
-        self.notes.iter().try_for_each(|note| write!(f, "\n  note: {note}"))
+        self.notes.iter().try_for_each(|note| write!(f, "\n  note: {note}"))?;
+        self.warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))
     }
 }
 
@@ -246,7 +249,8 @@ fn of_service(subject: &Subject, reports: &Reports, refused: &Refused, inputs: &
     let none = BTreeMap::new();
     let reports = reports.get(&subject.key).unwrap_or(&none);
     let seen = subject.seen(reports);
-    let (mut changes, mut kept, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut planned = Planned { object: format!("Service {}", subject.key), ..Planned::default() };
+    let Planned { changes, kept, notes, warnings, .. } = &mut planned;
     match &subject.spec {
         Some(spec) => {
             if !subject.finalizer {
@@ -262,8 +266,16 @@ fn of_service(subject: &Subject, reports: &Reports, refused: &Refused, inputs: &
                 changes.push(format!("set the status to {}", all.join(", ")));
             }
             changes.extend(refused.into_iter().flatten().map(|why| format!("not served: {why}")));
-            let warnings = spec.ask.warnings.iter().filter(|warning| warning.reason == WarningReason::KeptValue);
-            kept.extend(warnings.map(|warning| warning.message.clone()));
+            for warning in &spec.ask.warnings {
+                match warning.reason {
+                    WarningReason::KeptValue => kept.push(warning.message.clone()),
+                    WarningReason::UnknownAnnotation | WarningReason::IgnoredValue => {
+                        warnings.push(warning.message.clone());
+                    }
+                    // Whoever takes over has these since long ago; the events say them.
+                    WarningReason::NoEffect | WarningReason::ConflictConfiguration => {}
+                }
+            }
             let of_reason = |reason: RefusalReason| -> BTreeSet<String> {
                 let all = reports.values().flat_map(|report| &report.found.notices);
                 all.filter(|notice| notice.reason == reason).map(ToString::to_string).collect()
@@ -274,9 +286,8 @@ fn of_service(subject: &Subject, reports: &Reports, refused: &Refused, inputs: &
         None if subject.finalizer => changes.push("clear the status and remove the finalizer".to_owned()),
         None => {}
     }
-    let says_nothing = changes.is_empty() && kept.is_empty() && notes.is_empty();
-    let object = format!("Service {}", subject.key);
-    (!says_nothing).then(|| Planned { object, changes, kept, notes, replaces: false })
+    let says_nothing = [changes, kept, notes, warnings].into_iter().all(|said| said.is_empty());
+    (!says_nothing).then_some(planned)
 }
 
 fn wants(subjects: &[Subject], reports: &Reports, inputs: &Inputs, level: Level) -> Wants {

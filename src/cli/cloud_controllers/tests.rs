@@ -234,6 +234,8 @@ public IP ip:
     let text = plan(&planned, Some("0123456789abcdef"));
     assert!(text.starts_with(expected) && text.contains("--accept-plan=0123456789abcdef"), "{text}");
     assert_eq!(plan(&[], None), "nothing would be written\n");
+    let warned = Planned { object: "Service a/b".into(), warnings: vec!["unknown".into()], ..Planned::default() };
+    assert_eq!(plan(&[warned], None), "Service a/b:\n  warning: unknown\nnothing would be written\n");
 }
 
 #[test]

@@ -217,6 +217,7 @@ fn scalars_are_converted_exactly_where_go_converts_them() {
         ("useInstanceMetadata", json!(1), "a number", "true or false"),
         ("vmCacheTTLInSeconds", json!("5"), "a string", "a whole number"),
         ("vmCacheTTLInSeconds", json!(5.5), "a fraction", "a whole number"),
+        ("vmCacheTTLInSeconds", json!(1e20), "a number", "a whole number"),
         ("vnetName", json!(["a"]), "a list", "a string"),
         ("tagsMap", json!("a=b"), "a string", "a mapping"),
         ("podCidrIPv4", json!("10.0.0.0/8"), "a string", "a list"),

@@ -17,6 +17,9 @@ compile_error!("a panic must unwind: it is caught where it concerns one caller, 
 /// A panic may carry any value; ours carry text.
 const NO_MESSAGE: &str = "a panic without a message";
 
+/// How a shell tells that a program was ended by SIGPIPE (source: POSIX, 128 and the signal's number).
+const CLOSED_PIPE: i32 = 128 + 13;
+
 /// A panic that was caught, with its message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a bug in this program: {0}")]
@@ -51,6 +54,10 @@ pub async fn catch<F: Future>(future: F) -> Result<F::Output, Panicked> {
 pub(super) fn log_place(info: &PanicHookInfo<'_>) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let message = info.payload_as_str().unwrap_or(NO_MESSAGE);
+    // Such as `lazuli get disks | head`: the reader has enough, and the standard library panics.
+    if message.starts_with("failed printing to stdout: Broken pipe") {
+        std::process::exit(CLOSED_PIPE);
+    }
     tracing::error!(place, error = message, "this program has a bug and panicked");
 }
 

@@ -293,6 +293,7 @@ async fn a_dry_run_says_which_services_it_would_refuse_and_why() {
     rig.service("good");
     rig.annotated("wrong", &[("azure-load-balancer-tcp-idle-timeout", "soon")]);
     rig.annotated("lost", &[("azure-load-balancer-ipv4", "20.9.9.9")]);
+    rig.annotated("misspelt", &[("azure-load-balancer-interal", "true")]);
     let stop = CancellationToken::new();
     let planned = rig.replica("dry", None, &stop).dry_run().await.unwrap().0;
     let of =
@@ -300,6 +301,9 @@ async fn a_dry_run_says_which_services_it_would_refuse_and_why() {
     assert!(of("good").contains("set the status"));
     assert!(of("wrong").contains("not served: ") && of("wrong").contains("tcp-idle-timeout"), "{}", of("wrong"));
     assert!(of("lost").contains("not served: public IP 20.9.9.9 was not found"), "{}", of("lost"));
+    let warning =
+        "warning: unknown annotation service.beta.kubernetes.io/azure-load-balancer-interal; the nearest key is";
+    assert!(of("misspelt").contains("set the status") && of("misspelt").contains(warning), "{}", of("misspelt"));
     assert!(planned.iter().all(|one| !one.replaces));
 }
 
