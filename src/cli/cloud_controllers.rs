@@ -71,7 +71,7 @@ pub(super) struct Options {
     /// restrict the rule that always holds, and open nothing that it closes: an address must be public, no Node, Pod or
     /// other Service of the cluster may have it, and it must be outside of --cluster-cidr and --service-cluster-ip-range. Default: every address that this rule allows. What a Service has already
     /// stays.
-    #[arg(long, env = "LAZULI_ALLOWED_EXTERNAL_ADDRESSES", value_delimiter = ',', value_name = "RANGE")]
+    #[arg(long, env = "LAZULI_ALLOWED_EXTERNAL_ADDRESSES", value_delimiter = ',', value_name = "RANGE,…", value_parser = range)]
     allowed_external_addresses: Vec<Cidr>,
     /// Which Services may share an address: any, with an event where a Service of another namespace uses it; or namespace: only
     /// those of one namespace, and of the namespaces that the owner of the address names in its Service's annotation
@@ -453,6 +453,11 @@ fn not_planned(nodes: Option<&NodeOptions>) -> String {
     ];
     let running = all.into_iter().filter(|(runs, ..)| *runs);
     running.filter_map(|(_, name, what)| Some(format!("not planned: what {name} would change ({})\n", what?))).collect()
+}
+
+/// A range of a list, which may have blanks around it.
+fn range(text: &str) -> Result<Cidr, String> {
+    text.trim().parse().map_err(|error: lazuli_model::address::CidrError| error.to_string())
 }
 
 /// The hash of a plan, as a dry run prints it. An empty text, such as that of an empty variable, is none.

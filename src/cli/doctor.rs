@@ -2,6 +2,7 @@
 
 mod cluster;
 mod disks;
+mod network;
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use lazuli_cluster::SecretError;
 use lazuli_config::{Config, Credential, LooksAfter};
 use lazuli_controllers::settings;
 use lazuli_csi::server::chain;
-use lazuli_diagnosis::{Finding, Grade, locations};
+use lazuli_diagnosis::{Finding, Grade, locations, named::named};
 use lazuli_storage::disk::AllowedResourceGroups;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -127,7 +128,9 @@ async fn ask_azure_and_cluster(
         Ok(azure) => match ask_azure(&azure).await {
             Ok((answer, machines)) => {
                 let location = locations(&machines, &config.cluster.location);
-                (Some(azure), [answer].into_iter().chain(location).collect())
+                let absent = if options.volumes_only { Grade::Note } else { Grade::Wrong };
+                let named = named(&network::named(config, &azure.network).await, absent);
+                (Some(azure), [answer].into_iter().chain(location).chain(named).collect())
             }
             Err(finding) => (None, vec![finding]),
         },
@@ -223,13 +226,24 @@ fn of_classes(allowed: &AllowedResourceGroups) -> Finding {
 }
 
 /// What is printed: whole and of one form, whatever was found. Both forms are made of the same words.
+/// The configuration for programs. Keys that the cloud controllers use are no keys without effect, as in the text.
+fn of_programs(config: &Config) -> Value {
+    let of_controllers = config.keys_of_cloud_controllers();
+    let mut shown = json!(config);
+    if let Some(keys) = shown["keys_without_effect"].as_array_mut() {
+        keys.retain(|key| key.as_str().is_none_or(|key| !of_controllers.contains(&key)));
+    }
+    shown
+}
+
 fn report(findings: &[Finding], config: Option<&Config>, output: Format) -> String {
     match output {
         Format::Json => {
             let finding =
                 |Finding { check, grade, text }: &Finding| json!({"check": check, "grade": word(*grade), "text": text});
             let findings_json: Vec<Value> = findings.iter().map(finding).collect();
-            format!("{}\n", json!({"ok": is_well(findings), "findings": findings_json, "configuration": config}))
+            let configuration = config.map(of_programs);
+            format!("{}\n", json!({"ok": is_well(findings), "findings": findings_json, "configuration": configuration}))
         }
         Format::Text => {
             let line = |Finding { check, grade, text }: &Finding| format!("{:<4} {check}: {text}\n", word(*grade));

@@ -8,13 +8,16 @@ use std::{
 
 use clap::Args;
 use lazuli_emulator::{
-    Emulator, HostName, HypervisorChoice, SWITCHES, Switches, api_versions::ApiVersions, latency::Profile, quota_names,
-    scenario::Scenario,
+    Emulator, HostName, HypervisorChoice, SWITCHES, Switches,
+    api_versions::ApiVersions,
+    latency::Profile,
+    quota_names,
+    scenario::{Scenario, SecurityGroup},
 };
-use lazuli_rig::azure_json;
+use lazuli_rig::{SECURITY_GROUP, azure_json};
 use serde_json::json;
 
-use super::{Outcome, number::whole, output::Format, stop};
+use super::{Outcome, go_arguments::boolean, number::whole, output::Format, stop};
 
 /// Options of the emulator.
 #[derive(Debug, Args)]
@@ -35,7 +38,8 @@ pub(super) struct Options {
     /// year. A fresh authority at every start without it.
     #[arg(long, env = "LAZULI_EMULATOR_TLS_DIR")]
     tls_dir: Option<PathBuf>,
-    /// What exists at the start (YAML or JSON); without it: resource group lazuli, machines node-0 and node-1.
+    /// What exists at the start (YAML or JSON); without it: resource group lazuli, machines node-0 and node-1, virtual network
+    /// lazuli-vnet, security group nodes-nsg.
     #[arg(long, env = "LAZULI_EMULATOR_SCENARIO")]
     scenario: Option<PathBuf>,
     /// Keep what exists in this file, and start from it. A killed emulator loses milliseconds; operations that ran
@@ -59,10 +63,10 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_EMULATOR_SEED", default_value_t = 1, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Serve without request limits.
-    #[arg(long, env = "LAZULI_EMULATOR_NO_THROTTLING")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_EMULATOR_NO_THROTTLING")]
     no_throttling: bool,
     /// Answer ids in other letter case than they were given in.
-    #[arg(long, env = "LAZULI_EMULATOR_NASTY_CASING")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_EMULATOR_NASTY_CASING")]
     nasty_casing: bool,
     /// How long reads go on showing the state before a write, in milliseconds.
     #[arg(long, env = "LAZULI_EMULATOR_READ_LAG_MS", default_value_t = 0, value_parser = whole::<u64>(0..=u64::MAX))]
@@ -85,14 +89,14 @@ pub(super) struct Options {
     unverified: Vec<String>,
     /// Add members that are newer than any published type, and refuse a write that drops one; list a machine size that
     /// is newer than any table of sizes.
-    #[arg(long, env = "LAZULI_EMULATOR_FUTURE_FIELDS")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_EMULATOR_FUTURE_FIELDS")]
     future_fields: bool,
     /// Which api-versions a type takes, beside the published ones: dated (any day since the type began, no future
     /// one), published (none but newer ones), any.
     #[arg(long, env = "LAZULI_EMULATOR_API_VERSIONS", value_enum, default_value_t = Versions::Dated)]
     api_versions: Versions,
     /// Take any bearer token; without this, only those of the login and identity endpoints.
-    #[arg(long, env = "LAZULI_EMULATOR_ACCEPT_ANY_TOKEN")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_EMULATOR_ACCEPT_ANY_TOKEN")]
     accept_any_token: bool,
     /// What becomes of attached disks: none, or loop (block devices; needs root).
     #[arg(long, env = "LAZULI_EMULATOR_HYPERVISOR", value_enum, default_value_t = Hypervisor::None)]
@@ -132,11 +136,15 @@ impl From<Versions> for ApiVersions {
     }
 }
 
+/// The bounds of the time scale: a day that takes a century, and a year that takes half a minute.
+const SLOWEST: f64 = 0.00001;
+const FASTEST: f64 = 1_000_000.0;
+
 fn time_scale(given: &str) -> Result<f64, String> {
     let scale: Option<f64> = given.parse().ok();
     scale
-        .filter(|scale| scale.is_finite() && *scale > 0.0)
-        .ok_or_else(|| "time passes forward: a number above 0".to_owned())
+        .filter(|scale| (SLOWEST..=FASTEST).contains(scale))
+        .ok_or_else(|| format!("allowed: a number from {SLOWEST} to {FASTEST}"))
 }
 
 fn quota(given: &str) -> Result<(String, u64), String> {
@@ -172,11 +180,17 @@ fn unverified_help() -> String {
     text
 }
 
+/// What exists without a scenario: all that the cloud configuration for clients names.
+fn of_its_own() -> Scenario {
+    let security_group = SecurityGroup { name: SECURITY_GROUP.to_owned(), resource_group: None };
+    Scenario { security_groups: vec![security_group], ..Scenario::default() }
+}
+
 pub(super) async fn run(options: Options) -> Outcome {
     let stop = stop::on_signal()?;
     let scenario = match &options.scenario {
         Some(path) => Scenario::load(path)?,
-        None => Scenario::default(),
+        None => of_its_own(),
     };
     let emulator = Emulator::start(lazuli_emulator::Options {
         listen: options.listen,
@@ -262,6 +276,14 @@ mod tests {
     }
 
     #[test]
+    fn all_that_the_cloud_configuration_names_exists_without_a_scenario() {
+        let scenario = of_its_own();
+        let named = azure_json(&scenario, "http://127.0.0.1:1");
+        assert_eq!(named["securityGroupName"], scenario.security_groups[0].name.as_str());
+        assert_eq!(named["vnetName"], scenario.virtual_networks[0].name.as_str());
+    }
+
+    #[test]
     fn quotas_and_switches_are_given_again_or_with_commas() {
         let options =
             parse(&["--quota", "cores=8,premiumdiskcount=2", "--quota", "virtualMachines=1", "--page-size", "3"])
@@ -292,9 +314,10 @@ mod tests {
             (["--unverified", "left-out-of-put=blue"], "detach|keep"),
             (["--quota", "disks=3"], "PremiumDiskCount"),
             (["--quota", "cores=many"], "is no number"),
-            (["--page-size", "0"], "one resource at least"),
+            (["--page-size", "0"], "allowed: a whole number from 1 to"),
             (["--name", "https://azure.test"], "is no host name"),
-            (["--time-scale", "0"], "a number above 0"),
+            (["--time-scale", "0"], "a number from 0.00001 to 1000000"),
+            (["--time-scale", "1e300"], "a number from 0.00001 to 1000000"),
         ] {
             let error = parse(&words).unwrap_err().to_string();
             assert!(error.contains(told), "{words:?}: {error}");

@@ -128,7 +128,7 @@ impl RouteOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The configuration cannot be used.
-    #[error("the cloud configuration cannot be used (--cloud-config names it)")]
+    #[error("the cloud configuration cannot be used (--cloud-config says which)")]
     Config(#[source] ConfigError),
     /// The cluster cannot be used.
     #[error("the cluster cannot be asked for the cloud configuration")]

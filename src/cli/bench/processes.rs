@@ -28,7 +28,7 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 #[derive(Debug, Clone, Args)]
 pub(super) struct Measured {
     /// Which program to measure, such as the one of an image, which is built without the emulator; default: this one.
-    /// What its processes cost is printed as peak_rss_bytes and cpu_s, their processor time.
+    /// What its processes cost is printed: memory as …rss_bytes, and processor time as …cpu_s.
     #[arg(long, value_name = "FILE", default_value = THIS_PROGRAM, hide_default_value = true, value_parser = file)]
     program: PathBuf,
 }

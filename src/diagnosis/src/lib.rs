@@ -8,6 +8,7 @@
 //! | [`managers`] | which managers run, whether exactly one gives pod ranges, whether two do the same work |
 //! | [`addresses`] | addresses that Services name beside their own and would not get today |
 //! | [`controller_list`] | which of the cloud controllers run |
+//! | [`named`] | network resources that the configuration names and that do not exist |
 //! | [`kept`] | what Services have and a new one would not get, and disks that would not be attached now |
 //! | [`objects`] | objects in Azure that were made for Services which the cluster does not have |
 //! | [`routes`] | routes that stay although none would be added for them, and routes of no Node |
@@ -16,6 +17,7 @@ pub mod addresses;
 pub mod controller_list;
 pub mod kept;
 pub mod managers;
+pub mod named;
 mod nodes;
 pub mod objects;
 pub mod routes;

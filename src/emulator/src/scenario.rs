@@ -79,6 +79,8 @@ pub struct Scenario {
     pub resource_groups: Vec<ResourceGroup>,
     /// Virtual networks.
     pub virtual_networks: Vec<VirtualNetwork>,
+    /// Network security groups, with the rules that each has from its start.
+    pub security_groups: Vec<SecurityGroup>,
     /// Availability sets.
     pub availability_sets: Vec<AvailabilitySet>,
     /// Virtual machines.
@@ -172,6 +174,17 @@ pub struct VirtualNetwork {
     /// Subnets.
     #[serde(default)]
     pub subnets: Vec<Subnet>,
+}
+
+/// A network security group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecurityGroup {
+    /// Name.
+    pub name: String,
+    /// Resource group; the first one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<String>,
 }
 
 /// A subnet.
@@ -505,6 +518,7 @@ impl Default for Scenario {
                 prefixes: vec!["10.0.0.0/8".to_owned()],
                 subnets: vec![Subnet { name: "nodes".to_owned(), prefix: "10.240.0.0/16".to_owned() }],
             }],
+            security_groups: Vec::new(),
             availability_sets: Vec::new(),
             virtual_machines: vec![VirtualMachine::pattern("node-{}", 2)],
             scale_sets: Vec::new(),

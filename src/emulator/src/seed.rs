@@ -9,7 +9,10 @@ use crate::arm::compute::{attachments, availability_sets::AVAILABILITY_SET, disk
 use crate::arm::descriptor::{Descriptor, Draft, Origin, Verb};
 use crate::arm::engine::document;
 use crate::arm::kinds;
-use crate::arm::network::{interfaces::NETWORK_INTERFACE, private_addresses, virtual_networks::VIRTUAL_NETWORK};
+use crate::arm::network::{
+    interfaces::NETWORK_INTERFACE, private_addresses, security_groups::SECURITY_GROUP,
+    virtual_networks::VIRTUAL_NETWORK,
+};
 use crate::arm::resources::groups;
 use crate::derived::guid_of;
 use crate::fault::Fault;
@@ -67,6 +70,11 @@ impl State {
                 "subnets": subnets,
             }});
             self.seed_resource(&VIRTUAL_NETWORK, &id, &location, &body, stamp);
+        }
+        for planned in &scenario.security_groups {
+            let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
+            let id = within(scenario, group, kinds::SECURITY_GROUP, &planned.name);
+            self.seed_resource(&SECURITY_GROUP, &id, &location, &json!({}), stamp);
         }
         for planned in &scenario.availability_sets {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());

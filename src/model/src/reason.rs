@@ -283,7 +283,8 @@ impl Reason {
                 "UnAvailableLoadBalancer",
                 SYNC,
                 AT_ONCE,
-                "Add a Node, or remove the label node.kubernetes.io/exclude-from-external-load-balancers from one.",
+                "Add a Node, remove the label node.kubernetes.io/exclude-from-external-load-balancers from one, or find out why \
+                 none has spec.providerID.",
             ),
             Self::InvalidService => {
                 ("InvalidService", SYNC, AT_ONCE, "Correct the Service; until then Azure keeps what it had before.")

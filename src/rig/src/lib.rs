@@ -261,12 +261,13 @@ pub fn may_grow_mounted_ext4() -> bool {
         .is_none_or(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
 }
 
-/// The security group that the cloud configuration of an emulator names. Its scenario does not have it.
+/// The security group that the cloud configuration of an emulator names where its scenario has none.
 pub const SECURITY_GROUP: &str = "nodes-nsg";
 
 /// A cloud configuration for clients of an emulator, with every key that Services need.
 pub fn azure_json(scenario: &Scenario, url: &str) -> Value {
     let (client, network) = (scenario.clients.first(), scenario.virtual_networks.first());
+    let security_group = scenario.security_groups.first().map_or(SECURITY_GROUP, |group| &group.name);
     json!({
         "cloud": "AzurePublicCloud",
         "resourceManagerEndpoint": url,
@@ -278,7 +279,7 @@ pub fn azure_json(scenario: &Scenario, url: &str) -> Value {
         "location": scenario.location,
         "vnetName": network.map(|network| network.name.as_str()),
         "subnetName": network.and_then(|network| network.subnets.first()).map(|subnet| subnet.name.as_str()),
-        "securityGroupName": SECURITY_GROUP,
+        "securityGroupName": security_group,
         "useInstanceMetadata": true,
     })
 }

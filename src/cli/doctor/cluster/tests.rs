@@ -28,6 +28,21 @@ fn pod(name: &str, command: &[&str]) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_configuration_names_and_azure_does_not_have_is_wrong() {
+    for (key, named) in [
+        ("vnetName", "virtual network nope in resource group lazuli"),
+        ("subnetName", "subnet nope of virtual network lazuli-vnet"),
+        ("securityGroupName", "security group nope in resource group lazuli"),
+    ] {
+        let cluster = Cluster::start(lazuli_emulator::Options::default(), &[(key, "nope".into())]).await.unwrap();
+        let (text, is_well) = doctor(&cluster).await;
+        let line = format!("FAIL network of the configuration: {key} names {named}, which does not exist");
+        assert!(!is_well && text.contains(&line), "{line}: {text}");
+        cluster.azure.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cluster_is_examined_and_each_fault_is_a_sentence() {
     let cluster = Cluster::start(lazuli_emulator::Options::default(), &[]).await.unwrap();
     for at in 0..2 {
@@ -42,6 +57,7 @@ async fn a_cluster_is_examined_and_each_fault_is_a_sentence() {
     assert!(is_well, "{text}");
     for line in [
         "ok   pod ranges: each of 2 Nodes has a pod range, and none overlap\n",
+        "ok   network of the configuration: these exist: subnet nodes of virtual network lazuli-vnet, virtual network ",
         "ok   region of Nodes: 2 Nodes are labelled with the region westeurope\n",
         "ok   allocators of pod ranges: kube-controller-manager (kube-system/static pods) gives Nodes pod ranges",
         "ok   what Services keep: no Service has what a new one would not get\n",

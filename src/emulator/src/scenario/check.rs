@@ -98,6 +98,10 @@ impl Scenario {
             unique(&format!("{key}.subnets"), ".name", names)?;
         }
         unique("virtualNetworks", ".name", self.virtual_networks.iter().map(|network| &network.name))?;
+        for (at, group) in self.security_groups.iter().enumerate() {
+            self.known_group(&format!("securityGroups[{at}].resourceGroup"), group.resource_group.as_ref())?;
+        }
+        unique("securityGroups", ".name", self.security_groups.iter().map(|group| &group.name))?;
         for (at, set) in self.availability_sets.iter().enumerate() {
             self.known_group(&format!("availabilitySets[{at}].resourceGroup"), set.resource_group.as_ref())?;
         }
