@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{FAMILY, RESOURCE, VERSIONS, keys, post, same_subscription, skus, windows, zulu};
+use super::base::{FAMILY, RESOURCE, VERSIONS, location, post, require_provisioned, same_subscription, zulu};
+use super::{keys, skus, windows};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Descriptor, Draft, Hooks, Own, Quota};
 use crate::arm::engine::{delete as removal, put as write, read};
 use crate::arm::protocol::{Answered, Commit, Latency, Patch, Put, Schema, Scope, Shape, Stamps};
 use crate::arm::{kinds, writes};
+use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
@@ -105,7 +107,7 @@ fn member<'a>(object: &'a Value, name: &str) -> &'a Value {
 /// The location of the account of the request, if there is one.
 fn own_location(context: &Context<'_>) -> String {
     let doc = context.state.store.document(&STORAGE_ACCOUNT.id(context));
-    doc.map(|doc| super::location(&doc).to_owned()).unwrap_or_default()
+    doc.map(|doc| location(&doc).to_owned()).unwrap_or_default()
 }
 
 /// Documented: a second write while one runs. That a repeated creation is such a write is unverified.
@@ -323,4 +325,25 @@ fn check(state: &State, new: &Value, old: Option<&Value>) -> Result<(), Fault> {
 pub(super) fn change(context: &mut Context<'_>, account: &Value, change: impl FnOnce(&mut Value)) {
     let now: Duration = context.now;
     context.state.store.change(path::of(account), now, |resource| change(&mut resource.doc));
+}
+
+/// The account of a request to what is below it. Recorded: without it the gateway says that the parent is missing;
+/// `action` is `read`, `write` or `delete`.
+pub(super) fn account(context: &Context<'_>, action: &str, kind: &str) -> Result<Document, Fault> {
+    context.require_group()?;
+    let id = STORAGE_ACCOUNT.id(context);
+    let kind = kind.split_once('/').map_or(kind, |(_, kind)| kind);
+    let found = context.state.store.document(&id);
+    found.ok_or_else(|| fault::storage_parent_not_found(action, kind, id))
+}
+
+/// The account of a request to its file service. Documented: an account that is being created has none yet, and
+/// accounts for blobs have none at all.
+pub(super) fn files_account(context: &Context<'_>, action: &str, kind: &str) -> Result<Document, Fault> {
+    let account = account(context, action, kind)?;
+    require_provisioned(&account)?;
+    match skus::has_files(&account) {
+        true => Ok(account),
+        false => Err(fault::service_unsupported("File")),
+    }
 }

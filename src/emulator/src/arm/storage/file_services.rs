@@ -5,11 +5,12 @@
 
 use serde_json::{Value, json};
 
-use super::{RESOURCE, files_account, location, of_service, skus, windows};
+use super::accounts::{STORAGE_ACCOUNT, files_account};
+use super::base::{RESOURCE, location, of_service};
+use super::{skus, windows};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Descriptor, Own};
 use crate::arm::protocol::Schema;
-use crate::arm::storage::accounts::STORAGE_ACCOUNT;
 use crate::arm::{kinds, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};

@@ -9,7 +9,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{account, accounts, location, require_provisioned, stamp, windows};
+use super::accounts::{self, account};
+use super::base::{location, require_provisioned, stamp};
+use super::windows;
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::kinds;
 use crate::fault::{self, Fault};

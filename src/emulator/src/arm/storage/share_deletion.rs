@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::base::{location, stamp};
+use super::share_base::{self, Asked, DELETED, HELD, OVER, below_service};
 use super::share_snapshots::SNAPSHOT;
-use super::shares::{self, Asked, SHARE};
-use super::{file_services, location, share_snapshots, stamp, windows};
+use super::{file_services, share_snapshots, windows};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::kinds;
 use crate::document::Document;
@@ -23,35 +24,7 @@ use crate::latency::OperationKind;
 use crate::path;
 use crate::store::Resource;
 
-/// The type under which the store keeps deleted shares.
-pub(super) const DELETED: &str = "Microsoft.Storage/storageAccounts/fileServices/deletedShares";
-/// The type under which the store keeps names that are not free yet.
-const HELD: &str = "Microsoft.Storage/storageAccounts/fileServices/heldNames";
-/// The member with the moment at which either is over, in nanoseconds of Unix time.
-const OVER: &str = "over";
-
 const DAY: i64 = 24 * 3_600;
-
-fn below_service(account: &Value, what: &str, name: &str) -> String {
-    format!("{}/fileServices/default/{what}/{name}", path::of(account))
-}
-
-/// Removes deleted shares of an account whose days have passed, and frees names.
-pub(super) fn forget_what_is_over(context: &mut Context<'_>, account: &Value) {
-    let now = context.shared.clock.at(context.now).unix_timestamp_nanos();
-    let is_over =
-        |doc: &Value| doc[OVER].as_str().and_then(|over| over.parse::<i128>().ok()).is_some_and(|at| at <= now);
-    let store = &context.state.store;
-    let kept = store.below_of_kind(path::of(account), DELETED).chain(store.below_of_kind(path::of(account), HELD));
-    let over: Vec<String> =
-        kept.filter(|resource| is_over(&resource.doc)).map(|resource| resource.id().to_owned()).collect();
-    let at = context.now;
-    for id in over {
-        for below in context.state.store.below(&id) {
-            context.state.store.remove(&below, at);
-        }
-    }
-}
 
 /// Whether the name of a share belongs to one that is being deleted.
 pub(super) fn holds_name(context: &Context<'_>, asked: &Asked) -> bool {
@@ -60,9 +33,9 @@ pub(super) fn holds_name(context: &Context<'_>, asked: &Asked) -> bool {
 
 /// DELETE: of a share, or of one of its snapshots.
 pub(super) fn delete(context: &mut Context<'_>) -> Reply {
-    let asked = shares::asked(context, "delete")?;
+    let asked = share_base::asked(context, "delete")?;
     windows::write(context, location(&asked.account))?;
-    remove(context, &asked).map_err(|refused| shares::said(context, refused))
+    remove(context, &asked).map_err(|refused| share_base::said(context, refused))
 }
 
 fn remove(context: &mut Context<'_>, asked: &Asked) -> Reply {
@@ -75,7 +48,7 @@ fn remove(context: &mut Context<'_>, asked: &Asked) -> Reply {
     let Some(share) = context.state.store.document(&asked.id) else {
         return Ok(Answer::empty(204));
     };
-    if let Some(time) = shares::snapshot_header(context) {
+    if let Some(time) = share_base::snapshot_header(context) {
         return share_snapshots::delete(context, path::of(&share), &time);
     }
     if keeps_snapshots && share_snapshots::any(context, path::of(&share)) {
@@ -150,7 +123,7 @@ pub(super) fn shown(context: &Context<'_>, account: &Value, deleted: &Value) -> 
     let left = over / 1_000_000_000 - i128::from(context.shared.clock.at(context.now).unix_timestamp());
     let days = i64::try_from(left).unwrap_or(0).max(0);
     let mut shown = deleted.clone();
-    shown["id"] = json!(shares::id_of(account, path::name_of(path::of(deleted))));
+    shown["id"] = json!(share_base::id_of(account, path::name_of(path::of(deleted))));
     shown["type"] = json!(kinds::SHARE);
     shown["properties"]["remainingRetentionDays"] = json!(days.div_euclid(DAY) + i64::from(days % DAY > 0));
     if let Some(shown) = shown.as_object_mut() {
@@ -161,14 +134,14 @@ pub(super) fn shown(context: &Context<'_>, account: &Value, deleted: &Value) -> 
 
 /// POST `restore`: a deleted share comes back under the name of the request.
 pub(super) fn restore(context: &mut Context<'_>) -> Reply {
-    let asked = shares::asked(context, "write")?;
+    let asked = share_base::asked(context, "write")?;
     windows::write(context, location(&asked.account))?;
     let body = context.request.body()?.clone();
     let text = |member: &str| body[member].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let (Some(name), Some(version)) = (text("deletedShareName"), text("deletedShareVersion")) else {
         return Err(fault::account_parameters_invalid("deletedShare"));
     };
-    bring_back(context, &asked, &format!("{name}_{version}")).map_err(|refused| shares::said(context, refused))
+    bring_back(context, &asked, &format!("{name}_{version}")).map_err(|refused| share_base::said(context, refused))
 }
 
 fn bring_back(context: &mut Context<'_>, asked: &Asked, deleted: &str) -> Reply {
@@ -181,7 +154,7 @@ fn bring_back(context: &mut Context<'_>, asked: &Asked, deleted: &str) -> Reply 
     let found = context.state.store.document(&below_service(&asked.account, "deletedShares", deleted));
     let deleted: Document = found.ok_or_else(fault::share_not_found)?;
     let from = path::of(&deleted).to_owned();
-    let etag = shares::etag(context, Some(&deleted));
+    let etag = share_base::etag(context, Some(&deleted));
     let mut doc = restored(deleted.into_value(), &asked.id);
     doc["etag"] = json!(etag);
     move_share(context, &from, &asked.id, doc);
@@ -191,7 +164,7 @@ fn bring_back(context: &mut Context<'_>, asked: &Asked, deleted: &str) -> Reply 
 fn restored(mut doc: Value, id: &str) -> Value {
     doc["id"] = json!(id);
     doc["name"] = json!(path::name_of(id));
-    doc["type"] = json!(SHARE.kind);
+    doc["type"] = json!(kinds::SHARE);
     if let Some(properties) = doc["properties"].as_object_mut() {
         properties.retain(|name, _| {
             !["version", "deleted", "deletedTime", "remainingRetentionDays"].contains(&name.as_str())

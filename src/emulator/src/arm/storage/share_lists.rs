@@ -8,9 +8,11 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
+use super::accounts::files_account;
+use super::base::location;
+use super::share_base::{self, Asked};
 use super::share_snapshots::SNAPSHOT;
-use super::shares::{self, Asked};
-use super::{files_account, location, share_deletion, share_snapshots, windows};
+use super::{share_deletion, share_snapshots, windows};
 use crate::answer::{Answer, Content, Context, Page, Reply};
 use crate::arm::kinds;
 use crate::fault::{self, Fault};
@@ -24,9 +26,9 @@ type Item = (String, Value);
 pub(super) fn list(context: &mut Context<'_>) -> Reply {
     let account = files_account(context, "read", kinds::SHARE)?;
     windows::list(context, location(&account))?;
-    share_deletion::forget_what_is_over(context, &account);
+    share_base::forget_what_is_over(context, &account);
     let asked = Asked { id: String::new(), account };
-    page(context, &asked).map_err(|refused| shares::said(context, refused))
+    page(context, &asked).map_err(|refused| share_base::said(context, refused))
 }
 
 /// What `$expand` asks for: deleted shares, snapshots.
@@ -86,7 +88,7 @@ fn items(context: &Context<'_>, asked: &Asked, (deleted, snapshots): (bool, bool
         }
     }
     if deleted {
-        for (_, doc) in store.list(scope, Some(share_deletion::DELETED), None, now).filter(|(_, doc)| fits(doc)) {
+        for (_, doc) in store.list(scope, Some(share_base::DELETED), None, now).filter(|(_, doc)| fits(doc)) {
             let version = doc["properties"]["version"].as_str().unwrap_or("");
             let shown = share_deletion::shown(context, &asked.account, doc);
             if snapshots {

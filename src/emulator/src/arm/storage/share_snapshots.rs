@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::shares::{self, Asked, SHARE};
-use super::stamp;
+use super::base::stamp;
+use super::share_base::{self, Asked, SCHEMA};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::kinds;
 use crate::document::Document;
@@ -23,7 +23,7 @@ pub(super) const SNAPSHOT: &str = "Microsoft.Storage/storageAccounts/fileService
 const MOST: usize = 200;
 
 pub(super) fn create(context: &mut Context<'_>, asked: &Asked) -> Reply {
-    let body = context.read(SHARE.schema.name, SHARE.schema.root, true)?;
+    let body = context.read(SCHEMA.name, SCHEMA.root, true)?;
     let share = context.state.store.document(&asked.id).ok_or_else(fault::share_not_found)?;
     if context.state.store.below_of_kind(&asked.id, SNAPSHOT).count() >= MOST {
         return Err(fault::too_many_share_snapshots());
@@ -39,7 +39,7 @@ pub(super) fn create(context: &mut Context<'_>, asked: &Asked) -> Reply {
     if body["properties"]["metadata"].is_object() {
         properties["metadata"] = body["properties"]["metadata"].clone();
     }
-    let etag = shares::etag(context, Some(&share));
+    let etag = share_base::etag(context, Some(&share));
     let doc = json!({
         "id": id, "name": share["name"], "type": SNAPSHOT, "etag": etag, "properties": properties,
     });

@@ -7,14 +7,12 @@
 
 use serde_json::{Value, json};
 
+use super::base::{RESOURCE, location, post, stamp};
+use super::share_base::{self, Asked, SCHEMA, asked, etag, said, snapshot_header};
 use super::skus::{self, Media};
-use super::{
-    RESOURCE, files_account, location, of_service, post, share_deletion, share_lists, share_sizes, share_snapshots,
-    stamp, windows,
-};
+use super::{share_deletion, share_lists, share_sizes, share_snapshots, windows};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Descriptor, Own};
-use crate::arm::protocol::Schema;
 use crate::arm::storage::file_services::FILE_SERVICE;
 use crate::arm::{kinds, writes};
 use crate::document::Document;
@@ -27,7 +25,7 @@ pub(crate) static SHARE: Descriptor = Descriptor {
     path: "storageAccounts/*/fileServices/default/shares",
     operations: Some("fileShares"),
     parent: Some(&FILE_SERVICE),
-    schema: Schema { name: "SFileShare", root: "fileShare" },
+    schema: SCHEMA,
     layout: &["id", "name", "type", "etag", "properties"],
     own: Own {
         put: Some(put),
@@ -39,40 +37,6 @@ pub(crate) static SHARE: Descriptor = Descriptor {
     routes: &[post("restore", "fileShares.restore", share_deletion::restore)],
     ..RESOURCE
 };
-
-/// What a request to a share begins with.
-pub(super) struct Asked {
-    pub(super) account: Document,
-    /// The share's id, with the account's as it is spelt.
-    pub(super) id: String,
-}
-
-/// The account and the share of a request. What is over is gone first.
-pub(super) fn asked(context: &mut Context<'_>, action: &str) -> Result<Asked, Fault> {
-    let account = files_account(context, action, kinds::SHARE)?;
-    share_deletion::forget_what_is_over(context, &account);
-    let id = id_of(&account, SHARE.name(context));
-    Ok(Asked { account, id })
-}
-
-pub(super) fn id_of(account: &Value, name: &str) -> String {
-    format!("{}/fileServices/default/shares/{name}", path::of(account))
-}
-
-/// The time in the form of the snapshot that a request is about, if it is.
-pub(super) fn snapshot_header(context: &Context<'_>) -> Option<String> {
-    context.request.header("x-ms-snapshot").filter(|time| !time.is_empty()).map(str::to_owned)
-}
-
-/// A new etag: the moment in units of 100 ns since the year 1, as the file service prints it.
-pub(super) fn etag(context: &Context<'_>, before: Option<&Value>) -> String {
-    const TICKS_AT_EPOCH: i128 = 621_355_968_000_000_000;
-    let had = before.and_then(|doc| u64::from_str_radix(doc["etag"].as_str()?.trim_matches('"').get(2..)?, 16).ok());
-    let nanos = context.shared.clock.at(context.now).unix_timestamp_nanos();
-    let ticks = u64::try_from(TICKS_AT_EPOCH + nanos / 100).unwrap_or(0);
-    let ticks = had.map_or(ticks, |had| ticks.max(had + 1));
-    format!("\"0x{ticks:X}\"")
-}
 
 /// Documented names.
 fn check_name(name: &str) -> Result<(), Fault> {
@@ -99,17 +63,9 @@ fn put(context: &mut Context<'_>) -> Reply {
     made.map_err(|refused| said(context, refused))
 }
 
-/// As the file service says what it refuses; what is read from the body, the provider refuses itself.
-pub(super) fn said(context: &mut Context<'_>, refused: Fault) -> Fault {
-    match refused.code.as_str() {
-        "InvalidParameter" | "BadRequest" | "InvalidRequestContent" | "UnsupportedMediaType" => refused,
-        _ => of_service(context, refused),
-    }
-}
-
 fn create(context: &mut Context<'_>, asked: &Asked) -> Reply {
-    check_name(SHARE.name(context))?;
-    let body = context.read(SHARE.schema.name, SHARE.schema.root, true)?;
+    check_name(share_base::name(context))?;
+    let body = context.read(SCHEMA.name, SCHEMA.root, true)?;
     if context.state.store.contains(&asked.id) {
         return change(context, asked, &body);
     }
@@ -139,7 +95,7 @@ fn create(context: &mut Context<'_>, asked: &Asked) -> Reply {
 fn patch(context: &mut Context<'_>) -> Reply {
     let asked = asked(context, "write")?;
     windows::write(context, location(&asked.account))?;
-    let body = context.read(SHARE.schema.name, SHARE.schema.root, true)?;
+    let body = context.read(SCHEMA.name, SCHEMA.root, true)?;
     change(context, &asked, &body).map_err(|refused| said(context, refused))
 }
 
