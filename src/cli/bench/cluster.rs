@@ -198,7 +198,7 @@ impl Cluster {
                 controllers.arg(format!("--webhook-{name}={}", file.display()));
             }
         }
-        let controllers = controllers.spawn()?;
+        let controllers = processes::started(&mut controllers)?;
         let compute = format!("azure://{group}/providers/Microsoft.Compute");
         let (load_balancers, routes) = (layout.load_balancers, layout.routes);
         let mut cluster =

@@ -39,12 +39,12 @@ async fn measure(folder: &Folder, measured: &Measured, rest: Duration) -> Result
     let config = folder.path().join("azure.json");
     let (mut azure, url) = processes::ready(processes::emulator(&config)).await?;
     let (at_controller, at_node) = (folder.path().join("controller.sock"), folder.path().join("node.sock"));
-    let mut controller = measured.controller(&at_controller, &config).spawn()?;
-    let mut node = measured.node(&at_node, &url.join("/_imds/node-0")?).spawn()?;
+    let mut controller = processes::started(&mut measured.controller(&at_controller, &config))?;
+    let mut node = processes::started(&mut measured.node(&at_node, &url.join("/_imds/node-0")?))?;
     // One call each, so that what every process needs sooner or later is there: a token, connections, buffers.
-    let mut controllers = ControllerClient::new(processes::connected(&at_controller).await?);
+    let mut controllers = ControllerClient::new(processes::connected(&at_controller, &mut controller).await?);
     controllers.list_volumes(ListVolumesRequest::default()).await?;
-    let mut nodes = NodeClient::new(processes::connected(&at_node).await?);
+    let mut nodes = NodeClient::new(processes::connected(&at_node, &mut node).await?);
     nodes.node_get_info(NodeGetInfoRequest {}).await?;
     tokio::time::sleep(rest).await;
     let (of_controller, of_node) = (processes::memory(&controller)?, processes::memory(&node)?);

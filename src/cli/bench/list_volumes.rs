@@ -55,9 +55,9 @@ async fn measure(options: &Options, folder: &Folder) -> Result<Value, AnyError> 
     azure.args(["--latency", "none"]).arg("--scenario").arg(&scenario);
     let (mut azure, base) = processes::ready(azure).await?;
     let socket = folder.path().join("controller.sock");
-    let mut controller = options.measured.controller(&socket, &config).spawn()?;
+    let mut controller = processes::started(&mut options.measured.controller(&socket, &config))?;
     // The client takes messages of 4 MiB, as the sidecars do.
-    let client = ControllerClient::new(processes::connected(&socket).await?);
+    let client = ControllerClient::new(processes::connected(&socket, &mut controller).await?);
     let idle = processes::memory(&controller)?;
 
     let control = Transport::new(Routes::none(), &Tls::default())?;

@@ -35,6 +35,10 @@ pub(super) struct Measured {
 
 fn file(path: &str) -> Result<PathBuf, String> {
     match std::fs::metadata(path) {
+        // A name without a slash would be looked for in PATH.
+        Ok(found) if found.is_file() && path != THIS_PROGRAM => {
+            std::fs::canonicalize(path).map_err(|error| error.to_string())
+        }
         Ok(found) if found.is_file() => Ok(path.into()),
         Ok(_) => Err("it is no file".to_owned()),
         Err(error) => Err(error.to_string()),
@@ -105,7 +109,7 @@ pub(super) fn emulator(config: &Path) -> Command {
 
 /// Starts an emulator and waits until it says where it is.
 pub(super) async fn ready(mut command: Command) -> Result<(Child, Url), AnyError> {
-    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut child = started(command.stdout(Stdio::piped()))?;
     let stdout = child.stdout.take().ok_or("the emulator has no standard output")?;
     let mut lines = BufReader::new(stdout).lines();
     let line = tokio::time::timeout(START, lines.next_line())
@@ -117,10 +121,19 @@ pub(super) async fn ready(mut command: Command) -> Result<(Child, Url), AnyError
     Ok((child, url))
 }
 
-/// Connects as soon as a server listens.
-pub(super) async fn connected(socket: &Path) -> Result<Channel, AnyError> {
+/// Starts a program, or says which one does not start.
+pub(super) fn started(command: &mut Command) -> Result<Child, AnyError> {
+    let program = Path::new(command.as_std().get_program()).display().to_string();
+    command.spawn().map_err(|error| format!("{program} cannot be started: {error}").into())
+}
+
+/// Connects as soon as the program serves that listens at the socket, which must not end before.
+pub(super) async fn connected(socket: &Path, program: &mut Child) -> Result<Channel, AnyError> {
     let deadline = Instant::now() + START;
     loop {
+        if let Some(status) = program.try_wait()? {
+            return Err(format!("the program that is measured ended before it served: {status}").into());
+        }
         match lazuli_rig::connect(socket).await {
             Ok(channel) => return Ok(channel),
             Err(error) if Instant::now() > deadline => return Err(format!("no server listens: {error}").into()),

@@ -17,7 +17,7 @@ use csi_proto::csi::{
     controller_client::ControllerClient,
     volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
 };
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{process::Child, sync::Semaphore, task::JoinSet};
 use tonic::{Code, Request, Status, transport::Channel};
 
 use super::processes::{self, AnyError};
@@ -98,10 +98,10 @@ pub(super) struct Sidecars {
 
 impl Sidecars {
     /// Connects; at most `callers` calls are in flight at a time.
-    pub(super) async fn connect(socket: &Path, callers: usize) -> Result<Self, AnyError> {
+    pub(super) async fn connect(socket: &Path, controller: &mut Child, callers: usize) -> Result<Self, AnyError> {
         let mut clients = Vec::new();
         for _ in 0..callers.div_ceil(CALLS_A_CHANNEL).max(1) {
-            clients.push(ControllerClient::new(processes::connected(socket).await?));
+            clients.push(ControllerClient::new(processes::connected(socket, controller).await?));
         }
         Ok(Self { clients, callers })
     }

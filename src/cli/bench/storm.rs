@@ -221,9 +221,9 @@ impl Storm {
         let (azure, base) = processes::ready(azure).await?;
         let socket = folder.join("csi.sock");
         let mut controller = options.measured.controller(&socket, &config);
-        let controller = controller.args(["--attach-method", &options.attach_method]).spawn()?;
+        let mut controller = processes::started(controller.args(["--attach-method", &options.attach_method]))?;
         let callers = options.callers.unwrap_or(calls).min(calls).max(1);
-        let sidecars = Sidecars::connect(&socket, usize::try_from(callers)?).await?;
+        let sidecars = Sidecars::connect(&socket, &mut controller, usize::try_from(callers)?).await?;
         sidecars.client().controller_get_capabilities(ControllerGetCapabilitiesRequest {}).await?;
         let text: Value = serde_json::from_str(&std::fs::read_to_string(&config)?)?;
         let word = |key: &str| text[key].as_str().unwrap_or_default().to_owned();
