@@ -53,11 +53,14 @@ impl Environment for Informed {
 }
 
 /// A Service as a preview knows it. Of one whose specification is wrong nothing changes: what is said of it instead.
-pub(crate) fn subject(key: &ServiceKey, snapshot: Snapshot<lazuli_balancing::Balanced>) -> Result<Subject, Planned> {
+pub(crate) fn subject(
+    key: &ServiceKey,
+    snapshot: Snapshot<lazuli_balancing::Balanced>,
+) -> Result<Subject, Box<Planned>> {
     let spec: Option<Spec> = match snapshot.desired {
         Desired::Present(spec) => Some(spec),
         Desired::Gone => None,
-        Desired::Invalid(mistakes) => return Err(not_served(key, snapshot.status.is_some(), &mistakes)),
+        Desired::Invalid(mistakes) => return Err(Box::new(not_served(key, snapshot.status.is_some(), &mistakes))),
     };
     let (key, mut found, status) = (key.clone(), snapshot.found, snapshot.status);
     found.extend(snapshot.ownerless);

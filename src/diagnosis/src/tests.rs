@@ -222,7 +222,7 @@ fn the_flags_about_attaches_are_those_of_this_programs_disk_driver() {
     let of = |command: &str| of_disks(&found(&[("Deployment/csi", command)]));
     assert_eq!(of("azurediskplugin|--endpoint=x"), []);
     let usual = DiskFlags { driver: "disk.csi.azure.com".to_owned(), allowed_groups: vec![], allows_inline: false };
-    assert_eq!(of("lazuli|csi-controller|--allow-inline-claimed-disks=false"), [usual.clone()]);
+    assert_eq!(of("lazuli|csi-controller|--allow-inline-claimed-disks=false"), std::slice::from_ref(&usual));
     let allowed_groups = vec!["team".to_owned(), "s/*".to_owned()];
     let command =
         "lazuli|csi-controller|--driver-name=d|--allowed-resource-groups=team,s/*|--allow-inline-claimed-disks=true";

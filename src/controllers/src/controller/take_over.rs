@@ -90,7 +90,7 @@ impl Controller {
             let Some(snapshot) = self.snapshot(service) else { continue };
             match preview::subject(&service.object.key, snapshot) {
                 Ok(subject) => subjects.extend((with_going || subject.spec.is_some()).then_some(subject)),
-                Err(planned) => refused.push(planned),
+                Err(planned) => refused.push(*planned),
             }
         }
         let mut planned = self.informed.preview(&subjects).await?;

@@ -72,7 +72,7 @@ fn beside(context: &mut Context<'_>, old: Option<&Value>, body: &Value) -> Resul
     let (there, asked) = (old["location"].as_str().unwrap_or(""), body["location"].as_str().unwrap_or(""));
     if is_put && there != path::location(asked) {
         let (name, group) = (context.request.segment(1), context.request.group());
-        return Err(fault::location_conflict(name, there, group, &path::location(asked)));
+        return Err(fault::location_conflict(name, there, group, path::location(asked)));
     }
     // Of a creation only: what asks for a disk as it was before a change, or that is being deleted,
     // asks for something else.
