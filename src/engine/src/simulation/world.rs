@@ -509,6 +509,15 @@ impl Azure {
         self.addresses_of(owner, port).contains(&address) && self.admits(address, port, source)
     }
 
+    /// Whether a load balancer has a rule for a port of a Service at an address, with backends or without.
+    fn is_balanced(&self, owner: Owner, port: u16, address: Address) -> bool {
+        LOAD_BALANCERS.into_iter().filter_map(|number| self.load_balancer(number)).any(|body| {
+            let rules = body.rules.iter().filter(|(rule, _)| rule.0 == owner && rule.2 == port);
+            let frontends = rules.filter_map(|(_, frontend)| body.frontends.get(frontend));
+            frontends.filter_map(|frontend| self.address_of(*frontend)).any(|there| there == address)
+        })
+    }
+
     /// The addresses at which a load-balancing rule with backends serves a port of a Service.
     pub(super) fn addresses_of(&self, owner: Owner, port: u16) -> BTreeSet<Address> {
         let mut found = BTreeSet::new();
@@ -610,9 +619,14 @@ pub(super) fn losers(azure: &Azure, name: Name, before: Option<&Body>, after: Op
             losers.extend(moved.map(|(rule, _)| rule.0));
         }
         (Some(Body::SecurityGroup(before)), Some(Body::SecurityGroup(after))) => {
-            // A rule that admits to an address which another writer has released belongs to no Service.
-            let gone = before.allow.difference(&after.allow).filter(|(address, ..)| !azure.is_lost(*address));
-            losers.extend(gone.filter_map(|(_, port, _)| owner_of(*port)));
+            // What admits to an address at which no load balancer has the port of the Service is of no use to it: the Service
+            // has left the address, or another writer has released that.
+            let gone = before.allow.difference(&after.allow);
+            let gone = gone.filter_map(|(address, port, _)| Some((owner_of(*port)?, *port, *address)));
+            let gone = gone.filter(|(owner, port, address)| {
+                !azure.is_lost(*address) && azure.is_balanced(*owner, *port, *address)
+            });
+            losers.extend(gone.map(|(owner, ..)| owner));
         }
         (Some(before @ Body::PrivateLink { .. }), after) if after != Some(before) => {
             if let Name::PrivateLink(owner) = name {
