@@ -273,7 +273,9 @@ impl<S: Service> State<S> {
                 let is_told = self.asked.get(key).is_some_and(|asked| {
                     let is_of_spec = asked.spec == self.spec;
                     // Within a spec the level never falls. A want that has changed is told when the ladder is at its stage.
-                    let is_beyond = asked.level > *level && (is_of_spec || ladder.is_current(key));
+                    // What an earlier spec was refused is withdrawn: what is in its way may be asked for only after a look.
+                    let is_kept = || !asked.is_refused && ladder.is_current(key);
+                    let is_beyond = asked.level > *level && (is_of_spec || is_kept());
                     let is_same = || is_of_spec && asked.level == *level && asked.is_done() && ladder.is_current(key);
                     !asked.again && (is_beyond || is_same())
                 });

@@ -2,6 +2,7 @@ use super::{reporting::THROTTLED, *};
 use crate::{Acceptance, Lease};
 
 mod forgotten;
+mod in_the_way;
 
 /// A Service of a public IP, a load balancer and a security group, whose wants are their level and the spec.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,6 +12,7 @@ const IP: &str = "ip";
 const LB: &str = "lb";
 const OLD_LB: &str = "old-lb";
 const GROUP: &str = "group";
+const LINK: &str = "link";
 /// A spec that takes an address of the old load balancer, and what that reports while it has the address.
 const MOVED: u8 = 9;
 const HOLDS: u8 = 5;
@@ -19,6 +21,9 @@ const UNSERVED: u8 = 8;
 /// A spec that names another place for its public IP, and that public IP.
 const ELSEWHERE: u8 = 6;
 const IP_ELSEWHERE: &str = "ip-elsewhere";
+/// Two specs that differ in whom they admit.
+const ADMITS: u8 = 3;
+const DENIES: u8 = 4;
 /// What an object reports that has nothing of the Service.
 const NOTHING: u8 = 0;
 
@@ -53,6 +58,7 @@ impl Service for Web {
         match *key {
             IP | IP_ELSEWHERE => Role::PublicIp,
             GROUP => Role::SecurityGroup,
+            LINK => Role::PrivateLink,
             _ => Role::LoadBalancer,
         }
     }
@@ -66,7 +72,9 @@ impl Service for Web {
     }
 
     fn want((): &(), spec: Option<&u8>, key: &&'static str, level: Level, _: &Seen<'_, Self>, _: &Order) -> Self::Want {
-        let spec = spec.copied().filter(|_| *key != OLD_LB && level != Level::Look);
+        let spec = spec.copied().filter(|_| ![OLD_LB, LINK].contains(key) && level != Level::Look);
+        // Who is admitted is the security group's alone.
+        let spec = spec.map(|spec| if spec == DENIES && *key != GROUP { ADMITS } else { spec });
         // A public IP is not given up, and a new load balancer has nothing to give up.
         let level = if matches!(*key, IP | LB) && spec.is_some() { level.min(Level::Make) } else { level };
         (level, spec)
