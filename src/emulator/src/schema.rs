@@ -9,7 +9,7 @@
 //!
 //! Reading normalises: property names and enum words get Azure's own spelling (recorded: `fromImage`
 //! comes back as `FromImage`), `null` counts as absent, and an empty text where a word of an enumeration belongs (Terraform
-//! and Ansible send it, and Azure takes it), read-only members are dropped. This module
+//! and Ansible send it; which types take it is unverified), read-only members are dropped. This module
 //! decides nothing that needs state.
 
 use std::collections::BTreeMap;

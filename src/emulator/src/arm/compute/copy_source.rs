@@ -25,7 +25,7 @@ pub(crate) fn find(state: &State, root: &str, data: &Value, location: &str) -> R
 /// The same in any region and any state.
 pub(crate) fn named(state: &State, root: &str, data: &Value) -> Result<Document, Fault> {
     let parameter = format!("{root}.creationData.sourceResourceId");
-    // Documented: `sourceUri` may name a managed disk too.
+    // Documented of the first api-version: with Copy, `sourceUri` is the id of what is copied. Unverified for newer ones.
     let Some(id) = ["sourceResourceId", "sourceUri"].iter().find_map(|member| data[*member].as_str()) else {
         return Err(fault::missing_parameter(parameter));
     };

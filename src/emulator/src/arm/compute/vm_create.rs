@@ -203,7 +203,7 @@ fn document(
     properties.insert("hardwareProfile".to_owned(), asked["hardwareProfile"].clone());
     properties.insert("provisioningState".to_owned(), json!("Creating"));
     properties.insert("vmId".to_owned(), json!(vm_guid));
-    if are_all_off(&asked["additionalCapabilities"]) {
+    if are_empty(&asked["additionalCapabilities"]) {
         properties.shift_remove("additionalCapabilities");
     }
     let mut storage = writes::object(&asked["storageProfile"]);
@@ -525,18 +525,17 @@ fn capabilities(context: &Context<'_>, doc: &mut Value, asked: Value) -> Result<
         ));
     }
     doc["properties"]["additionalCapabilities"] = asked;
-    if let Some(properties) =
-        doc["properties"].as_object_mut().filter(|all| are_all_off(&all["additionalCapabilities"]))
+    if let Some(properties) = doc["properties"].as_object_mut().filter(|all| are_empty(&all["additionalCapabilities"]))
     {
         properties.shift_remove("additionalCapabilities");
     }
     data_disks::size_fits(context, doc)
 }
 
-/// Whether capabilities say no more than none at all would. Azure then shows none (source: Terraform's provider sends them
-/// in each write, and expects none back).
-fn are_all_off(capabilities: &Value) -> bool {
-    capabilities.as_object().is_some_and(|members| members.values().all(|member| *member == json!(false)))
+/// Whether capabilities have no member. Recorded: Azure then shows none. Those that are off it shows as they were sent
+/// (recorded in public trackers).
+fn are_empty(capabilities: &Value) -> bool {
+    capabilities.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
 /// Network interfaces may be exchanged while the machine is deallocated, for free ones.
