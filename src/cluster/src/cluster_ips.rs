@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
+use lazuli_model::address::lax_address;
 use lazuli_services::service::object::MOST_EXTERNAL_IPS;
 use serde::{
     Deserializer,
@@ -94,7 +95,7 @@ pub(super) fn external_ips_in_bounds<'de, D: Deserializer<'de>>(deserializer: D)
             let mut kept: Vec<IpAddr> = Vec::new();
             while kept.len() < MOST_EXTERNAL_IPS {
                 let Some(text) = all.next_element::<String>()? else { break };
-                kept.extend(text.parse().ok().filter(|address| !kept.contains(address)));
+                kept.extend(lax_address(&text).filter(|address| !kept.contains(address)));
             }
             while all.next_element::<IgnoredAny>()?.is_some() {}
             kept.shrink_to_fit();

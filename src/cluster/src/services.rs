@@ -8,7 +8,10 @@ use std::{
 
 use http::{Method, Request};
 use kube::Client;
-use lazuli_model::{ServiceKey, address::Family};
+use lazuli_model::{
+    ServiceKey,
+    address::{Family, lax_address},
+};
 use lazuli_services::{
     ask::PortProtocol,
     service::{
@@ -417,7 +420,7 @@ impl Slim for SlimService {
         metadata.labels.retain(|key, _| interest.labels.contains(key));
         let is_load_balancer = spec.kind == "LoadBalancer";
         let has_finalizer = metadata.finalizers.iter().any(|one| one == FINALIZER);
-        let cluster_ips: Vec<IpAddr> = spec.cluster_ips.iter().filter_map(|address| address.parse().ok()).collect();
+        let cluster_ips: Vec<IpAddr> = spec.cluster_ips.iter().filter_map(|address| lax_address(address)).collect();
         if !is_load_balancer && !has_finalizer {
             // A Service without an address of its own, such as a headless one, has the text None there.
             let addresses = OtherAddresses { cluster: cluster_ips, external: spec.external_ips };
@@ -630,7 +633,7 @@ mod tests {
         assert_eq!(after(Change::Applied(name("shop/dns"), Some(one))), (name("10.0.0.12"), 0));
         assert_eq!(after(Change::Applied(name("shop/dns"), None)), (name(""), 0), "it is an ExternalName now");
         let headless =
-            keep(json!({"clusterIPs": ["None"], "externalIPs": ["20.0.0.1", "x", "20.0.0.1", "2001:db8::1"]}));
+            keep(json!({"clusterIPs": ["None"], "externalIPs": ["020.0.000.1", "x", "20.0.0.1", "2001:db8::1"]}));
         assert_eq!(
             after(Change::Applied(name("shop/dns"), headless)),
             (name("external:20.0.0.1 external:2001:db8::1"), 0)

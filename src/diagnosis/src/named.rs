@@ -34,8 +34,8 @@ pub fn named(all: &[Named], absent: Grade) -> Vec<Finding> {
         Shown::There => None,
         Shown::Absent => {
             let text = format!(
-                "{key} names {resource}, which does not exist: Services that need it are refused until it does; correct {key}, \
-                 or make it"
+                "{key} names {resource}, which does not exist: Services that need it are refused until it does; correct {key} \
+                 or the key of its resource group, or make it"
             );
             Some(Finding::new(NAMED, absent, text))
         }

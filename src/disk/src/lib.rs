@@ -289,7 +289,7 @@ impl Volumes {
         let lun = lun.ok_or_else(detached)?;
         // The worker may have read the disk by a list before it attached it, and a list may show the disk that had this name
         // before.
-        let source = match self.workers.source_of(disk) {
+        let source = match self.workers.source_of(disk, requested_at) {
             Some(known) => known,
             None => {
                 let freshness = self.workers.read_of_source(disk, requested_at).priority(Priority::Attach);

@@ -157,10 +157,10 @@ impl VmWorkers {
         }
     }
 
-    /// What a disk was made from, and `Some(None)` for one that was made empty, if it was read. A node never formats a disk
-    /// that was made from another.
-    pub(crate) fn source_of(&self, disk: &ArmId) -> Option<Option<String>> {
-        self.shared.sources().of(disk)
+    /// What a disk was made from, and `Some(None)` for one that was made empty, if it was read and has been attached
+    /// for a request that came at `requested_at`. A node never formats a disk that was made from another.
+    pub(crate) fn source_of(&self, disk: &ArmId, requested_at: Instant) -> Option<Option<String>> {
+        self.shared.sources().of(disk, requested_at)
     }
 
     /// A read that says what a disk was made from, which has been attached for a request that came at `requested_at`.

@@ -34,6 +34,18 @@ impl fmt::Display for Family {
     }
 }
 
+/// An address as a Service may spell it. The API server takes leading zeros in IPv4, as decimal, and IPv4 in the form of
+/// IPv6 (source: Kubernetes, `ParseIPSloppy`).
+pub fn lax_address(text: &str) -> Option<IpAddr> {
+    let without_zeros = |part: &str| match part.trim_start_matches('0') {
+        "" if !part.is_empty() => "0".to_owned(),
+        rest => rest.to_owned(),
+    };
+    let strict: Option<IpAddr> = text.parse().ok();
+    let address = strict.or_else(|| text.split('.').map(without_zeros).collect::<Vec<_>>().join(".").parse().ok());
+    address.map(|address| address.to_canonical())
+}
+
 /// An address range in CIDR notation, with no bit set behind its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cidr(IpNet);
@@ -161,6 +173,18 @@ mod tests {
         }
         let error = "10.0.0.1/8".parse::<Cidr>().unwrap_err();
         assert_eq!(error.to_string(), "\"10.0.0.1/8\" sets bits behind its length; 10.0.0.0/8 is the range");
+    }
+
+    #[test]
+    fn an_address_is_read_in_each_spelling_that_the_api_server_takes() {
+        let address = |text: &str| lax_address(text).map(|address| address.to_string());
+        for text in ["20.95.0.11", "020.95.000.011", "::ffff:20.95.0.11", "::ffff:145f:b"] {
+            assert_eq!(address(text).as_deref(), Some("20.95.0.11"), "{text}");
+        }
+        assert_eq!(address("2001:db8::1").as_deref(), Some("2001:db8::1"));
+        for text in ["", "None", "20.95.0", "20.95..11", "20.95.0.256", "0x14.1.1.1"] {
+            assert_eq!(address(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -28,9 +28,11 @@ impl<T> Default for Sources<T> {
 }
 
 impl<T: Moment> Sources<T> {
-    /// What a disk was made from, and `Some(None)` for one that was made empty, if that is known.
-    pub fn of(&self, disk: &ArmId) -> Option<Option<String>> {
-        self.known.get(disk).cloned()
+    /// What a disk was made from, and `Some(None)` for one that was made empty, if that is known of the disk that was attached
+    /// for a request that came at `requested_at`.
+    pub fn of(&self, disk: &ArmId, requested_at: T) -> Option<Option<String>> {
+        let is_for_it = self.attached_since.get(disk).is_some_and(|since| *since >= requested_at);
+        self.known.get(disk).filter(|_| is_for_it).cloned()
     }
 
     /// Azure has attached a disk by a write that it had accepted at `since`.
@@ -38,12 +40,7 @@ impl<T: Moment> Sources<T> {
         self.attached_since.insert(disk.clone(), since);
     }
 
-    /// A write that detaches a disk is sent.
-    pub fn detaching(&mut self, disk: &ArmId) {
-        self.attached_since.remove(disk);
-    }
-
-    /// A disk has been deleted.
+    /// A write that detaches a disk is sent, or the disk has been deleted: the next disk of the name may be another one.
     pub fn forget(&mut self, disk: &ArmId) {
         self.known.remove(disk);
         self.attached_since.remove(disk);
@@ -121,7 +118,8 @@ mod tests {
             let accepted = sources.accept(id, requested_at, seen.sent_at);
             assert_eq!(accepted == Accept::List, known && seen.by == By::List, "{case}");
             assert_eq!(sources.learn(&restored, seen, requested_at), known.then_some(source), "{case}");
-            assert_eq!(sources.of(id), known.then(|| Some("snapshot".to_owned())), "{case}");
+            let is_for_it = known && attached_at.is_some_and(|since| since >= 40);
+            assert_eq!(sources.of(id, requested_at), is_for_it.then(|| Some("snapshot".to_owned())), "{case}");
         }
     }
 
@@ -130,19 +128,23 @@ mod tests {
         let (empty, restored) = (made_from(None), made_from(Some("snapshot")));
         let mut sources = Sources::default();
         sources.attached(&empty.id, at(0));
-        sources.detaching(&empty.id);
+        sources.learn_before_attach(&empty, By::Single);
+        assert_eq!((sources.of(&empty.id, at(0)), sources.of(&empty.id, at(1))), (Some(None), None), "an older attach");
+        sources.forget(&empty.id);
         assert_eq!(sources.accept(&empty.id, at(0), at(100)), Accept::Single);
         sources.attached(&empty.id, at(100));
+        assert_eq!(sources.of(&empty.id, at(0)), None, "what was known before the detach is forgotten");
         assert_eq!(sources.accept(&empty.id, at(0), at(105)), Accept::Single, "a list may show the disk before");
         assert_eq!(sources.learn(&empty, by(By::Single, 105), at(0)), Some(None));
-        assert_eq!(sources.of(&empty.id), Some(None));
+        assert_eq!(sources.of(&empty.id, at(0)), Some(None));
         sources.forget(&empty.id);
-        assert_eq!((sources.of(&empty.id), sources.accept(&empty.id, at(0), at(200))), (None, Accept::Single));
+        assert_eq!((sources.of(&empty.id, at(0)), sources.accept(&empty.id, at(0), at(200))), (None, Accept::Single));
         // A list that shows another one, made from something, is no knowledge, and ends what was known.
         sources.learn_before_attach(&empty, By::Single);
+        sources.attached(&empty.id, at(300));
         sources.learn_before_attach(&empty, By::List);
-        assert_eq!(sources.of(&empty.id), Some(None));
+        assert_eq!(sources.of(&empty.id, at(250)), Some(None));
         sources.learn_before_attach(&restored, By::List);
-        assert_eq!(sources.of(&empty.id), None);
+        assert_eq!(sources.of(&empty.id, at(250)), None);
     }
 }

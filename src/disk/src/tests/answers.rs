@@ -92,6 +92,13 @@ async fn what_a_disk_was_made_from_is_not_taken_from_a_list() {
         let rig = Rig::start(lagging(seed, a_cluster())).await;
         let volumes = rig.replica(seed);
         sleep(Duration::from_secs(20)).await;
+        // Of half of the names this replica knows an empty disk, which it has attached and detached.
+        let empty = async |n: usize| {
+            let (disk, node) = (disk(&format!("s{n}")), format!("node-{n}"));
+            assert_eq!(volumes.publish(&disk, &node, None).await.unwrap().source, None);
+            volumes.unpublish(&disk, Some(&node)).await.unwrap();
+        };
+        join_all((0..MACHINES / 2).map(empty)).await;
         for n in 0..MACHINES {
             let made_from = serde_json::json!({ "createOption": "Copy", "sourceResourceId": golden });
             let change = |disk: &mut serde_json::Value| disk["properties"]["creationData"] = made_from;

@@ -109,9 +109,9 @@ impl VmWorker {
     }
 
     /// Records which disks a write detaches: a disk that is created later may have the name of one of them.
-    fn note_leaving(&self, write: &VmWrite) {
+    pub(super) fn note_leaving(&self, write: &VmWrite) {
         let mut sources = self.shared.sources();
-        write.detach.iter().for_each(|disk| sources.detaching(disk));
+        write.detach.iter().for_each(|disk| sources.forget(disk));
     }
 
     /// Records which disks Azure has attached by a write that it had accepted by then.

@@ -174,6 +174,7 @@ impl VmWorker {
             force: BTreeSet::new(),
             reapply: Vec::new(),
         };
+        self.note_leaving(&write);
         let mut method = conditional;
         let mut written = self.shared.client.write_vm(vm, &write, conditional, self.priority(&goals), permit).await;
         if let Err(error) = &written
