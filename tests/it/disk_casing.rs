@@ -78,6 +78,13 @@ async fn disk_publishing_what_is_attached_costs_no_write_and_one_read_in_any_spe
         assert_eq!((counters.writes, counters.polls), (0, 0));
         assert!(counters.reads <= reads, "{} reads", counters.reads);
     }
+    // This process's own write of the machine is no reason to read a disk again. Another process's is, once for each disk.
+    for (replica, detached, reads) in [(&other, 0, 1), (&client, 1, 2), (&other, 2, 1)] {
+        unpublish(replica, &volumes[detached].volume_id, "node-0").await.unwrap();
+        rig.control.reset_log();
+        assert_eq!(publish(&other, &volumes[5], "node-0").await.unwrap(), 5);
+        assert_eq!(rig.control.counters().reads, reads);
+    }
     rig.check();
     rig.stop().await;
 }

@@ -14,7 +14,7 @@
 //! | `created`, `deleted`, `expanded` | at the answer the disk is there as promised; it is gone, and no machine lists it; it has the size |
 //! | `listed`, `found` | ListVolumes and ControllerGetVolume tell what was so throughout the call |
 //! | `code` | a code that the state does not warrant; a final one for what is still possible; RESOURCE_EXHAUSTED for 429 |
-//! | `economy` | a publish of an attached disk, undisturbed, costs no write and at most one read, and one more the first time that a process serves the disk; writes are bounded |
+//! | `economy` | a publish of an attached disk, undisturbed, costs no write and at most one read, and one more the first time that a process serves the disk, the first time after an incident or after another change of the machine, and each time where machines have no version; writes are bounded |
 //! | `converges`, `leak` | when all is quiet every wish comes true, and nothing else is left |
 //!
 //! An answer is judged at its own instant. Only where another actor (a tool, the other replica) touched the same
@@ -26,7 +26,10 @@ use lazuli_emulator::Control;
 use tokio::time::Instant;
 use tonic::Code;
 
-use super::{facts::Facts, script::World};
+use super::{
+    facts::Facts,
+    script::{Method, World},
+};
 
 mod calls;
 mod changes;
@@ -97,6 +100,20 @@ enum Became {
     Gone,
 }
 
+impl Became {
+    /// The machine that this is about.
+    fn machine(&self) -> Option<&str> {
+        match self {
+            Self::Listed(machine, _)
+            | Self::Marked(machine)
+            | Self::Unlisted(machine)
+            | Self::Held(machine, _)
+            | Self::Unheld(machine) => Some(machine),
+            Self::Made | Self::Gone => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Change {
     at: u64,
@@ -136,6 +153,8 @@ pub(super) struct Judge {
     control: Control,
     origin: Instant,
     lag_ms: u64,
+    /// Whether the model of a machine has a version (etag).
+    has_versions: bool,
     /// How much later than a single read a list may be.
     list_lag_ms: u64,
     limits: BTreeMap<String, usize>,
@@ -169,6 +188,7 @@ impl Judge {
             control,
             origin: Instant::now(),
             lag_ms: world.read_lag_ms,
+            has_versions: world.method != Method::AzureStack,
             list_lag_ms: world.list_lag_ms(),
             limits,
             facts,

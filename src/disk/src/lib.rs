@@ -42,7 +42,7 @@ use lazuli_storage::{
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 
 pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
@@ -253,7 +253,6 @@ impl Volumes {
         node: &str,
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
-        let requested_at = Instant::now();
         let candidate = self.candidate(node, Purpose::Attach).await?;
         self.nodes.check_is_of_cluster(node, &candidate)?;
         let Candidate { vm, named, .. } = candidate;
@@ -269,17 +268,17 @@ impl Volumes {
             self.free_from_dangling(disk, Blocked::Attach, error.clone()).await?;
             requested = self.request(&vm, node, disk, Goal::Attached(caching)).await;
         }
-        let lun = match requested {
+        let (lun, vm) = match requested {
             // The VM may have another name than the node. "Not found" may also be about the disk, so the VM is read.
             Err(error) if error.fault == Fault::NotFound && !named && self.is_missing(&vm).await? => {
                 self.nodes.forget(node);
                 let vm = self.nodes.search(&self.client, node).await?.found(node)?;
-                self.request(&vm, node, disk, Goal::Attached(caching)).await?
+                (self.request(&vm, node, disk, Goal::Attached(caching)).await?, vm)
             }
             outcome => {
                 let lun = outcome?;
                 self.nodes.learn(node, &vm);
-                lun
+                (lun, vm)
             }
         };
         let detached = || {
@@ -289,13 +288,13 @@ impl Volumes {
         let lun = lun.ok_or_else(detached)?;
         // The worker may have read the disk by a list before it attached it, and a list may show the disk that had this name
         // before.
-        let source = match self.workers.source_of(disk, requested_at) {
+        let source = match self.workers.source_of(disk, &vm) {
             Some(known) => known,
             None => {
-                let freshness = self.workers.read_of_source(disk, requested_at).priority(Priority::Attach);
+                let freshness = self.workers.read_of_source(disk, &vm).priority(Priority::Attach);
                 let read = self.client.read_disk(disk, freshness).await;
                 let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
-                self.workers.learn_source(&read.model, read.seen, requested_at).ok_or_else(detached)?
+                self.workers.learn_source(&read.model, &vm, read.seen).ok_or_else(detached)?
             }
         };
         Ok(Published { lun, source })

@@ -157,26 +157,21 @@ impl VmWorkers {
         }
     }
 
-    /// What a disk was made from, and `Some(None)` for one that was made empty, if it was read and has been attached
-    /// for a request that came at `requested_at`. A node never formats a disk that was made from another.
-    pub(crate) fn source_of(&self, disk: &ArmId, requested_at: Instant) -> Option<Option<String>> {
-        self.shared.sources().of(disk, requested_at)
+    /// What a disk was made from that a VM lists, and `Some(None)` for one that was made empty, if that is known. A node never
+    /// formats a disk that was made from another.
+    pub(crate) fn source_of(&self, disk: &ArmId, vm: &ArmId) -> Option<Option<String>> {
+        self.shared.sources().of(disk, vm)
     }
 
-    /// A read that says what a disk was made from, which has been attached for a request that came at `requested_at`.
-    pub(crate) fn read_of_source(&self, disk: &ArmId, requested_at: Instant) -> Freshness {
-        let accept = self.shared.sources().accept(disk, requested_at, Instant::now());
+    /// A read that says what a disk was made from that a VM lists.
+    pub(crate) fn read_of_source(&self, disk: &ArmId, vm: &ArmId) -> Freshness {
+        let accept = self.shared.sources().accept(disk, vm, Instant::now());
         Freshness { accept, ..Freshness::single() }
     }
 
     /// Records what such a disk was made from, and returns it where the read says it.
-    pub(crate) fn learn_source(
-        &self,
-        disk: &Disk,
-        seen: Seen<Instant>,
-        requested_at: Instant,
-    ) -> Option<Option<String>> {
-        self.shared.sources().learn(disk, seen, requested_at)
+    pub(crate) fn learn_source(&self, disk: &Disk, vm: &ArmId, seen: Seen<Instant>) -> Option<Option<String>> {
+        self.shared.sources().learn(disk, vm, seen)
     }
 
     /// Records what a disk was made from that has been created and was read singly.
@@ -436,6 +431,8 @@ impl VmWorker {
                 Some((permit, kept)) => (Some(permit), kept),
                 None => (self.shared.client.try_permit(&self.vm, self.priority(&goals)), DiskReads::default()),
             };
+            // The last round may have ended without a read of what it wrote.
+            self.shared.sources().write_failed(&self.vm);
             let asked_at = Instant::now();
             let Some(read) = self.while_requested(self.gather(&goals, &failure_state)).await else { continue };
             let Some(goals) = self.goals() else { return };
@@ -526,7 +523,14 @@ impl VmWorker {
             Accept::Single => Freshness::single(),
             Accept::List | Accept::Any => Freshness::listed(),
         };
-        self.shared.client.read_vm(&self.vm, freshness.priority(self.priority(goals))).await
+        self.read_vm(freshness.priority(self.priority(goals))).await
+    }
+
+    /// Reads the VM outside its own writes.
+    async fn read_vm(&self, freshness: Freshness) -> Result<Snapshot<Vm>, ArmError> {
+        let vm = self.shared.client.read_vm(&self.vm, freshness).await?;
+        self.shared.sources().vm_read(&self.vm, vm.etag.as_deref(), vm.seen);
+        Ok(vm)
     }
 
     /// Answers requests with the failure of a read of the VM. "Not found" is an answer of that read, and only to

@@ -1,11 +1,17 @@
 //! What a disk was made from, and which reads say so.
 //!
 //! A node never formats a disk that was made from another. So what is known of a disk must be of this disk, and not of one
-//! that had its name before. A single read shows this disk. A list may be older ([`LISTS_LAG`]): it shows this disk where it
-//! was sent so long after Azure accepted the attach that a request came for. Azure deletes no disk that is attached, so no
-//! other disk has had the name since.
+//! that had its name before. Azure deletes no disk that is attached, so no other disk has the name while it stays attached.
+//! Two things show that it has stayed so: this process attached it, or read it singly after the VM listed it; and the VM has
+//! had the same version (etag) since, but for this process's own writes. Where VMs have no version, as on Azure Stack Hub,
+//! a disk that was attached before is read at each publish.
+//!
+//! A single read shows the disk that has the name now. A list may be older ([`LISTS_LAG`]): it shows this disk where it was
+//! sent so long after Azure accepted the attach. One case is not covered: a disk that this process has created or read, that
+//! nothing has attached since, and that another hand has replaced less than [`LISTS_LAG`] before this process attaches it by
+//! a list.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lazuli_model::{ArmId, Disk};
 use lazuli_quota::read::{Accept, By, Seen};
@@ -15,136 +21,198 @@ use crate::attach::{LISTS_LAG, Moment};
 /// What is known of the disks that were read.
 #[derive(Debug, Clone)]
 pub struct Sources<T> {
-    /// What each was made from; `None` for one that was made empty.
-    known: BTreeMap<ArmId, Option<String>>,
-    /// Since when those are attached that this process has attached.
-    attached_since: BTreeMap<ArmId, T>,
+    disks: BTreeMap<ArmId, Known<T>>,
+    vms: BTreeMap<ArmId, Machine<T>>,
+}
+
+/// What is known of a disk.
+#[derive(Debug, Clone)]
+struct Known<T> {
+    /// What it was made from, if that is known; `Some(None)` for one that was made empty.
+    source: Option<Option<String>>,
+    attached: Option<Attached<T>>,
+}
+
+/// Where a disk has stayed attached since it is known. Of a shared disk, the VM of the last attach.
+#[derive(Debug, Clone)]
+struct Attached<T> {
+    vm: ArmId,
+    /// Since when, where this process has attached it.
+    since: Option<T>,
+}
+
+/// A VM whose version shows that its disks stay attached.
+#[derive(Debug, Clone)]
+struct Machine<T> {
+    version: Version<T>,
+    /// The disks that were attached to it. One of them may be known to be elsewhere since.
+    disks: BTreeSet<ArmId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Version<T> {
+    /// A read has shown this one.
+    Read { etag: Option<String>, sent_at: T },
+    /// This process writes the VM, which gives it versions of its own.
+    Writing,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self { source: None, attached: None }
+    }
 }
 
 impl<T> Default for Sources<T> {
     fn default() -> Self {
-        Self { known: BTreeMap::new(), attached_since: BTreeMap::new() }
+        Self { disks: BTreeMap::new(), vms: BTreeMap::new() }
     }
 }
 
 impl<T: Moment> Sources<T> {
-    /// What a disk was made from, and `Some(None)` for one that was made empty, if that is known of the disk that was attached
-    /// for a request that came at `requested_at`.
-    pub fn of(&self, disk: &ArmId, requested_at: T) -> Option<Option<String>> {
-        let is_for_it = self.attached_since.get(disk).is_some_and(|since| *since >= requested_at);
-        self.known.get(disk).filter(|_| is_for_it).cloned()
+    /// What a disk was made from that a VM lists, and `Some(None)` for one that was made empty, if that is known of the disk
+    /// that is attached now.
+    pub fn of(&self, disk: &ArmId, vm: &ArmId) -> Option<Option<String>> {
+        self.attached_to(disk, vm)?;
+        self.disks.get(disk)?.source.clone()
+    }
+
+    /// A write of a VM has failed, or its outcome was never read. Another hand may have written the VM meanwhile.
+    pub fn write_failed(&mut self, vm: &ArmId) {
+        if self.vms.get(vm).is_some_and(|machine| machine.version == Version::Writing) {
+            self.release(vm);
+        }
+    }
+
+    /// A read has shown a version of a VM. Where another hand has written the VM since the last one, its disks may be others
+    /// now.
+    pub fn vm_read(&mut self, vm: &ArmId, etag: Option<&str>, seen: Seen<T>) {
+        match self.vms.get(vm).map(|machine| &machine.version) {
+            Some(Version::Writing) => return,
+            // It may be older than the last read, and nobody replaces an attached disk in this time.
+            Some(Version::Read { sent_at, .. }) if seen.by == By::List && seen.sent_at < *sent_at + LISTS_LAG => return,
+            Some(Version::Read { etag: known, .. }) if etag.is_some() && known.as_deref() == etag => {}
+            Some(Version::Read { .. }) => self.release(vm),
+            None => {}
+        }
+        self.version_of(vm, Version::Read { etag: etag.map(str::to_owned), sent_at: seen.sent_at });
+    }
+
+    /// A write of a VM is sent. The next disk that has the name of one that leaves may be another one.
+    pub fn write_begins<'a>(&mut self, vm: &ArmId, leaving: impl IntoIterator<Item = &'a ArmId>) {
+        for disk in leaving {
+            let elsewhere =
+                self.disks.get(disk).and_then(|known| known.attached.as_ref()).is_some_and(|at| at.vm != *vm);
+            if !elsewhere {
+                self.forget(disk);
+            }
+        }
+        self.version_of(vm, Version::Writing);
     }
 
     /// Azure has attached a disk by a write that it had accepted at `since`.
-    pub fn attached(&mut self, disk: &ArmId, since: T) {
-        self.attached_since.insert(disk.clone(), since);
+    pub fn attached(&mut self, vm: &ArmId, disk: &ArmId, since: T) {
+        let known = self.disks.entry(disk.clone()).or_default();
+        if known.attached.is_some() {
+            // Another hand has detached it since it was read.
+            known.source = None;
+        }
+        self.stays_attached(vm, disk, Some(since));
     }
 
-    /// A write that detaches a disk is sent, or the disk has been deleted: the next disk of the name may be another one.
+    /// A read has shown the version that a VM has after a write of this process.
+    pub fn write_read(&mut self, vm: &ArmId, etag: Option<&str>, seen: Seen<T>) {
+        match self.vms.get_mut(vm) {
+            Some(machine) if machine.version == Version::Writing => {
+                machine.version = Version::Read { etag: etag.map(str::to_owned), sent_at: seen.sent_at };
+            }
+            _ => self.vm_read(vm, etag, seen),
+        }
+    }
+
+    /// The disk has been deleted.
     pub fn forget(&mut self, disk: &ArmId) {
-        self.known.remove(disk);
-        self.attached_since.remove(disk);
+        self.disks.remove(disk);
     }
 
-    /// Which reads that are sent from now on show the disk that was attached for a request that came at `requested_at`.
-    pub fn accept(&self, disk: &ArmId, requested_at: T, now: T) -> Accept {
-        if self.shows_this_disk(disk, requested_at, now) { Accept::List } else { Accept::Single }
+    /// Which reads that are sent from now on show the disk that a VM lists.
+    pub fn accept(&self, disk: &ArmId, vm: &ArmId, now: T) -> Accept {
+        if self.list_shows(disk, vm, now) { Accept::List } else { Accept::Single }
     }
 
-    /// Takes a read of a disk that was attached for a request that came at `requested_at`. Returns what the disk was made
-    /// from; `None` where the read does not say it, because the disk is being detached again.
-    pub fn learn(&mut self, disk: &Disk, seen: Seen<T>, requested_at: T) -> Option<Option<String>> {
-        let is_shown = seen.by == By::Single || self.shows_this_disk(&disk.id, requested_at, seen.sent_at);
-        self.learn_before_attach(disk, if is_shown { By::Single } else { By::List });
-        is_shown.then(|| disk.source.clone())
+    /// Takes a read of a disk that a VM lists, as a read before it has shown. Returns what the disk was made from; `None`
+    /// where the read does not say it, because the disk is being detached again.
+    pub fn learn(&mut self, disk: &Disk, vm: &ArmId, seen: Seen<T>) -> Option<Option<String>> {
+        let since = self.attached_to(&disk.id, vm).and_then(|attached| attached.since);
+        if seen.by == By::List && !self.list_shows(&disk.id, vm, seen.sent_at) {
+            self.learn_before_attach(disk, By::List);
+            return None;
+        }
+        self.learn_before_attach(disk, By::Single);
+        if self.vms.contains_key(vm) {
+            self.stays_attached(vm, &disk.id, since);
+        }
+        Some(disk.source.clone())
     }
 
     /// Takes a read of a disk that has been created or is to be attached. Where a list differs from what is known, the disk
     /// must be read again.
     pub fn learn_before_attach(&mut self, disk: &Disk, by: By) {
         match by {
-            By::Single => drop(self.known.insert(disk.id.clone(), disk.source.clone())),
-            By::List if self.known.get(&disk.id).is_some_and(|known| *known != disk.source) => {
-                self.known.remove(&disk.id);
+            // Another hand may have detached it since it was known to be attached. Only another disk of the same source could
+            // have its place, until the VM's version says so.
+            By::Single if self.disks.get(&disk.id).is_some_and(|known| known.source.as_ref() == Some(&disk.source)) => {
             }
-            By::List => {}
+            By::Single => {
+                let known = Known { source: Some(disk.source.clone()), attached: None };
+                self.disks.insert(disk.id.clone(), known);
+            }
+            By::List => {
+                if let Some(known) = self.disks.get_mut(&disk.id)
+                    && known.source.as_ref().is_some_and(|source| *source != disk.source)
+                {
+                    known.source = None;
+                }
+            }
         }
     }
 
-    /// Whether a list that is sent at `sent_at` shows the disk that was attached for a request of `requested_at`. An attach
-    /// before the request proves nothing: another writer may have replaced the disk since.
-    fn shows_this_disk(&self, disk: &ArmId, requested_at: T, sent_at: T) -> bool {
-        let since = self.attached_since.get(disk);
-        since.is_some_and(|since| *since >= requested_at && sent_at >= *since + LISTS_LAG)
+    fn attached_to(&self, disk: &ArmId, vm: &ArmId) -> Option<&Attached<T>> {
+        self.disks.get(disk)?.attached.as_ref().filter(|attached| attached.vm == *vm)
+    }
+
+    /// Whether a list that is sent at `sent_at` shows the disk that a VM lists.
+    fn list_shows(&self, disk: &ArmId, vm: &ArmId, sent_at: T) -> bool {
+        let since = self.attached_to(disk, vm).and_then(|attached| attached.since);
+        since.is_some_and(|since| sent_at >= since + LISTS_LAG)
+    }
+
+    fn stays_attached(&mut self, vm: &ArmId, disk: &ArmId, since: Option<T>) {
+        let known = self.disks.entry(disk.clone()).or_default();
+        known.attached = Some(Attached { vm: vm.clone(), since });
+        let machine = self.vms.entry(vm.clone());
+        let machine = machine.or_insert_with(|| Machine { version: Version::Writing, disks: BTreeSet::new() });
+        machine.disks.insert(disk.clone());
+    }
+
+    fn version_of(&mut self, vm: &ArmId, version: Version<T>) {
+        match self.vms.get_mut(vm) {
+            Some(machine) => machine.version = version,
+            None => {
+                self.vms.insert(vm.clone(), Machine { version, disks: BTreeSet::new() });
+            }
+        }
+    }
+
+    /// Forgets what was known of the disks that were attached to a VM.
+    fn release(&mut self, vm: &ArmId) {
+        for disk in self.vms.remove(vm).into_iter().flat_map(|machine| machine.disks) {
+            if self.attached_to(&disk, vm).is_some() {
+                self.disks.remove(&disk);
+            }
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    fn at(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    fn made_from(source: Option<&str>) -> Disk {
-        Disk { source: source.map(str::to_owned), ..Disk::unattached("d0") }
-    }
-
-    fn by(by: By, seconds: u64) -> Seen<Duration> {
-        Seen { by, sent_at: at(seconds) }
-    }
-
-    #[test]
-    fn a_list_says_what_a_disk_was_made_from_only_where_it_is_younger_than_the_attach() {
-        let (restored, empty) = (made_from(Some("snapshot")), made_from(None));
-        let id = &empty.id;
-        for (case, attached_at, seen, known) in [
-            ("a single read", None, by(By::Single, 0), true),
-            ("a list of a disk that another replica has attached", None, by(By::List, 1_000), false),
-            ("a list of a disk that was attached before the request", Some(39), by(By::List, 1_000), false),
-            ("a single read of such a disk", Some(39), by(By::Single, 1_000), true),
-            ("a list sent when Azure accepted the attach", Some(50), by(By::List, 50), false),
-            ("a list that may show the time before", Some(50), by(By::List, 59), false),
-            ("a list that cannot", Some(50), by(By::List, 60), true),
-        ] {
-            let mut sources = Sources::default();
-            if let Some(seconds) = attached_at {
-                sources.attached(id, at(seconds));
-            }
-            let (requested_at, source) = (at(40), Some("snapshot".to_owned()));
-            let accepted = sources.accept(id, requested_at, seen.sent_at);
-            assert_eq!(accepted == Accept::List, known && seen.by == By::List, "{case}");
-            assert_eq!(sources.learn(&restored, seen, requested_at), known.then_some(source), "{case}");
-            let is_for_it = known && attached_at.is_some_and(|since| since >= 40);
-            assert_eq!(sources.of(id, requested_at), is_for_it.then(|| Some("snapshot".to_owned())), "{case}");
-        }
-    }
-
-    #[test]
-    fn a_disk_that_is_being_detached_or_deleted_may_be_another_one_by_its_next_attach() {
-        let (empty, restored) = (made_from(None), made_from(Some("snapshot")));
-        let mut sources = Sources::default();
-        sources.attached(&empty.id, at(0));
-        sources.learn_before_attach(&empty, By::Single);
-        assert_eq!((sources.of(&empty.id, at(0)), sources.of(&empty.id, at(1))), (Some(None), None), "an older attach");
-        sources.forget(&empty.id);
-        assert_eq!(sources.accept(&empty.id, at(0), at(100)), Accept::Single);
-        sources.attached(&empty.id, at(100));
-        assert_eq!(sources.of(&empty.id, at(0)), None, "what was known before the detach is forgotten");
-        assert_eq!(sources.accept(&empty.id, at(0), at(105)), Accept::Single, "a list may show the disk before");
-        assert_eq!(sources.learn(&empty, by(By::Single, 105), at(0)), Some(None));
-        assert_eq!(sources.of(&empty.id, at(0)), Some(None));
-        sources.forget(&empty.id);
-        assert_eq!((sources.of(&empty.id, at(0)), sources.accept(&empty.id, at(0), at(200))), (None, Accept::Single));
-        // A list that shows another one, made from something, is no knowledge, and ends what was known.
-        sources.learn_before_attach(&empty, By::Single);
-        sources.attached(&empty.id, at(300));
-        sources.learn_before_attach(&empty, By::List);
-        assert_eq!(sources.of(&empty.id, at(250)), Some(None));
-        sources.learn_before_attach(&restored, By::List);
-        assert_eq!(sources.of(&empty.id, at(250)), None);
-    }
-}
+mod tests;

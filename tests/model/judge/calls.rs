@@ -184,7 +184,7 @@ impl Judge {
                         self.violated("published", what);
                     }
                 }
-                self.economy(id, call, &disk);
+                self.economy(id, call, &disk, &node);
             }
             Rpc::Unpublish { disk, node } => {
                 let on = |vm: &str| node.as_deref().is_none_or(|node| node == vm);
@@ -211,7 +211,7 @@ impl Judge {
     }
 
     /// A publish of what is published already costs nothing but a look.
-    fn economy(&mut self, id: usize, call: &Call, disk: &str) {
+    fn economy(&mut self, id: usize, call: &Call, disk: &str, node: &str) {
         let alone = self.calls[id + 1..].is_empty();
         let quiet = self.control.incidents().iter().all(|listed| listed.struck > 0) && self.last_struck < call.started;
         if !(call.settled_before && alone && quiet) || self.changes_of(disk, call.started).next().is_some() {
@@ -221,12 +221,24 @@ impl Judge {
         let who = Who::Replica(call.replica);
         let writes = self.writes.get(&who).copied().unwrap_or_default() - call.writes_before;
         let reads = self.reads.get(&who).copied().unwrap_or_default() - call.reads_before;
-        // A process that has not served the disk yet reads it too: what it was made from is in no model of a machine.
-        let has_served = |earlier: &Call| {
-            let same = matches!(&earlier.rpc, Rpc::Publish { disk: other, .. } if other == disk);
-            same && earlier.replica == call.replica && earlier.done()
+        // A process that has not served the disk yet reads it too: what it was made from is in no model of a machine. So does
+        // each where nothing shows that the machine is as it was: it has no version, or a write of it may have failed.
+        let has_changed_since = |since: u64| {
+            let of_machine = |became: &Became| became.machine() == Some(node);
+            self.last_struck >= since
+                || self
+                    .changes
+                    .iter()
+                    .rev()
+                    .take_while(|change| change.at > since)
+                    .any(|change| of_machine(&change.became))
         };
-        let most = if self.calls[..id].iter().any(has_served) { 1 } else { 2 };
+        let has_served = |earlier: &Call| {
+            let is_same = matches!(&earlier.rpc, Rpc::Publish { disk: other, .. } if other == disk);
+            let unchanged = matches!(&earlier.ended, Some((at, Ending::Done(_))) if !has_changed_since(*at));
+            is_same && earlier.replica == call.replica && unchanged
+        };
+        let most = if self.has_versions && self.calls[..id].iter().any(has_served) { 1 } else { 2 };
         if writes > 0 || reads > most {
             self.violated("economy", format!("a publish of {disk}, attached: {writes} writes, {reads} reads"));
         }

@@ -94,7 +94,7 @@ impl VmWorker {
             if plan.needs_single_read() {
                 let asked_at = Instant::now();
                 let freshness = Freshness::single().priority(self.priority(&members));
-                let vm = self.shared.client.read_vm(&self.vm, freshness).await.map_err(|error| (asked_at, error))?;
+                let vm = self.read_vm(freshness).await.map_err(|error| (asked_at, error))?;
                 planned = self.plan(vm, reads, current(), writes, &unforced);
                 continue;
             }

@@ -51,7 +51,7 @@ impl VmWorker {
             return;
         }
         let method = failure_state.method.unwrap_or_else(|| self.shared.method());
-        self.note_leaving(write);
+        self.note_write(write);
         let started = Instant::now();
         let result = self.send_write(vm, write, method, self.priority(&members), permit).await;
         // A write that names no disk is sent as a list, whatever the method.
@@ -108,16 +108,15 @@ impl VmWorker {
         }
     }
 
-    /// Records which disks a write detaches: a disk that is created later may have the name of one of them.
-    pub(super) fn note_leaving(&self, write: &VmWrite) {
-        let mut sources = self.shared.sources();
-        write.detach.iter().for_each(|disk| sources.forget(disk));
+    /// Records that a write is sent: a disk that is created later may have the name of one that it detaches.
+    pub(super) fn note_write(&self, write: &VmWrite) {
+        self.shared.sources().write_begins(&self.vm, &write.detach);
     }
 
     /// Records which disks Azure has attached by a write that it had accepted by then.
     fn note_attached(&self, write: &VmWrite, accepted: Instant) {
         let mut sources = self.shared.sources();
-        write.attach.iter().for_each(|attachment| sources.attached(&attachment.disk, accepted));
+        write.attach.iter().for_each(|attachment| sources.attached(&self.vm, &attachment.disk, accepted));
     }
 
     /// Writes. After [`SLOW_WRITE`] it answers requests that need no write while the write goes on.
@@ -147,6 +146,7 @@ impl VmWorker {
         error: ArmError,
         failure_state: &mut FailureState,
     ) {
+        self.shared.sources().write_failed(&self.vm);
         self.note_failed_write(write, &error, read.answered);
         if let Some(pause) = failure_state.pause(&error) {
             // Azure did nothing. After the pause the VM and the requests may have changed, so the worker plans again.
@@ -274,11 +274,16 @@ impl VmWorker {
             let confirmed = attach::confirm(&vm.model, vm.seen, members, failure.is_some());
             let is_unmet = |(disk, _): &(&ArmId, &Goal)| !confirmed.contains_key(*disk);
             let unmet: Batch = members.iter().filter(is_unmet).map(|(disk, goal)| (disk.clone(), *goal)).collect();
-            self.resolve_all(vm.answered, members, confirmed, &BTreeMap::new());
-            let vm = vm.model;
-            match lag.next() {
-                Some(pause) if failure.is_none() && !unmet.is_empty() => self.pause(*pause).await,
-                _ => break (vm, unmet),
+            let Snapshot { model, etag, seen, answered, .. } = vm;
+            let lags = lag.next().filter(|_| failure.is_none() && !unmet.is_empty());
+            if lags.is_none() {
+                // Before its requests are answered, because their callers ask what is known of their disks.
+                self.shared.sources().write_read(&self.vm, etag.as_deref(), seen);
+            }
+            self.resolve_all(answered, members, confirmed, &BTreeMap::new());
+            match lags {
+                Some(pause) => self.pause(*pause).await,
+                None => break (model, unmet),
             }
         };
         match failure {

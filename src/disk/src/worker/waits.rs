@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use lazuli_azure::{compute::Snapshot, error::ArmError};
+use lazuli_azure::{
+    compute::{Freshness, Snapshot},
+    error::ArmError,
+};
 use lazuli_model::{ProvisioningState, Vm};
 use lazuli_quota::poll;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -97,7 +100,7 @@ impl VmWorker {
                         return;
                     }
                     // A request that a failed read leaves open is answered after the wait.
-                    let Ok(vm) = self.shared.client.get_vm(&self.vm).await else { return };
+                    let Ok(vm) = self.read_vm(Freshness::single()).await else { return };
                     let plan = self.answer_without_write(&vm, &unsent).await;
                     // A detach may need one more read, once reads are fresh.
                     match self.shared.fresh_from() {
@@ -119,7 +122,7 @@ impl VmWorker {
         let ended = async {
             let started = Instant::now();
             loop {
-                let vm = self.shared.client.get_vm(&self.vm).await?;
+                let vm = self.read_vm(Freshness::single()).await?;
                 let elapsed = started.elapsed();
                 if vm.model.provisioning_state != ProvisioningState::InProgress || elapsed >= MAX_FOREIGN_WRITE {
                     return Ok(vm);

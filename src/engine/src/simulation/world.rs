@@ -511,7 +511,7 @@ impl Azure {
 
     /// Whether a load balancer has a rule for a port of a Service at an address, with backends or without.
     fn is_balanced(&self, owner: Owner, port: u16, address: Address) -> bool {
-        LOAD_BALANCERS.into_iter().filter_map(|number| self.load_balancer(number)).any(|body| {
+        LOAD_BALANCERS.filter_map(|number| self.load_balancer(number)).any(|body| {
             let rules = body.rules.iter().filter(|(rule, _)| rule.0 == owner && rule.2 == port);
             let frontends = rules.filter_map(|(_, frontend)| body.frontends.get(frontend));
             frontends.filter_map(|frontend| self.address_of(*frontend)).any(|there| there == address)

@@ -1,0 +1,272 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn made_from(source: Option<&str>) -> Disk {
+    Disk { source: source.map(str::to_owned), ..Disk::unattached("d0") }
+}
+
+fn by(by: By, seconds: u64) -> Seen<Duration> {
+    Seen { by, sent_at: at(seconds) }
+}
+
+fn vm(number: usize) -> ArmId {
+    ArmId::virtual_machine("s", "g", &format!("n{number}")).expect("this is a name")
+}
+
+/// A write that attaches a disk and that Azure has accepted at `seconds`; the VM has the version `etag` afterwards.
+fn attach(sources: &mut Sources<Duration>, disk: &ArmId, etag: &str, seconds: u64) {
+    sources.write_failed(&vm(0));
+    sources.write_begins(&vm(0), []);
+    sources.attached(&vm(0), disk, at(seconds));
+    sources.write_read(&vm(0), Some(etag), by(By::Single, seconds));
+}
+
+#[test]
+fn a_list_says_what_a_disk_was_made_from_only_where_it_is_younger_than_the_attach() {
+    let (restored, id) = (made_from(Some("snapshot")), made_from(None).id);
+    for (case, attached_at, seen, is_known) in [
+        ("a single read", None, by(By::Single, 0), true),
+        ("a list of a disk that another replica has attached", None, by(By::List, 1_000), false),
+        ("a list sent when Azure accepted the attach", Some(50), by(By::List, 50), false),
+        ("a list that may show the time before", Some(50), by(By::List, 59), false),
+        ("a list that cannot", Some(50), by(By::List, 60), true),
+    ] {
+        let mut sources = Sources::default();
+        match attached_at {
+            Some(seconds) => attach(&mut sources, &id, "2", seconds),
+            None => sources.vm_read(&vm(0), Some("2"), by(By::Single, 0)),
+        }
+        let accepted = sources.accept(&id, &vm(0), seen.sent_at);
+        assert_eq!(accepted == Accept::List, is_known && seen.by == By::List, "{case}");
+        let known = is_known.then(|| Some("snapshot".to_owned()));
+        assert_eq!(sources.learn(&restored, &vm(0), seen), known, "{case}");
+        assert_eq!(sources.of(&id, &vm(0)), known, "{case}");
+        assert_eq!(sources.of(&id, &vm(1)), None, "{case}, at another VM");
+    }
+}
+
+#[test]
+fn what_is_known_of_a_disk_ends_with_its_attachment_and_with_another_hands_write_of_its_vm() {
+    let empty = made_from(None);
+    let id = &empty.id;
+    let known = || {
+        let mut sources = Sources::default();
+        sources.learn_before_attach(&empty, By::Single);
+        assert_eq!(sources.of(id, &vm(0)), None, "it is not attached");
+        attach(&mut sources, id, "2", 100);
+        sources
+    };
+    type Step = fn(&mut Sources<Duration>, &ArmId);
+    let steps: [(&str, bool, Step); 10] = [
+        ("nothing", true, |_, _| {}),
+        ("a read of the same version", true, |sources, _| {
+            sources.write_failed(&vm(0));
+            sources.vm_read(&vm(0), Some("2"), by(By::Single, 500));
+        }),
+        ("a read of another version", false, |sources, _| sources.vm_read(&vm(0), Some("3"), by(By::Single, 101))),
+        ("a list of another version", false, |sources, _| sources.vm_read(&vm(0), Some("3"), by(By::List, 110))),
+        ("a list that may be older", true, |sources, _| sources.vm_read(&vm(0), Some("1"), by(By::List, 109))),
+        ("a read without a version", false, |sources, _| sources.vm_read(&vm(0), None, by(By::Single, 500))),
+        ("a write of this process that concerns another disk", true, |sources, _| {
+            attach(sources, &Disk::unattached("d1").id, "4", 200);
+        }),
+        ("a write of this process of which no result was read", false, |sources, _| {
+            sources.write_begins(&vm(0), []);
+            sources.vm_read(&vm(0), Some("3"), by(By::Single, 200));
+            sources.write_failed(&vm(0));
+        }),
+        ("its detach", false, |sources, disk| {
+            sources.write_begins(&vm(0), [disk]);
+            sources.write_read(&vm(0), Some("3"), by(By::Single, 200));
+        }),
+        ("an attach although it was known to be attached", false, |sources, disk| {
+            sources.write_begins(&vm(1), []);
+            sources.attached(&vm(1), disk, at(200));
+            sources.write_read(&vm(1), Some("2"), by(By::Single, 200));
+            sources.write_begins(&vm(0), []);
+            sources.attached(&vm(0), disk, at(300));
+            sources.write_read(&vm(0), Some("2"), by(By::Single, 300));
+        }),
+    ];
+    for (case, is_known, step) in steps {
+        let mut sources = known();
+        step(&mut sources, id);
+        assert_eq!(sources.of(id, &vm(0)), is_known.then_some(None), "{case}");
+    }
+}
+
+#[test]
+fn a_list_that_shows_a_disk_made_from_another_ends_what_was_known() {
+    let (empty, restored) = (made_from(None), made_from(Some("snapshot")));
+    let mut sources = Sources::default();
+    sources.learn_before_attach(&empty, By::Single);
+    sources.learn_before_attach(&empty, By::List);
+    attach(&mut sources, &empty.id, "2", 300);
+    assert_eq!(sources.of(&empty.id, &vm(0)), Some(None));
+    sources.learn_before_attach(&restored, By::List);
+    assert_eq!(sources.of(&empty.id, &vm(0)), None);
+}
+
+/// What happens to a disk.
+#[derive(Debug, Clone, Copy)]
+enum Happening {
+    /// This process is asked to attach it to a VM. It reads the disk by a list before, or singly.
+    Publish {
+        vm: usize,
+        by_list: bool,
+    },
+    /// This process is asked to detach it.
+    Unpublish,
+    /// Another hand detaches it, makes another of its name if it is not attached, or attaches it.
+    OtherDetaches,
+    OtherReplaces,
+    OtherAttaches(usize),
+    /// A write of this process to its VM fails, because another hand was first, which puts another disk in its place.
+    OtherIsFirst,
+    /// Time passes.
+    Wait(u64),
+}
+
+fn happening() -> impl Strategy<Value = (usize, Happening)> {
+    let of_a_disk = prop_oneof![
+        4 => (0..2usize, any::<bool>()).prop_map(|(vm, by_list)| Happening::Publish { vm, by_list }),
+        2 => Just(Happening::Unpublish),
+        2 => Just(Happening::OtherDetaches),
+        2 => Just(Happening::OtherReplaces),
+        2 => (0..2usize).prop_map(Happening::OtherAttaches),
+        1 => Just(Happening::OtherIsFirst),
+        1 => (1..30u64).prop_map(Happening::Wait),
+    ];
+    (0..2usize, of_a_disk)
+}
+
+/// A disk of this name as Azure has it: which one it is, the one before, when it was made, and where it is attached.
+#[derive(Debug, Clone, Default)]
+struct Real {
+    is: u64,
+    was: u64,
+    made_at: u64,
+    on: Option<usize>,
+}
+
+/// Azure, and what a process knows of it.
+#[derive(Debug, Default)]
+struct World {
+    now: u64,
+    disks: [Real; 2],
+    versions: [u64; 2],
+    sources: Sources<Duration>,
+    /// How often this process read a disk that it had published at the same VM, and that nobody else has touched.
+    needless: u64,
+}
+
+impl World {
+    fn disk(&self, disk: usize, by: By) -> Disk {
+        let Real { is, was, made_at, .. } = self.disks[disk];
+        // A list that may be old is old.
+        let shown = if by == By::List && self.now < made_at + LISTS_LAG.as_secs() { was } else { is };
+        Disk { source: Some(shown.to_string()), ..Disk::unattached(&format!("d{disk}")) }
+    }
+
+    fn read_vm(&mut self, number: usize) {
+        self.sources.write_failed(&vm(number));
+        self.sources.vm_read(&vm(number), Some(&self.versions[number].to_string()), by(By::Single, self.now));
+    }
+
+    /// A write of this process, which gives the VM two versions.
+    fn write(&mut self, disk: usize, from: usize, on: Option<usize>) {
+        let id = Disk::unattached(&format!("d{disk}")).id;
+        self.sources.write_begins(&vm(from), on.is_none().then_some(&id));
+        self.versions[from] += 2;
+        self.disks[disk].on = on;
+        if on.is_some() {
+            self.sources.attached(&vm(from), &id, at(self.now));
+        }
+        self.now += 1;
+        self.sources.write_read(&vm(from), Some(&self.versions[from].to_string()), by(By::Single, self.now));
+    }
+
+    fn publish(&mut self, disk: usize, on: usize, is_by_list: bool, is_untouched: bool) {
+        self.read_vm(on);
+        match self.disks[disk].on {
+            Some(other) if other != on => return,
+            Some(_) => {}
+            None => {
+                let by = if is_by_list { By::List } else { By::Single };
+                self.sources.learn_before_attach(&self.disk(disk, by), by);
+                self.write(disk, on, Some(on));
+            }
+        }
+        let id = self.disk(disk, By::Single).id;
+        let source = self.sources.of(&id, &vm(on)).unwrap_or_else(|| {
+            self.needless += u64::from(is_untouched);
+            let by = match self.sources.accept(&id, &vm(on), at(self.now)) {
+                Accept::List => By::List,
+                Accept::Single | Accept::Any => By::Single,
+            };
+            let seen = Seen { by, sent_at: at(self.now) };
+            self.sources.learn(&self.disk(disk, by), &vm(on), seen).expect("nobody detaches it meanwhile")
+        });
+        assert_eq!(source, self.disk(disk, By::Single).source, "the node is told of another disk");
+    }
+
+    fn happens(&mut self, disk: usize, happening: Happening) {
+        match (happening, self.disks[disk].on) {
+            (Happening::Publish { vm, by_list }, _) => self.publish(disk, vm, by_list, false),
+            (Happening::Unpublish, Some(on)) => {
+                self.read_vm(on);
+                self.write(disk, on, None);
+            }
+            (Happening::OtherDetaches, Some(on)) => {
+                self.versions[on] += 2;
+                self.disks[disk].on = None;
+            }
+            (Happening::OtherReplaces, None) => {
+                let real = &mut self.disks[disk];
+                *real = Real { is: real.is + 1, was: real.is, made_at: self.now, on: None };
+            }
+            (Happening::OtherAttaches(on), None) => {
+                self.versions[on] += 2;
+                self.disks[disk].on = Some(on);
+            }
+            (Happening::OtherIsFirst, Some(on)) => {
+                self.read_vm(on);
+                self.sources.write_begins(&vm(on), []);
+                for other in [Happening::OtherDetaches, Happening::OtherReplaces, Happening::OtherAttaches(on)] {
+                    self.happens(disk, other);
+                }
+                self.sources.write_failed(&vm(on));
+                self.sources.write_read(&vm(on), Some(&self.versions[on].to_string()), by(By::Single, self.now));
+            }
+            (Happening::Wait(seconds), _) => self.now += seconds,
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_node_is_told_what_another_disk_of_the_name_was_made_from(
+        happenings in proptest::collection::vec(happening(), 1..60),
+    ) {
+        let mut world = World::default();
+        for (disk, happening) in happenings {
+            world.happens(disk, happening);
+            // Publishing again what nobody has touched reads no disk, whatever this process does with the other one.
+            if let (Happening::Publish { vm, .. }, Some(on)) = (happening, world.disks[disk].on) && on == vm {
+                if world.disks[1 - disk].on.is_none() {
+                    world.publish(1 - disk, vm, false, false);
+                }
+                world.publish(disk, vm, false, true);
+            }
+        }
+        prop_assert_eq!(world.needless, 0);
+    }
+}
