@@ -423,6 +423,37 @@ async fn disk_a_disk_leaves_the_machine_that_a_node_was_before_it_was_created_ag
     assert_eq!(wrong, [], "the answer was OK while this machine had the disk");
 }
 
+/// The machine has registered again under another name, so a pod of its new Node uses the disk there.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_of_a_deleted_node_stays_where_the_node_that_its_machine_is_now_has_it() {
+    let attached = |volume: &str, lun: u8, node: &str| {
+        let (lun, volume_handle) = (Lun::try_from(i64::from(lun)).unwrap(), Some(volume.to_owned()));
+        let reservation = Reservation { lun, volume_handle, attachment: format!("csi-{node}") };
+        LunReservations::Synced([(node.to_owned(), vec![reservation])].into())
+    };
+    let (record, attachments) = watch::channel(LunReservations::Synced(BTreeMap::new()));
+    let before = known([("before".to_owned(), node(&vm_id("node-0")))]);
+    let (rig, client, tell) = rig_with(before, |options| options.reservations = Some(attachments)).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    let lun = publish(&client, &volume, "before").await.unwrap();
+    tell.send_modify(|nodes| {
+        let ClusterNodes::Known(nodes) = nodes else { unreachable!("the Nodes are known") };
+        assert!(nodes.remove("before"));
+        nodes.apply("after", node(&vm_id("node-0")));
+    });
+    record.send_replace(attached(&volume.volume_id, lun, "after"));
+    rig.control.reset_log();
+    let message = refused(unpublish(&client, &volume.volume_id, "before").await, Code::Aborted);
+    assert!(message.contains("Node after is this VM now"), "{message}");
+    assert_eq!((holder(&rig, "pvc-a").unwrap(), rig.writes()), (vm_id("node-0").to_lowercase(), vec![]));
+    // Its attachment is the other one's alone.
+    record.send_replace(attached(&volume.volume_id, lun, "before"));
+    unpublish(&client, &volume.volume_id, "before").await.unwrap();
+    assert_eq!(holder(&rig, "pvc-a"), None);
+    rig.check();
+    rig.stop().await;
+}
+
 /// The Node named another machine, which is gone. What merely has its name is some other machine, with a disk of its own.
 #[tokio::test(start_paused = true)]
 async fn disk_a_vm_with_the_name_of_a_node_that_named_another_one_keeps_the_disk_that_a_person_gave_it() {

@@ -129,6 +129,12 @@ pub(crate) enum Located {
         /// The names of all of them.
         nodes: Vec<Box<str>>,
     },
+    /// The node was this machine until the deletion of its Node was seen. Nodes of other names name the machine now.
+    Deleted {
+        machine: ArmId,
+        /// Their names.
+        nodes: Vec<Box<str>>,
+    },
 }
 
 impl Located {
@@ -164,9 +170,9 @@ impl Nodes {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where to look for a node: what its Node's provider id names, or named until its deletion was seen; else where it was found before; else the VM of its
-    /// name, in the resource group of its Node's label or the cluster's own. While the Nodes are not known a guess might
-    /// meet another VM, so they are waited for.
+    /// Where to look for a node: what its Node's provider id names, or named until its deletion was seen; else where it was
+    /// found before; else the VM of its name, in the resource group of its Node's label or the cluster's own. While the
+    /// Nodes are not known a guess might meet another VM, so they are waited for.
     ///
     /// # Errors
     /// [`Fault::NotFound`] when no VM can have this node id; [`Fault::Unavailable`] while the Nodes are not known.
@@ -190,8 +196,14 @@ impl Nodes {
             Some(Place::Group(group)) => Some(group),
             Some(Place::ByName) => None,
         };
-        if let Some(machine) = self.cluster.now().machine_of_deleted(node) {
-            return Ok(Located::named(machine.id().clone()));
+        let cluster = self.cluster.now();
+        if let Some(machine) = cluster.machine_of_deleted(node) {
+            let machine = machine.id().clone();
+            let nodes: Vec<Box<str>> = cluster.names_of(&machine).into_iter().map(Into::into).collect();
+            return match nodes.is_empty() {
+                true => Ok(Located::named(machine)),
+                false => Ok(Located::Deleted { machine, nodes }),
+            };
         }
         if let Some(vm) = self.seen().vm_of.get(node) {
             return Ok(Located::guessed(vm.clone()));

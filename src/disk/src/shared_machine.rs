@@ -5,7 +5,7 @@
 use lazuli_azure::compute::Freshness;
 use lazuli_model::{ArmId, fault::Fault};
 use lazuli_quota::permit::Priority;
-use lazuli_storage::shared_machine::{Decision, Request, decide};
+use lazuli_storage::shared_machine::{Decision, Request, decide, other_users};
 
 use super::{
     VolumeError, Volumes,
@@ -30,6 +30,7 @@ impl Volumes {
     pub(crate) async fn candidate(&self, node: &str, purpose: Purpose<'_>) -> Result<Candidate, VolumeError> {
         let (machine, nodes) = match self.nodes.locate(node).await? {
             Located::At(candidate) => return Ok(candidate),
+            Located::Deleted { machine, nodes } => return self.former(node, machine, &nodes, purpose),
             Located::Shared { machine, nodes } => (machine, nodes),
         };
         let nodes: Vec<&str> = nodes.iter().map(|name| &**name).collect();
@@ -52,6 +53,32 @@ impl Volumes {
             Decision::Leave => Ok(Candidate { vm: machine, named: false, has_its_name: false }),
             Decision::Refused { owner, users } => Err(shared(node, &machine, &nodes, &why(owner.as_deref(), &users))),
         }
+    }
+
+    /// The machine that a deleted Node was, and that these Nodes name now.
+    fn former(
+        &self,
+        node: &str,
+        machine: ArmId,
+        nodes: &[Box<str>],
+        purpose: Purpose<'_>,
+    ) -> Result<Candidate, VolumeError> {
+        if let Purpose::Detach(disk) = purpose {
+            let attachments = self.reservations.now();
+            let users = other_users(node, nodes.iter().map(|name| &**name), disk, &attachments);
+            if !users.is_empty() {
+                return Err(VolumeError::new(
+                    Fault::Conflict,
+                    format!(
+                        "{disk} stays attached to {machine}: node {node} was this VM until its Node was deleted, Node {} is \
+                         this VM now, and the disk may be attached to it for that; it is detached once no \
+                         VolumeAttachment of that Node names it",
+                        users.join(" and Node ")
+                    ),
+                ));
+            }
+        }
+        Ok(Candidate { vm: machine, named: true, has_its_name: false })
     }
 }
 
