@@ -42,7 +42,14 @@ async fn the_commands_to_run_it_by_hand_work_when_they_are_pasted_as_a_whole() {
     );
     let mut shell = Command::new("bash");
     shell.args(["-c", &script]).env_clear().stdin(Stdio::null());
-    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    // The node plugin refuses to start without these. Here it formats nothing, so it gets those that this machine lacks.
+    let tools = folder.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    for tool in lazuli_host::tools::TOOLS {
+        std::os::unix::fs::symlink("/bin/false", tools.join(tool)).unwrap();
+    }
+    let folders = [program.parent().unwrap().display().to_string(), std::env::var("PATH").unwrap()];
+    let path = format!("{}:{}", folders.join(":"), tools.display());
     shell.env("PATH", path).env("HOME", folder.path()).current_dir(folder.path());
     let run = tokio::process::Command::from(shell).kill_on_drop(true).output();
     let output = timeout(PATIENCE, run).await.expect("the commands end").unwrap();
