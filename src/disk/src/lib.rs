@@ -42,7 +42,7 @@ use lazuli_storage::{
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
@@ -207,12 +207,13 @@ impl Volumes {
     /// [`CreateError::Exists`] when the disk of that name does not fit; otherwise Azure's own failures, with
     /// [`Effect::Possible`](lazuli_model::fault::Effect::Possible) unless it is certain that no disk is left behind.
     pub async fn create(&self, plan: &CreatePlan) -> Result<Created, CreateError> {
+        let requested_at = Instant::now();
         let request = Request::Create(Box::new(plan.spec.clone()));
         let operation = |wanted| create(self.client.clone(), plan.disk.clone(), plan.spec.clone(), wanted);
         let disk = resulting_disk(self.in_flight.run(&plan.disk, request, operation).await?);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
-        self.workers.created(&disk);
+        self.workers.created(&disk, requested_at);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
         Ok(Created { volume_id, adopted })

@@ -65,7 +65,7 @@ use lazuli_storage::{
     force_detach::{FailedDetaches, ForceDetach},
     late_attach::Suspicions,
     lun::LunReservations,
-    source::Sources,
+    source::{Sources, VmVersion},
 };
 use lazuli_telemetry::{lossy, panics::catch};
 use leadership::Leadership;
@@ -174,9 +174,9 @@ impl VmWorkers {
         self.shared.sources().learn(disk, vm, seen)
     }
 
-    /// Records what a disk was made from that has been created and was read singly.
-    pub(crate) fn created(&self, disk: &Disk) {
-        self.shared.sources().learn_before_attach(disk, By::Single);
+    /// Records what a disk was made from that has been created and was read singly since `requested_at`.
+    pub(crate) fn created(&self, disk: &Disk, requested_at: Instant) {
+        self.shared.sources().learn_before_attach(disk, Seen { by: By::Single, sent_at: requested_at });
     }
 
     /// The attachments that this process has made.
@@ -431,8 +431,6 @@ impl VmWorker {
                 Some((permit, kept)) => (Some(permit), kept),
                 None => (self.shared.client.try_permit(&self.vm, self.priority(&goals)), DiskReads::default()),
             };
-            // The last round may have ended without a read of what it wrote.
-            self.shared.sources().write_failed(&self.vm);
             let asked_at = Instant::now();
             let Some(read) = self.while_requested(self.gather(&goals, &failure_state)).await else { continue };
             let Some(goals) = self.goals() else { return };
@@ -526,11 +524,17 @@ impl VmWorker {
         self.read_vm(freshness.priority(self.priority(goals))).await
     }
 
-    /// Reads the VM outside its own writes.
+    /// Reads the VM. What it shows of another hand's writes ends what is known of its disks.
     async fn read_vm(&self, freshness: Freshness) -> Result<Snapshot<Vm>, ArmError> {
-        let vm = self.shared.client.read_vm(&self.vm, freshness).await?;
-        self.shared.sources().vm_read(&self.vm, vm.etag.as_deref(), vm.seen);
-        Ok(vm)
+        let read = self.shared.client.read_vm(&self.vm, freshness).await;
+        let mut sources = self.shared.sources();
+        match &read {
+            Ok(vm) => sources.vm_read(&self.vm, version(vm), vm.seen),
+            Err(error) if error.fault.says_that_it_is_missing() => sources.vm_gone(&self.vm),
+            Err(_) => {}
+        }
+        drop(sources);
+        read
     }
 
     /// Answers requests with the failure of a read of the VM. "Not found" is an answer of that read, and only to
@@ -632,6 +636,11 @@ impl VmWorker {
             Priority::Detach
         }
     }
+}
+
+/// Which machine a read has shown, in which version.
+fn version(vm: &Snapshot<Vm>) -> VmVersion {
+    VmVersion { machine: vm.machine_id().map(str::to_owned), etag: vm.etag.clone() }
 }
 
 #[cfg(test)]

@@ -83,6 +83,14 @@ pub struct Snapshot<T> {
     pub answered: Option<AzureTime>,
 }
 
+impl Snapshot<Vm> {
+    /// Which machine this is (`vmId`): a machine that is made again under the name of another has another one. A list does
+    /// not show it.
+    pub fn machine_id(&self) -> Option<&str> {
+        self.raw.get("properties")?.get("vmId")?.as_str()
+    }
+}
+
 /// What a caller asks of a read.
 #[derive(Debug, Clone, Copy)]
 pub struct Freshness {

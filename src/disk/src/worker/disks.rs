@@ -107,7 +107,7 @@ impl VmWorker {
             let (singly, listed) = tokio::join!(self.read(singly), self.read_by(listed, Freshness::listed()));
             for (disk, read) in singly.into_iter().chain(listed) {
                 if let Ok(read) = &read {
-                    self.shared.sources().learn_before_attach(&read.model, read.seen.by);
+                    self.shared.sources().learn_before_attach(&read.model, read.seen);
                     self.shared.seen_attachments().held_by(&disk, &read.model.holders());
                 }
                 reads.add(disk, asked_at, read);

@@ -23,6 +23,7 @@ use super::{
     answers::failure_for,
     failure_state::FailureState,
     queue::{Batch, Goal, Retry},
+    version,
 };
 use crate::VolumeError;
 
@@ -51,7 +52,7 @@ impl VmWorker {
             return;
         }
         let method = failure_state.method.unwrap_or_else(|| self.shared.method());
-        self.note_write(write);
+        self.note_leaving(write);
         let started = Instant::now();
         let result = self.send_write(vm, write, method, self.priority(&members), permit).await;
         // A write that names no disk is sent as a list, whatever the method.
@@ -108,9 +109,9 @@ impl VmWorker {
         }
     }
 
-    /// Records that a write is sent: a disk that is created later may have the name of one that it detaches.
-    pub(super) fn note_write(&self, write: &VmWrite) {
-        self.shared.sources().write_begins(&self.vm, &write.detach);
+    /// Records which disks a write detaches: a disk that is created later may have the name of one of them.
+    pub(super) fn note_leaving(&self, write: &VmWrite) {
+        self.shared.sources().detaching(&self.vm, &write.detach);
     }
 
     /// Records which disks Azure has attached by a write that it had accepted by then.
@@ -146,7 +147,6 @@ impl VmWorker {
         error: ArmError,
         failure_state: &mut FailureState,
     ) {
-        self.shared.sources().write_failed(&self.vm);
         self.note_failed_write(write, &error, read.answered);
         if let Some(pause) = failure_state.pause(&error) {
             // Azure did nothing. After the pause the VM and the requests may have changed, so the worker plans again.
@@ -257,7 +257,8 @@ impl VmWorker {
             // After another writer's write, or a lost answer, the VM shows the result only when that write has ended.
             let read = match (failure, retry) {
                 (Some(_), Retry::Counted) => self.at_rest().await,
-                _ => self.shared.client.read_vm(&self.vm, freshness).await,
+                (Some(_), Retry::Free) => self.read_vm(freshness).await,
+                (None, _) => self.shared.client.read_vm(&self.vm, freshness).await,
             };
             let vm = match read {
                 Ok(vm) => vm,
@@ -274,12 +275,12 @@ impl VmWorker {
             let confirmed = attach::confirm(&vm.model, vm.seen, members, failure.is_some());
             let is_unmet = |(disk, _): &(&ArmId, &Goal)| !confirmed.contains_key(*disk);
             let unmet: Batch = members.iter().filter(is_unmet).map(|(disk, goal)| (disk.clone(), *goal)).collect();
-            let Snapshot { model, etag, seen, answered, .. } = vm;
             let lags = lag.next().filter(|_| failure.is_none() && !unmet.is_empty());
-            if lags.is_none() {
+            if failure.is_none() && lags.is_none() {
                 // Before its requests are answered, because their callers ask what is known of their disks.
-                self.shared.sources().write_read(&self.vm, etag.as_deref(), seen);
+                self.shared.sources().write_read(&self.vm, version(&vm), vm.seen);
             }
+            let Snapshot { model, answered, .. } = vm;
             self.resolve_all(answered, members, confirmed, &BTreeMap::new());
             match lags {
                 Some(pause) => self.pause(*pause).await,

@@ -174,7 +174,7 @@ impl VmWorker {
             force: BTreeSet::new(),
             reapply: Vec::new(),
         };
-        self.note_write(&write);
+        self.note_leaving(&write);
         let mut method = conditional;
         let mut written = self.shared.client.write_vm(vm, &write, conditional, self.priority(&goals), permit).await;
         if let Err(error) = &written
@@ -195,9 +195,6 @@ impl VmWorker {
             failure_state.stale_disks = stale_disks;
             self.pause(pause).await;
             return Round::Continue;
-        }
-        if written.is_err() {
-            self.shared.sources().write_failed(&self.vm);
         }
         let failure = match written {
             Ok(_) => {

@@ -20,12 +20,22 @@ fn vm(number: usize) -> ArmId {
     ArmId::virtual_machine("s", "g", &format!("n{number}")).expect("this is a name")
 }
 
-/// A write that attaches a disk and that Azure has accepted at `seconds`; the VM has the version `etag` afterwards.
-fn attach(sources: &mut Sources<Duration>, disk: &ArmId, etag: &str, seconds: u64) {
-    sources.write_failed(&vm(0));
-    sources.write_begins(&vm(0), []);
-    sources.attached(&vm(0), disk, at(seconds));
-    sources.write_read(&vm(0), Some(etag), by(By::Single, seconds));
+/// The version that a read of the VM with this `vmId` shows.
+fn version(machine: u64, etag: u64) -> VmVersion {
+    VmVersion { machine: Some(machine.to_string()), etag: Some(etag.to_string()) }
+}
+
+/// What a list shows of it.
+fn listed(etag: u64) -> VmVersion {
+    VmVersion { machine: None, etag: Some(etag.to_string()) }
+}
+
+/// A write that attaches a disk, two seconds after the VM was read, and that Azure has accepted at `seconds`. The VM has the
+/// version `etag` afterwards.
+fn attach(sources: &mut Sources<Duration>, number: usize, disk: &ArmId, etag: u64, seconds: u64) {
+    sources.vm_read(&vm(number), version(1, etag - 2), by(By::Single, seconds - 2));
+    sources.attached(&vm(number), disk, at(seconds));
+    sources.write_read(&vm(number), version(1, etag), by(By::Single, seconds + 10));
 }
 
 #[test]
@@ -40,8 +50,8 @@ fn a_list_says_what_a_disk_was_made_from_only_where_it_is_younger_than_the_attac
     ] {
         let mut sources = Sources::default();
         match attached_at {
-            Some(seconds) => attach(&mut sources, &id, "2", seconds),
-            None => sources.vm_read(&vm(0), Some("2"), by(By::Single, 0)),
+            Some(seconds) => attach(&mut sources, 0, &id, 4, seconds),
+            None => sources.vm_read(&vm(0), version(1, 2), by(By::Single, 0)),
         }
         let accepted = sources.accept(&id, &vm(0), seen.sent_at);
         assert_eq!(accepted == Accept::List, is_known && seen.by == By::List, "{case}");
@@ -58,41 +68,44 @@ fn what_is_known_of_a_disk_ends_with_its_attachment_and_with_another_hands_write
     let id = &empty.id;
     let known = || {
         let mut sources = Sources::default();
-        sources.learn_before_attach(&empty, By::Single);
+        sources.learn_before_attach(&empty, by(By::Single, 98));
         assert_eq!(sources.of(id, &vm(0)), None, "it is not attached");
-        attach(&mut sources, id, "2", 100);
+        attach(&mut sources, 0, id, 4, 100);
         sources
     };
     type Step = fn(&mut Sources<Duration>, &ArmId);
-    let steps: [(&str, bool, Step); 10] = [
+    let steps: [(&str, bool, Step); 16] = [
         ("nothing", true, |_, _| {}),
-        ("a read of the same version", true, |sources, _| {
-            sources.write_failed(&vm(0));
-            sources.vm_read(&vm(0), Some("2"), by(By::Single, 500));
+        ("a read of the same version", true, |s, _| s.vm_read(&vm(0), version(1, 4), by(By::Single, 500))),
+        ("a read of another version", false, |s, _| s.vm_read(&vm(0), version(1, 5), by(By::Single, 111))),
+        ("a read of another machine of the name", false, |s, _| {
+            s.vm_read(&vm(0), version(2, 4), by(By::Single, 500));
         }),
-        ("a read of another version", false, |sources, _| sources.vm_read(&vm(0), Some("3"), by(By::Single, 101))),
-        ("a list of another version", false, |sources, _| sources.vm_read(&vm(0), Some("3"), by(By::List, 110))),
-        ("a list that may be older", true, |sources, _| sources.vm_read(&vm(0), Some("1"), by(By::List, 109))),
-        ("a read without a version", false, |sources, _| sources.vm_read(&vm(0), None, by(By::Single, 500))),
-        ("a write of this process that concerns another disk", true, |sources, _| {
-            attach(sources, &Disk::unattached("d1").id, "4", 200);
+        ("a read that was sent before", true, |s, _| s.vm_read(&vm(0), version(1, 3), by(By::Single, 109))),
+        ("a list of another version", false, |s, _| s.vm_read(&vm(0), listed(5), by(By::List, 120))),
+        ("a list that may be older", true, |s, _| s.vm_read(&vm(0), listed(3), by(By::List, 119))),
+        ("a list without versions", true, |s, _| s.vm_read(&vm(0), VmVersion::default(), by(By::List, 500))),
+        ("a read without a version", false, |s, _| s.vm_read(&vm(0), VmVersion::default(), by(By::Single, 500))),
+        ("a read that finds no VM", false, |s, _| s.vm_gone(&vm(0))),
+        ("a write of this process that concerns another disk", true, |s, _| {
+            s.vm_read(&vm(0), version(1, 4), by(By::Single, 198));
+            attach(s, 0, &Disk::unattached("d1").id, 6, 200);
         }),
-        ("a write of this process of which no result was read", false, |sources, _| {
-            sources.write_begins(&vm(0), []);
-            sources.vm_read(&vm(0), Some("3"), by(By::Single, 200));
-            sources.write_failed(&vm(0));
+        ("one during which another hand had time", false, |s, _| {
+            s.write_read(&vm(0), version(1, 6), by(By::Single, 141));
         }),
-        ("its detach", false, |sources, disk| {
-            sources.write_begins(&vm(0), [disk]);
-            sources.write_read(&vm(0), Some("3"), by(By::Single, 200));
+        ("its own attach took that long", true, |s, disk| {
+            s.detaching(&vm(0), [disk]);
+            s.learn_before_attach(&made_from(None), by(By::Single, 200));
+            s.vm_read(&vm(0), version(1, 6), by(By::Single, 200));
+            s.attached(&vm(0), disk, at(201));
+            s.write_read(&vm(0), version(1, 8), by(By::Single, 300));
         }),
-        ("an attach although it was known to be attached", false, |sources, disk| {
-            sources.write_begins(&vm(1), []);
-            sources.attached(&vm(1), disk, at(200));
-            sources.write_read(&vm(1), Some("2"), by(By::Single, 200));
-            sources.write_begins(&vm(0), []);
-            sources.attached(&vm(0), disk, at(300));
-            sources.write_read(&vm(0), Some("2"), by(By::Single, 300));
+        ("its detach", false, |s, disk| s.detaching(&vm(0), [disk])),
+        ("a detach from a VM that does not have it", true, |s, disk| s.detaching(&vm(1), [disk])),
+        ("an attach although it was known to be attached", false, |s, disk| {
+            attach(s, 1, disk, 4, 200);
+            attach(s, 0, disk, 8, 300);
         }),
     ];
     for (case, is_known, step) in steps {
@@ -103,15 +116,57 @@ fn what_is_known_of_a_disk_ends_with_its_attachment_and_with_another_hands_write
 }
 
 #[test]
+fn what_was_read_long_before_an_attach_is_read_again() {
+    let empty = made_from(None);
+    for (read_at, is_known) in [(90, true), (89, false)] {
+        let mut sources = Sources::default();
+        sources.learn_before_attach(&empty, by(By::Single, read_at));
+        attach(&mut sources, 0, &empty.id, 4, 100);
+        assert_eq!(sources.of(&empty.id, &vm(0)), is_known.then_some(None), "{read_at}");
+    }
+}
+
+#[test]
+fn an_answer_that_took_long_says_nothing_of_the_next_disk_of_the_name() {
+    let (empty, restored) = (made_from(None), made_from(Some("snapshot")));
+    let mut sources = Sources::default();
+    sources.learn_before_attach(&restored, by(By::Single, 98));
+    sources.learn_before_attach(&empty, by(By::Single, 97));
+    attach(&mut sources, 0, &empty.id, 4, 100);
+    assert_eq!(sources.learn(&empty, &vm(0), by(By::Single, 50)), None);
+    assert_eq!(sources.of(&empty.id, &vm(0)), Some(restored.source));
+    // Another hand has written the VM since it was sent.
+    sources.vm_read(&vm(0), version(1, 6), by(By::Single, 200));
+    assert_eq!(sources.learn(&empty, &vm(0), by(By::Single, 199)), Some(None));
+    assert_eq!(sources.of(&empty.id, &vm(0)), None);
+}
+
+#[test]
 fn a_list_that_shows_a_disk_made_from_another_ends_what_was_known() {
     let (empty, restored) = (made_from(None), made_from(Some("snapshot")));
     let mut sources = Sources::default();
-    sources.learn_before_attach(&empty, By::Single);
-    sources.learn_before_attach(&empty, By::List);
-    attach(&mut sources, &empty.id, "2", 300);
+    sources.learn_before_attach(&empty, by(By::Single, 10));
+    sources.learn_before_attach(&empty, by(By::List, 298));
+    attach(&mut sources, 0, &empty.id, 4, 300);
     assert_eq!(sources.of(&empty.id, &vm(0)), Some(None));
-    sources.learn_before_attach(&restored, By::List);
+    sources.learn_before_attach(&restored, by(By::List, 320));
     assert_eq!(sources.of(&empty.id, &vm(0)), None);
+}
+
+/// Nothing is kept of disks and VMs that have come and gone.
+#[test]
+fn what_has_left_is_forgotten() {
+    let mut sources = Sources::default();
+    for n in 0..100u64 {
+        let disk = Disk::unattached(&format!("d{n}"));
+        sources.learn_before_attach(&disk, by(By::Single, 100 * n));
+        attach(&mut sources, 0, &disk.id, 4 * n + 4, 100 * n + 2);
+        sources.detaching(&vm(0), [&disk.id]);
+        sources.write_read(&vm(0), version(1, 4 * n + 6), by(By::Single, 100 * n + 20));
+    }
+    assert_eq!((sources.disks.len(), sources.vms[&vm(0)].disks.len()), (0, 0));
+    sources.vm_gone(&vm(0));
+    assert!(sources.vms.is_empty());
 }
 
 /// What happens to a disk.
@@ -128,8 +183,11 @@ enum Happening {
     OtherDetaches,
     OtherReplaces,
     OtherAttaches(usize),
-    /// A write of this process to its VM fails, because another hand was first, which puts another disk in its place.
+    /// A write of this process to its VM fails, because another hand was first, which puts another disk in its place. While
+    /// this process waits, it is asked to attach the disk.
     OtherIsFirst,
+    /// Another hand deletes the VMs, and makes others of their names. No disk is attached to them.
+    OtherRemakesVms,
     /// Time passes.
     Wait(u64),
 }
@@ -142,6 +200,7 @@ fn happening() -> impl Strategy<Value = (usize, Happening)> {
         2 => Just(Happening::OtherReplaces),
         2 => (0..2usize).prop_map(Happening::OtherAttaches),
         1 => Just(Happening::OtherIsFirst),
+        1 => Just(Happening::OtherRemakesVms),
         1 => (1..30u64).prop_map(Happening::Wait),
     ];
     (0..2usize, of_a_disk)
@@ -161,7 +220,8 @@ struct Real {
 struct World {
     now: u64,
     disks: [Real; 2],
-    versions: [u64; 2],
+    /// The machine of each name, and its etag.
+    versions: [(u64, u64); 2],
     sources: Sources<Duration>,
     /// How often this process read a disk that it had published at the same VM, and that nobody else has touched.
     needless: u64,
@@ -175,22 +235,26 @@ impl World {
         Disk { source: Some(shown.to_string()), ..Disk::unattached(&format!("d{disk}")) }
     }
 
+    fn version(&self, number: usize) -> VmVersion {
+        let (machine, etag) = self.versions[number];
+        version(machine, etag)
+    }
+
     fn read_vm(&mut self, number: usize) {
-        self.sources.write_failed(&vm(number));
-        self.sources.vm_read(&vm(number), Some(&self.versions[number].to_string()), by(By::Single, self.now));
+        self.sources.vm_read(&vm(number), self.version(number), by(By::Single, self.now));
     }
 
     /// A write of this process, which gives the VM two versions.
     fn write(&mut self, disk: usize, from: usize, on: Option<usize>) {
         let id = Disk::unattached(&format!("d{disk}")).id;
-        self.sources.write_begins(&vm(from), on.is_none().then_some(&id));
-        self.versions[from] += 2;
+        self.sources.detaching(&vm(from), on.is_none().then_some(&id));
+        self.versions[from].1 += 2;
         self.disks[disk].on = on;
         if on.is_some() {
             self.sources.attached(&vm(from), &id, at(self.now));
         }
         self.now += 1;
-        self.sources.write_read(&vm(from), Some(&self.versions[from].to_string()), by(By::Single, self.now));
+        self.sources.write_read(&vm(from), self.version(from), by(By::Single, self.now));
     }
 
     fn publish(&mut self, disk: usize, on: usize, is_by_list: bool, is_untouched: bool) {
@@ -200,7 +264,7 @@ impl World {
             Some(_) => {}
             None => {
                 let by = if is_by_list { By::List } else { By::Single };
-                self.sources.learn_before_attach(&self.disk(disk, by), by);
+                self.sources.learn_before_attach(&self.disk(disk, by), Seen { by, sent_at: at(self.now) });
                 self.write(disk, on, Some(on));
             }
         }
@@ -225,7 +289,7 @@ impl World {
                 self.write(disk, on, None);
             }
             (Happening::OtherDetaches, Some(on)) => {
-                self.versions[on] += 2;
+                self.versions[on].1 += 2;
                 self.disks[disk].on = None;
             }
             (Happening::OtherReplaces, None) => {
@@ -233,17 +297,20 @@ impl World {
                 *real = Real { is: real.is + 1, was: real.is, made_at: self.now, on: None };
             }
             (Happening::OtherAttaches(on), None) => {
-                self.versions[on] += 2;
+                self.versions[on].1 += 2;
                 self.disks[disk].on = Some(on);
             }
             (Happening::OtherIsFirst, Some(on)) => {
                 self.read_vm(on);
-                self.sources.write_begins(&vm(on), []);
                 for other in [Happening::OtherDetaches, Happening::OtherReplaces, Happening::OtherAttaches(on)] {
                     self.happens(disk, other);
                 }
-                self.sources.write_failed(&vm(on));
-                self.sources.write_read(&vm(on), Some(&self.versions[on].to_string()), by(By::Single, self.now));
+                self.publish(disk, on, false, false);
+                self.read_vm(on);
+            }
+            (Happening::OtherRemakesVms, _) => {
+                self.versions.iter_mut().for_each(|version| *version = (version.0 + 1, 0));
+                self.disks.iter_mut().for_each(|real| real.on = None);
             }
             (Happening::Wait(seconds), _) => self.now += seconds,
             _ => {}
