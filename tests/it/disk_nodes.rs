@@ -431,27 +431,40 @@ async fn disk_a_disk_of_a_deleted_node_stays_where_the_node_that_its_machine_is_
         let reservation = Reservation { lun, volume_handle, attachment: format!("csi-{node}") };
         LunReservations::Synced([(node.to_owned(), vec![reservation])].into())
     };
-    let (record, attachments) = watch::channel(LunReservations::Synced(BTreeMap::new()));
-    let before = known([("before".to_owned(), node(&vm_id("node-0")))]);
-    let (rig, client, tell) = rig_with(before, |options| options.reservations = Some(attachments)).await;
-    let volume = create(&client, "pvc-a").await.unwrap();
-    let lun = publish(&client, &volume, "before").await.unwrap();
-    tell.send_modify(|nodes| {
-        let ClusterNodes::Known(nodes) = nodes else { unreachable!("the Nodes are known") };
-        assert!(nodes.remove("before"));
-        nodes.apply("after", node(&vm_id("node-0")));
-    });
-    record.send_replace(attached(&volume.volume_id, lun, "after"));
-    rig.control.reset_log();
-    let message = refused(unpublish(&client, &volume.volume_id, "before").await, Code::Aborted);
-    assert!(message.contains("Node after is this VM now"), "{message}");
-    assert_eq!((holder(&rig, "pvc-a").unwrap(), rig.writes()), (vm_id("node-0").to_lowercase(), vec![]));
-    // Its attachment is the other one's alone.
-    record.send_replace(attached(&volume.volume_id, lun, "before"));
-    unpublish(&client, &volume.volume_id, "before").await.unwrap();
-    assert_eq!(holder(&rig, "pvc-a"), None);
-    rig.check();
-    rig.stop().await;
+    // The Node before is deleted first, or last; or its deletion was not seen, and nothing but the VM's name is left of it.
+    for (case, first) in
+        [("deleted", "before"), ("twice", "after"), ("deleted unseen", ""), ("the VM's name", "node-0")]
+    {
+        let (record, attachments) = watch::channel(LunReservations::Synced(BTreeMap::new()));
+        let before = if case == "the VM's name" { "node-0" } else { "before" };
+        let nodes = known([(before.to_owned(), node(&vm_id("node-0")))]);
+        let (rig, client, tell) = rig_with(nodes, |options| options.reservations = Some(attachments)).await;
+        let volume = create(&client, "pvc-a").await.unwrap();
+        let lun = publish(&client, &volume, before).await.unwrap();
+        tell.send_modify(|nodes| {
+            let ClusterNodes::Known(known) = nodes else { unreachable!("the Nodes are known") };
+            let after = || node(&vm_id("node-0"));
+            match first {
+                "before" => assert!(known.remove("before")),
+                "after" => assert!(known.apply("after", after())),
+                _ => known.replace([("after".to_owned(), after())]),
+            }
+            known.apply("after", after());
+            known.remove(before);
+        });
+        record.send_replace(attached(&volume.volume_id, lun, "after"));
+        rig.control.reset_log();
+        let message = refused(unpublish(&client, &volume.volume_id, before).await, Code::Aborted);
+        assert!(message.contains("the providerID of Node after"), "{case}: {message}");
+        assert_eq!((holder(&rig, "pvc-a").unwrap(), rig.writes()), (vm_id("node-0").to_lowercase(), vec![]), "{case}");
+        if case == "deleted" {
+            record.send_replace(attached(&volume.volume_id, lun, before));
+            unpublish(&client, &volume.volume_id, before).await.unwrap();
+            assert_eq!(holder(&rig, "pvc-a"), None);
+        }
+        rig.check();
+        rig.stop().await;
+    }
 }
 
 /// The Node named another machine, which is gone. What merely has its name is some other machine, with a disk of its own.

@@ -23,7 +23,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lazuli_azure::compute::Compute;
+use lazuli_azure::compute::{Compute, Freshness};
 use lazuli_model::{
     ArmId, CachingMode, Disk, Gib, Lun, VolumeId,
     disk_spec::{DiskSpec, Mismatch},
@@ -291,14 +291,23 @@ impl Volumes {
         // before.
         let source = match self.workers.source_of(disk, &vm) {
             Some(known) => known,
-            None => {
-                let freshness = self.workers.read_of_source(disk, &vm).priority(Priority::Attach);
-                let read = self.client.read_disk(disk, freshness).await;
-                let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
-                self.workers.learn_source(&read.model, &vm, read.seen).ok_or_else(detached)?
-            }
+            None => self.read_source(disk, &vm).await?.ok_or_else(detached)?,
         };
         Ok(Published { lun, source })
+    }
+
+    /// Reads what a disk was made from that a VM lists. `None` where that cannot be told, because it is being detached again.
+    async fn read_source(&self, disk: &ArmId, vm: &ArmId) -> Result<Option<Option<String>>, VolumeError> {
+        // A list that was enough when it was asked for may not be when it comes.
+        for freshness in [self.workers.read_of_source(disk, vm), Freshness::single()] {
+            let read = self.client.read_disk(disk, freshness.priority(Priority::Attach)).await;
+            let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
+            let source = self.workers.learn_source(&read.model, vm, read.seen);
+            if source.is_some() {
+                return Ok(source);
+            }
+        }
+        Ok(None)
     }
 
     async fn request(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal) -> worker::Outcome {

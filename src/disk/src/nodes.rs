@@ -129,12 +129,6 @@ pub(crate) enum Located {
         /// The names of all of them.
         nodes: Vec<Box<str>>,
     },
-    /// The node was this machine until the deletion of its Node was seen. Nodes of other names name the machine now.
-    Deleted {
-        machine: ArmId,
-        /// Their names.
-        nodes: Vec<Box<str>>,
-    },
 }
 
 impl Located {
@@ -196,14 +190,8 @@ impl Nodes {
             Some(Place::Group(group)) => Some(group),
             Some(Place::ByName) => None,
         };
-        let cluster = self.cluster.now();
-        if let Some(machine) = cluster.machine_of_deleted(node) {
-            let machine = machine.id().clone();
-            let nodes: Vec<Box<str>> = cluster.names_of(&machine).into_iter().map(Into::into).collect();
-            return match nodes.is_empty() {
-                true => Ok(Located::named(machine)),
-                false => Ok(Located::Deleted { machine, nodes }),
-            };
+        if let Some(machine) = self.cluster.now().machine_of_deleted(node) {
+            return Ok(Located::named(machine.id().clone()));
         }
         if let Some(vm) = self.seen().vm_of.get(node) {
             return Ok(Located::guessed(vm.clone()));

@@ -25,12 +25,16 @@ impl Volumes {
     /// The VM that a node is taken for.
     ///
     /// # Errors
-    /// Those of [`Nodes::locate`](super::Nodes::locate); [`Fault::Unavailable`] where several Nodes name one machine and the
+    /// Those of [`Nodes::locate`](super::Nodes::locate) and [`Self::check_others`]; [`Fault::Unavailable`] where several Nodes name one machine and the
     /// request is refused; Azure's own failures.
     pub(crate) async fn candidate(&self, node: &str, purpose: Purpose<'_>) -> Result<Candidate, VolumeError> {
         let (machine, nodes) = match self.nodes.locate(node).await? {
-            Located::At(candidate) => return Ok(candidate),
-            Located::Deleted { machine, nodes } => return self.former(node, machine, &nodes, purpose),
+            Located::At(candidate) => {
+                if let Purpose::Detach(disk) = purpose {
+                    self.check_others(node, &candidate.vm, disk)?;
+                }
+                return Ok(candidate);
+            }
             Located::Shared { machine, nodes } => (machine, nodes),
         };
         let nodes: Vec<&str> = nodes.iter().map(|name| &**name).collect();
@@ -55,30 +59,30 @@ impl Volumes {
         }
     }
 
-    /// The machine that a deleted Node was, and that these Nodes name now.
-    fn former(
-        &self,
-        node: &str,
-        machine: ArmId,
-        nodes: &[Box<str>],
-        purpose: Purpose<'_>,
-    ) -> Result<Candidate, VolumeError> {
-        if let Purpose::Detach(disk) = purpose {
-            let attachments = self.reservations.now();
-            let users = other_users(node, nodes.iter().map(|name| &**name), disk, &attachments);
-            if !users.is_empty() {
-                return Err(VolumeError::new(
-                    Fault::Conflict,
-                    format!(
-                        "{disk} stays attached to {machine}: node {node} was this VM until its Node was deleted, Node {} is \
-                         this VM now, and the disk may be attached to it for that; it is detached once no \
-                         VolumeAttachment of that Node names it",
-                        users.join(" and Node ")
-                    ),
-                ));
-            }
+    /// Refuses to detach a disk for a node from a VM that only other Nodes name, as long as it may be attached there for one
+    /// of these: the machine of a deleted Node may have registered again under another name.
+    ///
+    /// # Errors
+    /// [`Fault::Conflict`].
+    pub(crate) fn check_others(&self, node: &str, vm: &ArmId, disk: &ArmId) -> Result<(), VolumeError> {
+        let cluster = self.nodes.cluster();
+        let names = cluster.names_of(vm);
+        // An ARM id as a node id names no Node.
+        if node.starts_with('/') || names.iter().any(|name| name.eq_ignore_ascii_case(node)) {
+            return Ok(());
         }
-        Ok(Candidate { vm: machine, named: true, has_its_name: false })
+        let users = other_users(node, names, disk, &self.reservations.now());
+        if users.is_empty() {
+            return Ok(());
+        }
+        Err(VolumeError::new(
+            Fault::Conflict,
+            format!(
+                "{disk} stays attached to {vm}: the providerID of Node {} names this VM and that of no Node {node} does, and \
+                 the disk may be attached to it for that Node; it is detached once no VolumeAttachment of that Node names it",
+                users.join(" and of Node ")
+            ),
+        ))
     }
 }
 

@@ -86,6 +86,7 @@ impl Volumes {
                 }
                 match self.nodes.search(&self.client, node).await? {
                     Search::Found(found) => {
+                        self.check_others(node, &found, disk)?;
                         self.request(&found, node, disk, Goal::Detached).await?;
                         found
                     }

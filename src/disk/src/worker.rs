@@ -529,7 +529,7 @@ impl VmWorker {
         let read = self.shared.client.read_vm(&self.vm, freshness).await;
         let mut sources = self.shared.sources();
         match &read {
-            Ok(vm) => sources.vm_read(&self.vm, version(vm), vm.seen),
+            Ok(vm) => sources.vm_read(&vm.model, version(vm), vm.seen),
             Err(error) if error.fault.says_that_it_is_missing() => sources.vm_gone(&self.vm),
             Err(_) => {}
         }

@@ -9,16 +9,17 @@
 //! A single read shows the disk that has the name when it is sent. A list may be older ([`LISTS_LAG`]): it shows this disk
 //! where it was sent so long after Azure accepted the attach.
 //!
-//! Two cases are not covered, because Azure needs longer for the operations that they take. Another hand replaces a disk
-//! within [`LISTS_LAG`] before this process attaches it. Another hand detaches a disk, deletes it, makes another one and
-//! attaches that to the same VM, all within [`REPLACEMENT`] around a write of this process to this VM.
+//! Two cases are not covered. Another hand replaces a disk that is attached nowhere, after this process has read it and
+//! within [`LISTS_LAG`] before Azure accepts its attach; where it was read by a list, within twice that time. And another
+//! hand detaches a disk, deletes it, makes another one and attaches that to the same VM, all within [`REPLACEMENT`] around a
+//! write of this process to this VM: Azure needs longer for that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use lazuli_model::{ArmId, Disk};
+use lazuli_model::{ArmId, Disk, Vm};
 use lazuli_quota::read::{Accept, By, Seen};
 
 use crate::attach::{LISTS_LAG, Moment};
@@ -32,6 +33,8 @@ const REPLACEMENT: Duration = Duration::from_secs(30);
 pub struct Sources<T> {
     disks: BTreeMap<ArmId, Known<T>>,
     vms: BTreeMap<ArmId, Machine<T>>,
+    /// How many VMs are kept before those without disks are forgotten.
+    most_vms: usize,
 }
 
 /// What is known of a disk.
@@ -79,15 +82,20 @@ struct Machine<T> {
     version: VmVersion,
     /// When the first read was sent that has shown it, but for this process's own writes since.
     since: T,
-    /// When the last read was sent that has shown it.
+    /// When the last single read was sent that has shown it.
     read_at: T,
-    /// The disks that were attached to it. One of them may be known to be elsewhere since.
+    /// The same of the last list.
+    listed_at: Option<T>,
+    /// The disks that are attached to it. One of them may be known to be elsewhere since.
     disks: BTreeSet<ArmId>,
 }
 
+/// How many VMs are kept at least, with disks or without.
+const FEWEST_VMS: usize = 64;
+
 impl<T> Default for Sources<T> {
     fn default() -> Self {
-        Self { disks: BTreeMap::new(), vms: BTreeMap::new() }
+        Self { disks: BTreeMap::new(), vms: BTreeMap::new(), most_vms: FEWEST_VMS }
     }
 }
 
@@ -99,10 +107,10 @@ impl<T: Moment> Sources<T> {
         self.disks.get(disk)?.source.clone()
     }
 
-    /// A read has shown a version of a VM. Where another hand has written the VM since the last one, or a write of this
+    /// A read has shown a VM in a version. Where another hand has written the VM since the last one, or a write of this
     /// process has failed half way, its disks may be others now.
-    pub fn vm_read(&mut self, vm: &ArmId, version: VmVersion, seen: Seen<T>) {
-        let Some(machine) = self.vms.get_mut(vm) else { return self.begin(vm, version, seen.sent_at, BTreeSet::new()) };
+    pub fn vm_read(&mut self, vm: &Vm, version: VmVersion, seen: Seen<T>) {
+        let Some(machine) = self.vms.get_mut(&vm.id) else { return self.begin(&vm.id, version, seen.sent_at) };
         let is_older = match seen.by {
             By::Single => seen.sent_at < machine.read_at,
             // Nobody replaces an attached disk in this time.
@@ -112,11 +120,14 @@ impl<T: Moment> Sources<T> {
             return;
         }
         if !machine.version.is(&version) {
-            self.release(vm);
-            self.begin(vm, version, seen.sent_at, BTreeSet::new());
-        } else if seen.by == By::Single {
-            machine.read_at = seen.sent_at;
+            self.release(&vm.id);
+            return self.begin(&vm.id, version, seen.sent_at);
         }
+        match seen.by {
+            By::Single => (machine.version, machine.read_at) = (version, seen.sent_at),
+            By::List => machine.listed_at = Some(seen.sent_at),
+        }
+        self.leave_unlisted(vm);
     }
 
     /// A VM does not exist.
@@ -149,23 +160,25 @@ impl<T: Moment> Sources<T> {
         self.stays_attached(vm, disk, since, Some(since));
     }
 
-    /// A read has shown the version that a VM has after a write of this process that succeeded.
-    pub fn write_read(&mut self, vm: &ArmId, version: VmVersion, seen: Seen<T>) {
-        let Some(machine) = self.vms.get_mut(vm) else { return self.begin(vm, version, seen.sent_at, BTreeSet::new()) };
-        if machine.version.is_of_machine(&version) && seen.sent_at <= machine.read_at + REPLACEMENT {
-            machine.version = version;
-            machine.read_at = seen.sent_at;
-            return;
+    /// A single read has shown the VM after a write of this process that succeeded. Call it before [`Self::attached`].
+    pub fn write_read(&mut self, vm: &Vm, version: VmVersion, sent_at: T) {
+        let Some(machine) = self.vms.get_mut(&vm.id) else { return self.begin(&vm.id, version, sent_at) };
+        let is_in_time = sent_at <= machine.read_at + REPLACEMENT
+            || machine.listed_at.is_some_and(|listed_at| sent_at + LISTS_LAG <= listed_at + REPLACEMENT);
+        if !machine.version.is_of_machine(&version) || !is_in_time {
+            // It is not known what happened before the write and after it.
+            self.release(&vm.id);
+            return self.begin(&vm.id, version, sent_at);
         }
-        // Of the rest it is not known what happened before the write and after it.
-        let before = machine.read_at;
-        let (written, rest): (BTreeSet<_>, BTreeSet<_>) =
-            std::mem::take(&mut machine.disks).into_iter().partition(|disk| {
-                let attached = self.disks.get(disk).and_then(|known| known.attached.as_ref());
-                attached.is_some_and(|at| at.vm == *vm && at.since.is_some_and(|since| since > before))
-            });
-        self.release_all(vm, rest);
-        self.begin(vm, version, seen.sent_at, written);
+        (machine.version, machine.read_at) = (version, sent_at);
+        self.leave_unlisted(vm);
+    }
+
+    /// Forgets the disks of a VM that it does not list any more: another hand has detached them.
+    fn leave_unlisted(&mut self, vm: &Vm) {
+        let Some(machine) = self.vms.get_mut(&vm.id) else { return };
+        let left = machine.disks.extract_if(.., |disk| vm.data_disk(disk).is_none()).collect();
+        self.release_all(&vm.id, left);
     }
 
     /// The disk has been deleted.
@@ -191,7 +204,7 @@ impl<T: Moment> Sources<T> {
             return None;
         }
         self.learn_before_attach(disk, Seen { by: By::Single, ..seen });
-        if self.vms.get(vm).is_some_and(|machine| machine.since <= seen.sent_at) {
+        if disk.holders().contains(&vm) && self.vms.get(vm).is_some_and(|machine| machine.since <= seen.sent_at) {
             self.stays_attached(vm, &disk.id, seen.sent_at, since);
         }
         Some(disk.source.clone())
@@ -230,8 +243,13 @@ impl<T: Moment> Sources<T> {
         known.attached = Some(Attached { vm: vm.clone(), since });
     }
 
-    fn begin(&mut self, vm: &ArmId, version: VmVersion, read_at: T, disks: BTreeSet<ArmId>) {
-        self.vms.insert(vm.clone(), Machine { version, since: read_at, read_at, disks });
+    fn begin(&mut self, vm: &ArmId, version: VmVersion, read_at: T) {
+        if self.vms.len() >= self.most_vms {
+            self.vms.retain(|_, machine| !machine.disks.is_empty());
+            self.most_vms = FEWEST_VMS.max(2 * self.vms.len());
+        }
+        let machine = Machine { version, since: read_at, read_at, listed_at: None, disks: BTreeSet::new() };
+        self.vms.insert(vm.clone(), machine);
     }
 
     /// Forgets what was known of a VM and of the disks that were attached to it.

@@ -35,6 +35,14 @@ const MAX_CONFLICT_FACTOR: u32 = 16;
 /// the worker answers requests that need no write while the write goes on.
 const SLOW_WRITE: Duration = Duration::from_secs(30);
 
+/// What became of a write that is to be verified.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ended<'a> {
+    /// Azure reports that it succeeded, and had accepted it by then.
+    Well(&'a VmWrite, Instant),
+    Badly(&'a VolumeError),
+}
+
 impl VmWorker {
     /// Writes a batch, verifies the result, and answers the requests that it decides.
     pub(super) async fn write(
@@ -59,7 +67,6 @@ impl VmWorker {
         let method = if write.says_nothing() { VmWriteMethod::WholeList } else { method };
         match result {
             Ok(accepted) => {
-                self.note_attached(write, accepted);
                 info!(
                     attached = write.attach.len(),
                     reapplied = write.reapply.len(),
@@ -80,7 +87,7 @@ impl VmWorker {
                 let (half, mut members): (Batch, Batch) =
                     members.into_iter().partition(|(disk, goal)| half_way(disk, *goal));
                 members.extend(half.keys().map(|disk| (disk.clone(), Goal::Detached)));
-                let after = self.verify(&members, None, Retry::Counted).await;
+                let after = self.verify(&members, Ended::Well(write, accepted), Retry::Counted).await;
                 let message = format!("node {}: its VM still lists a disk that it was told to detach", self.node);
                 self.try_again(&half, &VolumeError::new(Fault::BeingDetached, message), Retry::Counted);
                 if let (VmWriteMethod::WholeList | VmWriteMethod::WholeListByOmission, None, Some(after)) =
@@ -114,9 +121,10 @@ impl VmWorker {
         self.shared.sources().detaching(&self.vm, &write.detach);
     }
 
-    /// Records which disks Azure has attached by a write that it had accepted by then.
-    fn note_attached(&self, write: &VmWrite, accepted: Instant) {
+    /// Records what a read shows after a write that succeeded, and which disks that has attached.
+    fn note_written(&self, vm: &Snapshot<Vm>, write: &VmWrite, accepted: Instant) {
         let mut sources = self.shared.sources();
+        sources.write_read(&vm.model, version(vm), vm.seen.sent_at);
         write.attach.iter().for_each(|attachment| sources.attached(&self.vm, &attachment.disk, accepted));
     }
 
@@ -187,7 +195,7 @@ impl VmWorker {
         if tried && !write.reapply.is_empty() {
             // Applying the model again did not attach what it lists. The next round removes these disks from the model.
             failure_state.stale_disks.extend(write.reapply.iter().cloned());
-            self.verify(&members, Some(&error), Retry::Counted).await;
+            self.verify(&members, Ended::Badly(&error), Retry::Counted).await;
             return;
         }
         match reaction {
@@ -201,13 +209,13 @@ impl VmWorker {
                     let factor = 2u32.saturating_pow(failures.saturating_sub(1)).min(MAX_CONFLICT_FACTOR);
                     self.pause(CONFLICT_PAUSE * factor).await;
                 }
-                self.verify(&members, Some(&error), Retry::Counted).await;
+                self.verify(&members, Ended::Badly(&error), Retry::Counted).await;
             }
             Reaction::FailAll => {
                 // Part of the write may have happened: the VM shows which disks are attached.
-                let vm = self.verify(&members, Some(&error), Retry::Free).await;
+                let vm = self.verify(&members, Ended::Badly(&error), Retry::Free).await;
                 if vm.is_some_and(|vm| under_way(write, &vm)) {
-                    self.verify(&members, Some(&error), Retry::Counted).await;
+                    self.verify(&members, Ended::Badly(&error), Retry::Counted).await;
                     return;
                 }
                 for (disk, goal) in &members {
@@ -216,9 +224,9 @@ impl VmWorker {
                 failure_state.bisection = Bisection::default();
             }
             Reaction::Bisect => {
-                if let Some(vm) = self.verify(&members, Some(&error), Retry::Free).await {
+                if let Some(vm) = self.verify(&members, Ended::Badly(&error), Retry::Free).await {
                     if under_way(write, &vm) {
-                        self.verify(&members, Some(&error), Retry::Counted).await;
+                        self.verify(&members, Ended::Badly(&error), Retry::Counted).await;
                         return;
                     }
                     if lun_taken_by_another_writer(write, &vm) {
@@ -248,17 +256,17 @@ impl VmWorker {
     }
 
     /// Reads the VM after a write and answers every request that it meets. The others go into the next round, or are
-    /// answered with `failure` when they have used up their tries. Returns the last read.
-    pub(super) async fn verify(&self, members: &Batch, failure: Option<&VolumeError>, retry: Retry) -> Option<Vm> {
+    /// answered with the write's failure when they have used up their tries. Returns the last read.
+    pub(super) async fn verify(&self, members: &Batch, write: Ended<'_>, retry: Retry) -> Option<Vm> {
         // Its callers have waited as long as those of a poll.
         let freshness = Freshness::single().priority(self.priority(members).min(Priority::Poll));
         let mut lag = READ_LAG_PAUSES.iter();
         let (vm, unmet) = loop {
             // After another writer's write, or a lost answer, the VM shows the result only when that write has ended.
-            let read = match (failure, retry) {
-                (Some(_), Retry::Counted) => self.at_rest().await,
-                (Some(_), Retry::Free) => self.read_vm(freshness).await,
-                (None, _) => self.shared.client.read_vm(&self.vm, freshness).await,
+            let read = match (write, retry) {
+                (Ended::Badly(_), Retry::Counted) => self.at_rest().await,
+                (Ended::Badly(_), Retry::Free) => self.read_vm(freshness).await,
+                (Ended::Well(..), _) => self.shared.client.read_vm(&self.vm, freshness).await,
             };
             let vm = match read {
                 Ok(vm) => vm,
@@ -272,13 +280,14 @@ impl VmWorker {
                     return None;
                 }
             };
-            let confirmed = attach::confirm(&vm.model, vm.seen, members, failure.is_some());
+            let failed = matches!(write, Ended::Badly(_));
+            let confirmed = attach::confirm(&vm.model, vm.seen, members, failed);
             let is_unmet = |(disk, _): &(&ArmId, &Goal)| !confirmed.contains_key(*disk);
             let unmet: Batch = members.iter().filter(is_unmet).map(|(disk, goal)| (disk.clone(), *goal)).collect();
-            let lags = lag.next().filter(|_| failure.is_none() && !unmet.is_empty());
-            if failure.is_none() && lags.is_none() {
+            let lags = lag.next().filter(|_| !failed && !unmet.is_empty());
+            if let (Ended::Well(write, accepted), None) = (write, lags) {
                 // Before its requests are answered, because their callers ask what is known of their disks.
-                self.shared.sources().write_read(&self.vm, version(&vm), vm.seen);
+                self.note_written(&vm, write, accepted);
             }
             let Snapshot { model, answered, .. } = vm;
             self.resolve_all(answered, members, confirmed, &BTreeMap::new());
@@ -287,9 +296,9 @@ impl VmWorker {
                 None => break (model, unmet),
             }
         };
-        match failure {
-            Some(failure) => self.try_again(&unmet, failure, retry),
-            None => {
+        match write {
+            Ended::Badly(failure) => self.try_again(&unmet, failure, retry),
+            Ended::Well(..) => {
                 let message =
                     format!("node {}: Azure reports that the write succeeded, and its VM does not show it", self.node);
                 self.try_again(&unmet, &VolumeError::new(Fault::Conflict, message), retry);

@@ -35,6 +35,7 @@ use super::{
     answers::failure_for,
     disks::DiskReads,
     failure_state::FailureState,
+    outcome::Ended,
     queue::{Batch, Goal, Retry},
 };
 use crate::VolumeError;
@@ -197,9 +198,9 @@ impl VmWorker {
             return Round::Continue;
         }
         let failure = match written {
-            Ok(_) => {
+            Ok(accepted) => {
                 let detached: Batch = detach.iter().map(|disk| (disk.clone(), Goal::Detached)).collect();
-                let after = self.verify(&detached, None, Retry::Free).await;
+                let after = self.verify(&detached, Ended::Well(&write, accepted), Retry::Free).await;
                 if after.is_some_and(|after| detach.iter().all(|disk| after.data_disk(disk).is_none())) {
                     failure_state.omission_had_no_effect = false;
                     return Round::Continue;

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use lazuli_model::{CachingMode, DataDisk, DataDiskSource, Lun, ProvisioningState};
 use proptest::prelude::*;
 
 use super::*;
@@ -10,6 +11,31 @@ fn at(seconds: u64) -> Duration {
 
 fn made_from(source: Option<&str>) -> Disk {
     Disk { source: source.map(str::to_owned), ..Disk::unattached("d0") }
+}
+
+/// The same disk, attached to a VM.
+fn held(disk: &Disk, by: &ArmId) -> Disk {
+    Disk { managed_by: Some(by.clone()), ..disk.clone() }
+}
+
+/// A VM that lists these disks.
+fn lists<'a>(number: usize, disks: impl IntoIterator<Item = &'a ArmId>) -> Vm {
+    let element = |(lun, disk): (i64, &ArmId)| DataDisk {
+        lun: Lun::try_from(lun).expect("there are few"),
+        source: DataDiskSource::Managed(disk.clone()),
+        caching: CachingMode::None,
+        to_be_detached: false,
+    };
+    Vm {
+        id: vm(number),
+        location: "local".into(),
+        size: "Standard_D2s_v3".into(),
+        zone: None,
+        computer_name: None,
+        provisioning_state: ProvisioningState::Succeeded,
+        etag: None,
+        data_disks: (0..).zip(disks).map(element).collect(),
+    }
 }
 
 fn by(by: By, seconds: u64) -> Seen<Duration> {
@@ -33,9 +59,11 @@ fn listed(etag: u64) -> VmVersion {
 /// A write that attaches a disk, two seconds after the VM was read, and that Azure has accepted at `seconds`. The VM has the
 /// version `etag` afterwards.
 fn attach(sources: &mut Sources<Duration>, number: usize, disk: &ArmId, etag: u64, seconds: u64) {
-    sources.vm_read(&vm(number), version(1, etag - 2), by(By::Single, seconds - 2));
+    // `d0` is there as far as anything knows it to be.
+    let listed = [&made_from(None).id, disk];
+    sources.vm_read(&lists(number, listed), version(1, etag - 2), by(By::Single, seconds - 2));
+    sources.write_read(&lists(number, listed), version(1, etag), at(seconds + 10));
     sources.attached(&vm(number), disk, at(seconds));
-    sources.write_read(&vm(number), version(1, etag), by(By::Single, seconds + 10));
 }
 
 #[test]
@@ -51,12 +79,12 @@ fn a_list_says_what_a_disk_was_made_from_only_where_it_is_younger_than_the_attac
         let mut sources = Sources::default();
         match attached_at {
             Some(seconds) => attach(&mut sources, 0, &id, 4, seconds),
-            None => sources.vm_read(&vm(0), version(1, 2), by(By::Single, 0)),
+            None => sources.vm_read(&lists(0, [&id]), version(1, 2), by(By::Single, 0)),
         }
         let accepted = sources.accept(&id, &vm(0), seen.sent_at);
         assert_eq!(accepted == Accept::List, is_known && seen.by == By::List, "{case}");
         let known = is_known.then(|| Some("snapshot".to_owned()));
-        assert_eq!(sources.learn(&restored, &vm(0), seen), known, "{case}");
+        assert_eq!(sources.learn(&held(&restored, &vm(0)), &vm(0), seen), known, "{case}");
         assert_eq!(sources.of(&id, &vm(0)), known, "{case}");
         assert_eq!(sources.of(&id, &vm(1)), None, "{case}, at another VM");
     }
@@ -74,38 +102,45 @@ fn what_is_known_of_a_disk_ends_with_its_attachment_and_with_another_hands_write
         sources
     };
     type Step = fn(&mut Sources<Duration>, &ArmId);
-    let steps: [(&str, bool, Step); 16] = [
+    let steps: [(&str, bool, Step); 19] = [
         ("nothing", true, |_, _| {}),
-        ("a read of the same version", true, |s, _| s.vm_read(&vm(0), version(1, 4), by(By::Single, 500))),
-        ("a read of another version", false, |s, _| s.vm_read(&vm(0), version(1, 5), by(By::Single, 111))),
-        ("a read of another machine of the name", false, |s, _| {
-            s.vm_read(&vm(0), version(2, 4), by(By::Single, 500));
+        ("a read of the same version", true, |s, d| s.vm_read(&lists(0, [d]), version(1, 4), by(By::Single, 500))),
+        ("a read of another version", false, |s, d| s.vm_read(&lists(0, [d]), version(1, 5), by(By::Single, 111))),
+        ("a read of another machine", false, |s, d| s.vm_read(&lists(0, [d]), version(2, 4), by(By::Single, 500))),
+        ("a read that does not list it", false, |s, _| s.vm_read(&lists(0, []), version(1, 4), by(By::Single, 500))),
+        ("a read that was sent before", true, |s, d| s.vm_read(&lists(0, [d]), version(1, 3), by(By::Single, 109))),
+        ("a list of another version", false, |s, d| s.vm_read(&lists(0, [d]), listed(5), by(By::List, 120))),
+        ("a list that may be older", true, |s, d| s.vm_read(&lists(0, [d]), listed(3), by(By::List, 119))),
+        ("a list without versions", true, |s, d| {
+            s.vm_read(&lists(0, [d]), VmVersion::default(), by(By::List, 500));
         }),
-        ("a read that was sent before", true, |s, _| s.vm_read(&vm(0), version(1, 3), by(By::Single, 109))),
-        ("a list of another version", false, |s, _| s.vm_read(&vm(0), listed(5), by(By::List, 120))),
-        ("a list that may be older", true, |s, _| s.vm_read(&vm(0), listed(3), by(By::List, 119))),
-        ("a list without versions", true, |s, _| s.vm_read(&vm(0), VmVersion::default(), by(By::List, 500))),
-        ("a read without a version", false, |s, _| s.vm_read(&vm(0), VmVersion::default(), by(By::Single, 500))),
+        ("a read without a version", false, |s, d| {
+            s.vm_read(&lists(0, [d]), VmVersion::default(), by(By::Single, 500));
+        }),
         ("a read that finds no VM", false, |s, _| s.vm_gone(&vm(0))),
         ("a write of this process that concerns another disk", true, |s, _| {
-            s.vm_read(&vm(0), version(1, 4), by(By::Single, 198));
             attach(s, 0, &Disk::unattached("d1").id, 6, 200);
         }),
-        ("one during which another hand had time", false, |s, _| {
-            s.write_read(&vm(0), version(1, 6), by(By::Single, 141));
+        ("one after a list", true, |s, d| {
+            s.vm_read(&lists(0, [d]), listed(4), by(By::List, 200));
+            s.write_read(&lists(0, [d]), version(1, 6), at(220));
         }),
-        ("its own attach took that long", true, |s, disk| {
-            s.detaching(&vm(0), [disk]);
+        ("one during which another hand had time", false, |s, d| s.write_read(&lists(0, [d]), version(1, 6), at(141))),
+        ("one after which the VM does not list it", false, |s, _| s.write_read(&lists(0, []), version(1, 6), at(120))),
+        ("its own attach took that long", true, |s, d| {
+            s.detaching(&vm(0), [d]);
             s.learn_before_attach(&made_from(None), by(By::Single, 200));
-            s.vm_read(&vm(0), version(1, 6), by(By::Single, 200));
-            s.attached(&vm(0), disk, at(201));
-            s.write_read(&vm(0), version(1, 8), by(By::Single, 300));
+            s.vm_read(&lists(0, []), version(1, 6), by(By::Single, 200));
+            // While the write goes on.
+            s.vm_read(&lists(0, [d]), version(1, 7), by(By::Single, 240));
+            s.write_read(&lists(0, [d]), version(1, 8), at(300));
+            s.attached(&vm(0), d, at(201));
         }),
-        ("its detach", false, |s, disk| s.detaching(&vm(0), [disk])),
-        ("a detach from a VM that does not have it", true, |s, disk| s.detaching(&vm(1), [disk])),
-        ("an attach although it was known to be attached", false, |s, disk| {
-            attach(s, 1, disk, 4, 200);
-            attach(s, 0, disk, 8, 300);
+        ("its detach", false, |s, d| s.detaching(&vm(0), [d])),
+        ("a detach from a VM that does not have it", true, |s, d| s.detaching(&vm(1), [d])),
+        ("an attach although it was known to be attached", false, |s, d| {
+            attach(s, 1, d, 4, 200);
+            attach(s, 0, d, 8, 300);
         }),
     ];
     for (case, is_known, step) in steps {
@@ -129,16 +164,36 @@ fn what_was_read_long_before_an_attach_is_read_again() {
 #[test]
 fn an_answer_that_took_long_says_nothing_of_the_next_disk_of_the_name() {
     let (empty, restored) = (made_from(None), made_from(Some("snapshot")));
+    let id = &empty.id;
     let mut sources = Sources::default();
     sources.learn_before_attach(&restored, by(By::Single, 98));
     sources.learn_before_attach(&empty, by(By::Single, 97));
-    attach(&mut sources, 0, &empty.id, 4, 100);
-    assert_eq!(sources.learn(&empty, &vm(0), by(By::Single, 50)), None);
-    assert_eq!(sources.of(&empty.id, &vm(0)), Some(restored.source));
-    // Another hand has written the VM since it was sent.
-    sources.vm_read(&vm(0), version(1, 6), by(By::Single, 200));
-    assert_eq!(sources.learn(&empty, &vm(0), by(By::Single, 199)), Some(None));
-    assert_eq!(sources.of(&empty.id, &vm(0)), None);
+    attach(&mut sources, 0, id, 4, 100);
+    assert_eq!(sources.learn(&held(&empty, &vm(0)), &vm(0), by(By::Single, 50)), None);
+    assert_eq!(sources.of(id, &vm(0)), Some(restored.source));
+    // Another hand has written the VM since it was sent, or has detached the disk before.
+    sources.vm_read(&lists(0, [id]), version(1, 6), by(By::Single, 200));
+    for (disk, sent_at, is_known) in
+        [(held(&empty, &vm(0)), 199, false), (empty.clone(), 200, false), (held(&empty, &vm(0)), 200, true)]
+    {
+        assert_eq!(sources.learn(&disk, &vm(0), by(By::Single, sent_at)), Some(None));
+        assert_eq!(sources.of(id, &vm(0)), is_known.then_some(None), "{sent_at}");
+    }
+}
+
+/// A machine that is made again counts its versions anew.
+#[test]
+fn a_machine_that_a_list_has_shown_first_is_told_from_the_next_one_of_its_name() {
+    let empty = made_from(None);
+    let id = &empty.id;
+    let mut sources = Sources::default();
+    sources.vm_read(&lists(0, [id]), listed(4), by(By::List, 100));
+    sources.vm_read(&lists(0, [id]), version(1, 4), by(By::Single, 101));
+    assert_eq!(sources.learn(&held(&empty, &vm(0)), &vm(0), by(By::Single, 102)), Some(None));
+    sources.vm_read(&lists(0, [id]), version(1, 4), by(By::Single, 200));
+    assert_eq!(sources.of(id, &vm(0)), Some(None));
+    sources.vm_read(&lists(0, [id]), version(2, 4), by(By::Single, 300));
+    assert_eq!(sources.of(id, &vm(0)), None);
 }
 
 #[test]
@@ -157,16 +212,18 @@ fn a_list_that_shows_a_disk_made_from_another_ends_what_was_known() {
 #[test]
 fn what_has_left_is_forgotten() {
     let mut sources = Sources::default();
-    for n in 0..100u64 {
-        let disk = Disk::unattached(&format!("d{n}"));
+    for n in 0..1_000u64 {
+        let (number, disk) = (usize::try_from(n).unwrap(), Disk::unattached(&format!("d{n}")));
         sources.learn_before_attach(&disk, by(By::Single, 100 * n));
-        attach(&mut sources, 0, &disk.id, 4 * n + 4, 100 * n + 2);
-        sources.detaching(&vm(0), [&disk.id]);
-        sources.write_read(&vm(0), version(1, 4 * n + 6), by(By::Single, 100 * n + 20));
+        attach(&mut sources, number, &disk.id, 4, 100 * n + 2);
+        assert_eq!(sources.of(&disk.id, &vm(number)), Some(None));
+        sources.detaching(&vm(number), [&disk.id]);
+        sources.write_read(&lists(number, []), version(1, 6), at(100 * n + 20));
+        assert_eq!((sources.disks.len(), sources.vms[&vm(number)].disks.len()), (0, 0));
     }
-    assert_eq!((sources.disks.len(), sources.vms[&vm(0)].disks.len()), (0, 0));
-    sources.vm_gone(&vm(0));
-    assert!(sources.vms.is_empty());
+    assert!(sources.vms.len() <= FEWEST_VMS, "{}", sources.vms.len());
+    sources.vm_gone(&vm(999));
+    assert!(!sources.vms.contains_key(&vm(999)));
 }
 
 /// What happens to a disk.
@@ -186,6 +243,8 @@ enum Happening {
     /// A write of this process to its VM fails, because another hand was first, which puts another disk in its place. While
     /// this process waits, it is asked to attach the disk.
     OtherIsFirst,
+    /// Another hand detaches it from a VM, or attaches it there, while this process writes that.
+    OtherDuringWrite(usize),
     /// Another hand deletes the VMs, and makes others of their names. No disk is attached to them.
     OtherRemakesVms,
     /// Time passes.
@@ -200,6 +259,7 @@ fn happening() -> impl Strategy<Value = (usize, Happening)> {
         2 => Just(Happening::OtherReplaces),
         2 => (0..2usize).prop_map(Happening::OtherAttaches),
         1 => Just(Happening::OtherIsFirst),
+        2 => (0..2usize).prop_map(Happening::OtherDuringWrite),
         1 => Just(Happening::OtherRemakesVms),
         1 => (1..30u64).prop_map(Happening::Wait),
     ];
@@ -229,10 +289,17 @@ struct World {
 
 impl World {
     fn disk(&self, disk: usize, by: By) -> Disk {
-        let Real { is, was, made_at, .. } = self.disks[disk];
+        let Real { is, was, made_at, on } = self.disks[disk];
         // A list that may be old is old.
         let shown = if by == By::List && self.now < made_at + LISTS_LAG.as_secs() { was } else { is };
-        Disk { source: Some(shown.to_string()), ..Disk::unattached(&format!("d{disk}")) }
+        let source = Some(shown.to_string());
+        Disk { source, managed_by: on.map(vm), ..Disk::unattached(&format!("d{disk}")) }
+    }
+
+    fn vm(&self, number: usize) -> Vm {
+        let on = |disk: &usize| self.disks[*disk].on == Some(number);
+        let disks: Vec<ArmId> = (0..2).filter(on).map(|disk| self.disk(disk, By::Single).id).collect();
+        lists(number, &disks)
     }
 
     fn version(&self, number: usize) -> VmVersion {
@@ -241,7 +308,7 @@ impl World {
     }
 
     fn read_vm(&mut self, number: usize) {
-        self.sources.vm_read(&vm(number), self.version(number), by(By::Single, self.now));
+        self.sources.vm_read(&self.vm(number), self.version(number), by(By::Single, self.now));
     }
 
     /// A write of this process, which gives the VM two versions.
@@ -250,11 +317,12 @@ impl World {
         self.sources.detaching(&vm(from), on.is_none().then_some(&id));
         self.versions[from].1 += 2;
         self.disks[disk].on = on;
-        if on.is_some() {
-            self.sources.attached(&vm(from), &id, at(self.now));
-        }
+        let accepted = at(self.now);
         self.now += 1;
-        self.sources.write_read(&vm(from), self.version(from), by(By::Single, self.now));
+        self.sources.write_read(&self.vm(from), self.version(from), at(self.now));
+        if on.is_some() {
+            self.sources.attached(&vm(from), &id, accepted);
+        }
     }
 
     fn publish(&mut self, disk: usize, on: usize, is_by_list: bool, is_untouched: bool) {
@@ -307,6 +375,16 @@ impl World {
                 }
                 self.publish(disk, on, false, false);
                 self.read_vm(on);
+            }
+            (Happening::OtherDuringWrite(on), was_on) if was_on.is_none_or(|was_on| was_on == on) => {
+                self.read_vm(on);
+                self.happens(
+                    disk,
+                    if was_on.is_some() { Happening::OtherDetaches } else { Happening::OtherAttaches(on) },
+                );
+                self.versions[on].1 += 2;
+                self.now += 1;
+                self.sources.write_read(&self.vm(on), self.version(on), at(self.now));
             }
             (Happening::OtherRemakesVms, _) => {
                 self.versions.iter_mut().for_each(|version| *version = (version.0 + 1, 0));
