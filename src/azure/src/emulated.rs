@@ -14,14 +14,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    Until,
-    arm::{self, Arm, Retry},
-    auth::{Credential, ManagedIdentity, Secret, Tokens},
+    Until, arm,
+    auth::{Credential, ManagedIdentity},
     compute::{ApiVersions, Compute, Freshness, ListedDisk, Snapshot, UnreadableDisk},
     error::ArmError,
     imds::{Imds, InstanceDiskSource},
-    metrics::Metrics,
-    testing::{ARM, LOGIN, an_hour, url},
+    on_emulator,
+    testing::{an_hour, url},
     transport::{Routes, Tls, Transport},
 };
 
@@ -43,8 +42,7 @@ enum Way {
 async fn rig(way: Way, options: Options) -> Rig {
     let emulator = Emulator::start(options).await.unwrap();
     let base = url(&emulator.url());
-    let routes = [ARM, LOGIN].iter().fold(Routes::none(), |routes, origin| routes.with(&url(origin), &base).unwrap());
-    let routes = routes.with_imds(&base.join("_imds/node-0").unwrap()).unwrap();
+    let routes = on_emulator::routes(&base).with_imds(&base.join("_imds/node-0").unwrap()).unwrap();
     let transport = match way {
         Way::Tcp => Transport::new(routes, &Tls::default()).unwrap(),
         Way::InProcess => Transport::in_process(routes, emulator.service()),
@@ -54,18 +52,11 @@ async fn rig(way: Way, options: Options) -> Rig {
 }
 
 fn principal() -> Credential {
-    Credential::ClientSecret {
-        tenant_id: scenario::TENANT.into(),
-        client_id: scenario::CLIENT_ID.into(),
-        secret: Secret::new(scenario::CLIENT_SECRET),
-        authority: url(LOGIN),
-    }
+    on_emulator::principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET)
 }
 
 fn client(transport: &Transport, credential: Credential) -> Compute {
-    let tokens = Tokens::new(transport.clone(), credential, "https://management.azure.com/", 7);
-    let arm = Arm::new(url(ARM), transport.clone(), tokens, Metrics::unregistered(), Retry::default(), 7);
-    Compute::new(arm, ApiVersions::public())
+    Compute::new(on_emulator::client(transport.clone(), credential, 7), ApiVersions::public())
 }
 
 fn disk_id(name: &str) -> ArmId {
@@ -252,12 +243,7 @@ async fn a_revoked_token_costs_one_repetition_and_a_wrong_secret_is_the_readers_
     rig.create("a").await;
     rig.emulator.control().revoke_tokens();
     rig.compute.get_disk(&disk_id("a"), &an_hour()).await.unwrap();
-    let wrong = Credential::ClientSecret {
-        tenant_id: scenario::TENANT.into(),
-        client_id: scenario::CLIENT_ID.into(),
-        secret: Secret::new("no such secret"),
-        authority: url(LOGIN),
-    };
+    let wrong = on_emulator::principal(scenario::TENANT, scenario::CLIENT_ID, "no such secret");
     let error = client(&rig.transport, wrong).get_disk(&disk_id("a"), &an_hour()).await.unwrap_err();
     assert_eq!(error.fault, Fault::Unauthenticated);
     assert!(std::error::Error::source(&error).unwrap().to_string().contains("AADSTS"), "{error:?}");

@@ -53,6 +53,8 @@ pub mod error;
 pub mod imds;
 pub mod metrics;
 pub mod network;
+#[cfg(any(test, feature = "testing"))]
+pub mod on_emulator;
 pub mod permits;
 mod random;
 #[cfg(test)]

@@ -9,12 +9,11 @@ use kube::Client;
 use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
 use lazuli_azure::{
     Until,
-    arm::{Arm, Retry, Write},
-    auth::{Credential, Secret, Tokens},
+    arm::Write,
     compute::{ApiVersions, Compute},
-    metrics::Metrics,
     network::{API_VERSION, Network, NetworkType, NetworkWrite},
-    transport::{Routes, Transport},
+    on_emulator::{client, principal, routes},
+    transport::Transport,
 };
 use lazuli_cluster::{Ended, LeaseName};
 use lazuli_emulator::{
@@ -36,13 +35,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
-use url::Url;
 
 use super::{NodeOptions, RouteOptions};
 use crate::{Controller, Options, tests::settings};
 
-const ARM: &str = "https://management.azure.com/";
-const LOGIN: &str = "https://login.microsoftonline.com/";
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 struct Rig {
@@ -52,10 +48,6 @@ struct Rig {
     network: Network,
     events: lossy::Sender<Event>,
     told: Mutex<lossy::Receiver<Event>>,
-}
-
-fn url(text: &str) -> Url {
-    text.parse().unwrap()
 }
 
 fn id(kind: &str, name: &str) -> ArmId {
@@ -91,18 +83,9 @@ impl Rig {
         let options =
             EmulatorOptions { latency: Profile::typical(), scenario, unverified, ..EmulatorOptions::default() };
         let emulator = Emulator::start(options).await.unwrap();
-        let base = url(&emulator.url());
-        let routes =
-            [ARM, LOGIN].iter().fold(Routes::none(), |routes, origin| routes.with(&url(origin), &base).unwrap());
-        let transport = Transport::in_process(routes, emulator.service());
-        let credential = Credential::ClientSecret {
-            tenant_id: scenario::TENANT.into(),
-            client_id: scenario::CLIENT_ID.into(),
-            secret: Secret::new(scenario::CLIENT_SECRET),
-            authority: url(LOGIN),
-        };
-        let tokens = Tokens::new(transport.clone(), credential, ARM, 7);
-        let arm = Arm::new(url(ARM), transport, tokens, Metrics::unregistered(), Retry::default(), 7);
+        let transport = Transport::in_process(routes(&emulator.url().parse().unwrap()), emulator.service());
+        let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
+        let arm = client(transport, credential, 7);
         let (compute, network) = (Compute::new(arm.clone(), ApiVersions::public()), Network::new(arm, API_VERSION));
         // Reads bring the token that writes need at hand.
         network

@@ -5,11 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use kube::Client;
 use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
 use lazuli_azure::{
-    arm::{Arm, Retry},
-    auth::{Credential, Secret, Tokens},
-    metrics::Metrics,
     network::{API_VERSION, Network, NetworkType},
-    transport::{Routes, Transport},
+    on_emulator::{client, principal, routes},
+    transport::Transport,
 };
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
 use lazuli_emulator::{
@@ -33,14 +31,11 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
-use url::Url;
 
 use crate::{Controller, Options};
 
 /// How often the controllers of these tests read again.
 const RESYNC: Duration = Duration::from_secs(1_200);
-const ARM: &str = "https://management.azure.com/";
-const LOGIN: &str = "https://login.microsoftonline.com/";
 
 mod discovery;
 mod dual_stack;
@@ -61,10 +56,6 @@ struct Rig {
     network: Network,
     settings: Settings,
     external: ClusterAddresses,
-}
-
-fn url(text: &str) -> Url {
-    text.parse().unwrap()
 }
 
 pub(crate) fn settings() -> Settings {
@@ -122,18 +113,9 @@ impl Rig {
         let options =
             EmulatorOptions { scenario, latency: Profile::typical(), unverified, ..EmulatorOptions::default() };
         let emulator = Emulator::start(options).await.unwrap();
-        let base = url(&emulator.url());
-        let routes =
-            [ARM, LOGIN].iter().fold(Routes::none(), |routes, origin| routes.with(&url(origin), &base).unwrap());
-        let transport = Transport::in_process(routes, emulator.service());
-        let credential = Credential::ClientSecret {
-            tenant_id: scenario::TENANT.into(),
-            client_id: scenario::CLIENT_ID.into(),
-            secret: Secret::new(scenario::CLIENT_SECRET),
-            authority: url(LOGIN),
-        };
-        let tokens = Tokens::new(transport.clone(), credential, ARM, 7);
-        let arm = Arm::new(url(ARM), transport, tokens, Metrics::unregistered(), Retry::default(), 7);
+        let transport = Transport::in_process(routes(&emulator.url().parse().unwrap()), emulator.service());
+        let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
+        let arm = client(transport, credential, 7);
         let group = "nodes-nsg";
         let (subscription, resource_group) = (scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP);
         let path = format!(

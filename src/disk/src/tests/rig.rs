@@ -3,11 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use lazuli_azure::{
-    arm::{Arm, Retry},
-    auth::{Credential, Secret, Tokens},
     compute::{ApiVersions, Compute},
-    metrics::Metrics,
-    transport::{Routes, Transport},
+    on_emulator::{client, principal, routes},
+    transport::Transport,
 };
 use lazuli_emulator::{
     Emulator, Options,
@@ -26,9 +24,6 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{Admission, Settings, Volumes};
-
-const ARM: &str = "https://management.azure.com";
-const LOGIN: &str = "https://login.microsoftonline.com";
 
 /// The resource group of machines that the cluster's own group does not list.
 pub(super) const ELSEWHERE: &str = "elsewhere";
@@ -74,19 +69,10 @@ impl Rig {
 
     /// A replica of the controller, which knows nothing of others.
     pub(super) fn replica(&self, seed: u64) -> Volumes {
-        let url = |text: &str| -> url::Url { text.parse().unwrap() };
-        let base = url(&self.emulator.url());
-        let routes =
-            [ARM, LOGIN].iter().fold(Routes::none(), |routes, origin| routes.with(&url(origin), &base).unwrap());
+        let routes = routes(&self.emulator.url().parse().unwrap());
         let transport = Transport::in_process(routes, self.emulator.service());
-        let credential = Credential::ClientSecret {
-            tenant_id: scenario::TENANT.into(),
-            client_id: scenario::CLIENT_ID.into(),
-            secret: Secret::new(scenario::CLIENT_SECRET),
-            authority: url(LOGIN),
-        };
-        let tokens = Tokens::new(transport.clone(), credential, "https://management.azure.com/", seed);
-        let arm = Arm::new(url(ARM), transport, tokens, Metrics::unregistered(), Retry::default(), seed);
+        let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
+        let arm = client(transport, credential, seed);
         Volumes::new(Settings {
             compute: Compute::new(arm, ApiVersions::public()),
             subscription: scenario::SUBSCRIPTION.into(),
