@@ -47,7 +47,7 @@ async fn measure(storm: &mut Storm, options: &SpreadOptions) -> Result<Map<Strin
         result.insert(format!("attach_{key}"), rows[0][key].clone());
         result.insert(key.to_owned(), totals[key].clone());
     }
-    for key in ["throttled_share", "peak_rss_bytes", "cpu_s"] {
+    for key in ["throttled_share", "peak_rss_bytes", "program_rss_bytes", "cpu_s"] {
         result.insert(key.to_owned(), totals[key].clone());
     }
     Ok(result)

@@ -119,9 +119,10 @@ pub(super) async fn run(
     let folder = Folder::make("bench")?;
     let mut cluster = Cluster::start(layout, folder.path()).await?;
     let result = measure(&mut cluster).await;
-    let cpu = processes::cpu_time(&cluster.controllers);
+    let (memory, cpu) = (cluster.memory(), processes::cpu_time(&cluster.controllers));
     cluster.end().await;
     let mut result = result?;
+    result.insert("program_rss_bytes".into(), json!(memory?.program));
     result.insert("cpu_s".into(), rounded(cpu?.as_secs_f64()));
     output.print_object(&Value::Object(result));
     Ok(())

@@ -57,9 +57,11 @@ async fn measure(folder: &Folder, measured: &Measured, rest: Duration) -> Result
         "binary_bytes": measured.size()?,
         "controller_rss_bytes": of_controller.now,
         "controller_peak_rss_bytes": of_controller.peak,
+        "controller_program_rss_bytes": of_controller.program,
         "controller_cpu_s": rounded(controller_cpu.as_secs_f64()),
         "node_rss_bytes": of_node.now,
         "node_peak_rss_bytes": of_node.peak,
+        "node_program_rss_bytes": of_node.program,
         "node_cpu_s": rounded(node_cpu.as_secs_f64()),
     }))
 }

@@ -90,6 +90,7 @@ async fn measure(options: &Options, folder: &Folder) -> Result<Value, AnyError> 
         "rss_before_bytes": idle.now,
         "rss_after_bytes": memory.now,
         "peak_rss_bytes": memory.peak,
+        "program_rss_bytes": memory.program,
         "cpu_s": rounded(cpu.as_secs_f64()),
     }))
 }

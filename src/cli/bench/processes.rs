@@ -28,7 +28,8 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 #[derive(Debug, Clone, Args)]
 pub(super) struct Measured {
     /// Which program to measure, such as the one of an image, which is built without the emulator; default: this one.
-    /// What its processes cost is printed: memory as …rss_bytes, and processor time as …cpu_s.
+    /// What its processes cost is printed: memory as …rss_bytes, of which …program_rss_bytes are pages of the program's file,
+    /// and processor time as …cpu_s.
     #[arg(long, value_name = "FILE", default_value = THIS_PROGRAM, hide_default_value = true, value_parser = file)]
     program: PathBuf,
 }
@@ -142,11 +143,13 @@ pub(super) async fn connected(socket: &Path, program: &mut Child) -> Result<Chan
     }
 }
 
-/// The memory a process holds, in bytes (source: proc(5), `VmRSS` and `VmHWM`).
+/// The memory a process holds, in bytes (source: proc(5), `VmRSS`, `VmHWM` and `RssFile`).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Memory {
     pub(super) now: u64,
     pub(super) peak: u64,
+    /// What of it is pages of the program's file, which the kernel takes back when it needs them.
+    pub(super) program: u64,
 }
 
 /// Asks the kernel.
@@ -157,7 +160,7 @@ pub(super) fn memory(child: &Child) -> Result<Memory, AnyError> {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("the kernel does not tell it")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? * 1024)
     };
-    Ok(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")? })
+    Ok(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")?, program: field("RssFile:")? })
 }
 
 /// Ticks a second in the files of proc(5) (source: `USER_HZ` of Linux, 100 on the architectures of the images).

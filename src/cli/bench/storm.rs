@@ -284,11 +284,17 @@ impl Storm {
         Ok(rows)
     }
 
-    /// What the controller cost: the most memory that it held, in bytes, and its processor time.
-    pub(super) fn costs(&self) -> Result<[(String, Value); 2], AnyError> {
-        let peak = processes::memory(&self.controller)?.peak;
+    /// What the controller cost: the most memory that it held, what its program's file has of that, in bytes, and its
+    /// processor time.
+    pub(super) fn costs(&self) -> Result<[(String, Value); 3], AnyError> {
+        let memory = processes::memory(&self.controller)?;
         let cpu = processes::cpu_time(&self.controller)?.as_secs_f64();
-        Ok([("peak_rss_bytes".to_owned(), json!(peak)), ("cpu_s".to_owned(), rounded(cpu))])
+        let costs = [
+            ("peak_rss_bytes", json!(memory.peak)),
+            ("program_rss_bytes", json!(memory.program)),
+            ("cpu_s", rounded(cpu)),
+        ];
+        Ok(costs.map(|(name, value)| (name.to_owned(), value)))
     }
 
     pub(super) async fn end(mut self) {
