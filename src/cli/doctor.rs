@@ -98,19 +98,20 @@ async fn configuration(options: &Options) -> Result<(Config, Option<kube::Client
         let unasked = "neither Azure nor the cluster is asked; a Secret of the cluster may change what is said here";
         return Ok((config, None, Some(Finding::new(CONFIGURATION, Grade::Unseen, unasked))));
     }
-    let client = clients::cluster(&options.cloud).await?;
-    match clients::configuration(&options.cloud, client.as_ref()).await {
-        Ok(config) => Ok((config, client, None)),
-        // That the API server refuses the Secret alone is about the configuration.
-        Err(error @ WireError::Secret(SecretError::Failed { .. })) => {
-            let text = format!("{}; the configuration below is that of the file alone", chain(&error));
-            let unreached = Finding::new(cluster::CLUSTER, Grade::Wrong, text);
-            // Without a file the Secret is what is missing.
-            let config = clients::configuration_now(&options.cloud, None).await.map_err(|_| error)?;
-            Ok((config, None, Some(unreached)))
-        }
-        Err(error) => Err(error),
-    }
+    let error = match clients::cluster(&options.cloud).await {
+        Ok(client) => match clients::configuration(&options.cloud, client.as_ref()).await {
+            Ok(config) => return Ok((config, client, None)),
+            Err(error @ WireError::Secret(SecretError::Failed { .. })) => error,
+            // That the API server refuses the Secret alone is about the configuration.
+            Err(error) => return Err(error),
+        },
+        Err(error) => error,
+    };
+    let text = format!("{}; the configuration below is that of the file alone", chain(&error));
+    let unreached = Finding::new(cluster::CLUSTER, Grade::Wrong, text);
+    // Without a file the cluster is what is missing.
+    let config = clients::configuration_now(&options.cloud, None).await.map_err(|_| error)?;
+    Ok((config, None, Some(unreached)))
 }
 
 async fn ask_azure_and_cluster(
@@ -392,14 +393,6 @@ mod tests {
     #[cfg(feature = "emulator")]
     #[tokio::test]
     async fn an_api_server_that_does_not_answer_is_named_and_azure_is_asked_all_the_same() {
-        use clap::Parser;
-
-        #[derive(Debug, Parser)]
-        struct Line {
-            #[command(flatten)]
-            options: Options,
-        }
-
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = lazuli_rig::Folder::make("doctor").unwrap();
         // Bound and closed again: nobody listens there.
@@ -414,18 +407,34 @@ mod tests {
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             "users": [{"name": "u", "user": {}}]});
         std::fs::write(&kubeconfig, text.to_string()).unwrap();
+        let missing = folder.path().join("missing");
+        for (kubeconfig, named) in
+            [(&kubeconfig, format!("the API server http://{server}")), (&missing, missing.display().to_string())]
+        {
+            let text = report_of(&config, kubeconfig).await;
+            assert!(text.starts_with("FAIL cluster: ") && text.contains(&named), "{text}");
+            assert!(text.contains("ok   configuration: subscription s"), "{text}");
+            let of_azure = text.lines().find(|line| line.starts_with("FAIL Azure: ")).unwrap();
+            assert!(of_azure.contains(&azure.to_string()), "{of_azure}");
+            assert!(!text.contains("ServiceError"), "{text}");
+        }
+    }
+
+    #[cfg(feature = "emulator")]
+    async fn report_of(config: &std::path::Path, kubeconfig: &std::path::Path) -> String {
+        use clap::Parser;
+
+        #[derive(Debug, Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+
         let paths = [format!("--cloud-config={}", config.display()), format!("--kubeconfig={}", kubeconfig.display())];
         let line = Line::parse_from(["doctor".to_owned()].into_iter().chain(paths));
         let (text, is_well) = examined(&line.options).await;
         assert!(!is_well, "{text}");
-        assert!(
-            text.starts_with("FAIL cluster: ") && text.contains(&format!("the API server http://{server}")),
-            "{text}"
-        );
-        assert!(text.contains("ok   configuration: subscription s"), "{text}");
-        let of_azure = text.lines().find(|line| line.starts_with("FAIL Azure: ")).unwrap();
-        assert!(of_azure.contains(&azure.to_string()), "{of_azure}");
-        assert!(!text.contains("ServiceError"), "{text}");
+        text
     }
 
     #[test]
