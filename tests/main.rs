@@ -15,6 +15,7 @@ mod it {
     mod audit_readme;
     mod audit_requests;
     mod audit_switches;
+    mod bench_stopped;
     mod cargo_lock;
     mod cloud_controllers;
     mod core_dumps;

@@ -103,6 +103,15 @@ enum Bench {
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
+    let stop = super::stop::on_signal()?;
+    tokio::select! {
+        // A bench that is dropped ends its processes and removes its folder.
+        () = stop.cancelled() => Err("the bench was stopped before it had measured all".into()),
+        outcome = measured(options) => outcome,
+    }
+}
+
+async fn measured(options: Options) -> Outcome {
     match options.bench {
         Bench::AttachStorm(options) => attach_storm::run(options).await,
         Bench::LifeStorm(options) => life_storm::run(options).await,

@@ -1,0 +1,62 @@
+//! A bench that is asked to stop leaves nothing behind.
+
+use std::{path::Path, process::Stdio, time::Duration};
+
+use lazuli_rig::Folder;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    process::Command,
+    time::{sleep, timeout},
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The node plugin's socket is the last thing that the bench waits for before it rests.
+async fn until_it_rests(folder: &Path) {
+    let serves = || {
+        let made = std::fs::read_dir(folder).unwrap().next()?.ok()?;
+        made.path().join("node.sock").exists().then_some(())
+    };
+    while serves().is_none() {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_bench_that_is_asked_to_stop_removes_its_folder_and_ends_its_processes() {
+    let folder = Folder::make("bench-stopped").unwrap();
+    let tools = folder.path().join("tools");
+    let temporary = folder.path().join("tmp");
+    for path in [&tools, &temporary] {
+        std::fs::create_dir(path).unwrap();
+    }
+    for tool in lazuli_host::tools::TOOLS {
+        std::os::unix::fs::symlink("/bin/false", tools.join(tool)).unwrap();
+    }
+    let path = format!("{}:{}", std::env::var("PATH").unwrap(), tools.display());
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_lazuli"));
+    bench.args(["bench", "footprint", "--rest-seconds", "600"]).env("TMPDIR", &temporary).env("PATH", path);
+    let bench = bench.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let bench = bench.spawn().unwrap();
+    timeout(PATIENCE, until_it_rests(&temporary)).await.expect("the bench begins");
+    let pid = Pid::from_raw(i32::try_from(bench.id().unwrap()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    let output = timeout(PATIENCE, bench.wait_with_output()).await.expect("the bench ends").unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the bench was stopped before it had measured all"), "{said}");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{said}");
+    // Its processes have this folder in their arguments.
+    let name = temporary.display().to_string();
+    let runs = |process: std::fs::DirEntry| {
+        let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).contains(&name)
+    };
+    let left = || std::fs::read_dir("/proc").unwrap().map_while(Result::ok).any(runs);
+    let ended = async {
+        while left() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, ended).await.expect("the processes of the bench end");
+}
