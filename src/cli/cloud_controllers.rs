@@ -12,7 +12,10 @@ use lazuli_config::LooksAfter;
 use lazuli_controllers::{Controller, NodeOptions, Options as ControllerOptions, settings};
 use lazuli_diagnosis::controller_list::Controller as ControllerName;
 use lazuli_engine::lease::Loss;
-use lazuli_model::address::Cidr;
+use lazuli_model::{
+    address::Cidr,
+    kube_name::{LONGEST_SUBDOMAIN, is_qualified, is_subdomain},
+};
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_services::{
     network::{Settings, settings::AddressSharing},
@@ -51,7 +54,7 @@ pub(super) struct Options {
     #[arg(long, alias = "leader-elect-resource-namespace", env = "LAZULI_LEASE_NAMESPACE", default_value = "kube-system", value_parser = object_name)]
     lease_namespace: String,
     /// Serve the Services with this spec.loadBalancerClass and no others. Default: the Services without a class.
-    #[arg(long, env = "LAZULI_LOAD_BALANCER_CLASS", value_name = "CLASS", value_parser = not_empty)]
+    #[arg(long, env = "LAZULI_LOAD_BALANCER_CLASS", value_name = "CLASS", value_parser = class)]
     load_balancer_class: Option<String>,
     /// The availability zones for new public IPs and new internal frontends, such as 1,2,3. Default: all zones of the
     /// region, which Azure is asked for.
@@ -191,23 +194,24 @@ fn group(text: &str) -> Result<String, String> {
 /// The longest name of a resource group.
 const LONGEST_GROUP: usize = 90;
 
-/// The longest name of an object (source: Kubernetes' document on object names, DNS subdomain).
-const LONGEST_OBJECT_NAME: usize = 253;
-
 fn object_name(text: &str) -> Result<String, String> {
-    let is_edge = |char: &char| char.is_ascii_lowercase() || char.is_ascii_digit();
-    let is_label = |label: &str| {
-        label.chars().all(|char| is_edge(&char) || char == '-')
-            && label.chars().next().is_some_and(|char| is_edge(&char))
-            && label.chars().last().is_some_and(|char| is_edge(&char))
-    };
-    if text.len() <= LONGEST_OBJECT_NAME && text.split('.').all(is_label) {
+    if is_subdomain(text) {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "Kubernetes takes no such name: allowed are at most {LONGEST_OBJECT_NAME} lower-case letters, digits, '-' \
+            "Kubernetes takes no such name: allowed are at most {LONGEST_SUBDOMAIN} lower-case letters, digits, '-' \
              and '.', with a letter or digit at both ends of each part"
         ))
+    }
+}
+
+fn class(text: &str) -> Result<String, String> {
+    if is_qualified(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("Kubernetes takes no such class: allowed are a name of at most 63 letters, digits, '-', '_' and '.', with a \
+             letter or digit at both ends, and a domain with a slash before it, such as example.com/internal"
+            .to_owned())
     }
 }
 

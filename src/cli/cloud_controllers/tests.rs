@@ -57,6 +57,16 @@ fn a_lease_is_named_as_kubernetes_takes_it() {
 }
 
 #[test]
+fn a_class_is_named_as_kubernetes_takes_it() {
+    for name in ["internal", "Internal_2", "example.com/internal"] {
+        assert_eq!(class(name), Ok(name.to_owned()));
+    }
+    for name in ["", "x y", "example.com/", "/internal"] {
+        assert!(class(name).unwrap_err().contains("such as example.com/internal"), "{name}");
+    }
+}
+
+#[test]
 fn a_zone_or_resource_group_that_azure_cannot_have_is_refused_with_what_is_allowed() {
     let parse = |flag: &str| CommandLine::try_parse_from(["cloud-controllers", flag]);
     assert_eq!(parse("--zones=1, 2,3").unwrap().options.zones, ["1", "2", "3"]);

@@ -30,6 +30,7 @@ pub mod event;
 pub mod fault;
 mod instance_view;
 pub mod json;
+pub mod kube_name;
 pub mod node;
 pub mod op;
 mod quantity;

@@ -19,10 +19,11 @@
 
 use std::net::IpAddr;
 
-use lazuli_model::scale_set::scale_set;
 use lazuli_model::{
     ArmId,
+    kube_name::is_label_value,
     node::{Machine, instance_of_computer},
+    scale_set::scale_set,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,9 +31,6 @@ use super::{CloudNode, Instance, InstanceAddress, labels};
 
 /// The annotation of a Node.
 pub const ANNOTATION: &str = "lazuli.azure/instance-metadata";
-
-/// The longest value of a label. Source: Kubernetes, labels and selectors.
-const LONGEST_LABEL: usize = 63;
 
 /// A machine, as it is told about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -133,6 +131,7 @@ impl InstanceFacts {
             (labels::SUB_FAULT_DOMAIN, &self.sub_fault_domain),
             (labels::INTERCONNECT_GROUP, &self.interconnect_group),
         ];
+        // Another value would make the API server refuse the whole Node.
         all.into_iter().filter_map(|(key, value)| Some((key, value.as_ref().filter(|value| is_label_value(value))?)))
     }
 }
@@ -187,14 +186,6 @@ impl CloudNode {
         let labels = facts.flat_map(InstanceFacts::labels).filter(|(key, _)| lacks(key));
         labels.map(|(key, value)| (key, value.clone())).collect()
     }
-}
-
-/// Whether the API server takes it: another one would make it refuse the whole Node.
-fn is_label_value(text: &str) -> bool {
-    let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    bytes.len() <= LONGEST_LABEL && bytes.iter().copied().all(inside) && ends(bytes.first()) && ends(bytes.last())
 }
 
 #[cfg(test)]

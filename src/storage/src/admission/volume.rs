@@ -26,7 +26,7 @@
 
 use std::collections::BTreeSet;
 
-use lazuli_model::{ArmId, Disk};
+use lazuli_model::{ArmId, Disk, kube_name::is_label_value};
 use serde_json::{Map, Value, json};
 
 use super::{DRIVER, PageBlob, Patch, Source, source};
@@ -45,8 +45,6 @@ const REGION_KEYS: [&str; 2] = [REGION_KEY, "failure-domain.beta.kubernetes.io/r
 const ZONE_KEYS: [&str; 3] = [ZONE_KEY, "failure-domain.beta.kubernetes.io/zone", DISK_TOPOLOGY_KEY];
 /// What joins the zones of one label (source: kubernetes, volume helpers `LabelMultiZoneDelimiter`).
 const ZONE_DELIMITER: &str = "__";
-/// The longest value of a label.
-const LONGEST_LABEL: usize = 63;
 
 /// What becomes of a new PersistentVolume.
 #[derive(Debug, Clone, PartialEq)]
@@ -166,15 +164,6 @@ fn place_of_affinity(volume: &Value) -> Option<Place> {
         zones.clear();
     }
     Some(Place { regions, zones })
-}
-
-fn is_label_value(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    let ends = [bytes.first(), bytes.last()];
-    text.len() <= LONGEST_LABEL
-        && bytes.iter().all(is_inner)
-        && ends.into_iter().all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
 }
 
 fn changes(volume: &Value, place: &Place) -> Vec<Patch> {
