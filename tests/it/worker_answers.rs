@@ -32,7 +32,7 @@ const DECIDED_BY: [(&str, &str); 7] = [
     ("remove_stale_disks", "attach::proved_not_attached(&read.model, &self.vm)"),
     // Only the failure of a wait is an answer there.
     ("serve", "Err(error) => self.answer_all(&batch, &Err(VolumeError::azure(message, error)))"),
-    ("verify", "attach::confirm(&vm.model, vm.seen, members, failure.is_some())"),
+    ("verify", "attach::confirm(&vm.model, vm.seen, members, failed)"),
     ("vm_unreadable", "error.fault.says_that_it_is_missing()"),
 ];
 
