@@ -26,7 +26,8 @@ async fn until_it_rests(folder: &Path) {
 async fn a_bench_that_is_asked_to_stop_removes_its_folder_and_ends_its_processes() {
     let folder = Folder::make("bench-stopped").unwrap();
     let tools = folder.path().join("tools");
-    let temporary = folder.path().join("tmp");
+    // Its path is short, because the path of a socket is at most 108 bytes long (source: unix(7)).
+    let temporary = std::env::temp_dir().join(format!("lz{}", std::process::id()));
     for path in [&tools, &temporary] {
         std::fs::create_dir(path).unwrap();
     }
@@ -59,4 +60,5 @@ async fn a_bench_that_is_asked_to_stop_removes_its_folder_and_ends_its_processes
         }
     };
     timeout(PATIENCE, ended).await.expect("the processes of the bench end");
+    std::fs::remove_dir(&temporary).unwrap();
 }
