@@ -56,14 +56,14 @@
 //! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
 //! | 2 | `lazuli-engine` | the reconcile engine: the steps of an object of Azure and of a Service | model, quota | |
-//! | 2 | `lazuli-storage` | every decision about disks | model, quota | |
+//! | 3 | `lazuli-storage` | every decision about disks | engine, model, quota | |
 //! | 3 | `lazuli-balancing` | Services on the engine | engine, model, quota, services | |
 //! | 3 | `lazuli-nodes` | every decision about Nodes and routes | engine, model, quota | |
 //! | 3 | `lazuli-azure` | the client of Azure | model, quota | emulator, storage |
 //! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, model, quota, telemetry | |
-//! | 3 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | storage | |
+//! | 4 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | storage | |
 //! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services | |
-//! | 4 | `lazuli-disk` | managed disks as volumes | azure, model, quota, storage, telemetry | emulator |
+//! | 4 | `lazuli-disk` | managed disks as volumes | azure, engine, model, quota, reconcile, storage, telemetry | emulator |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, storage, telemetry | apiserver |
 //! | 5 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, model, storage, telemetry | |
 //! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |

@@ -137,7 +137,7 @@ impl Volumes {
         if disk_read.model.holders().into_iter().any(|holder| self.is_used_on(holder, disk)) {
             return Err(Kept::InUse);
         }
-        self.workers.seen_attachments().held_by(disk, &disk_read.model.holders());
+        self.workers.memory().seen_attachments.held_by(disk, &disk_read.model.holders());
         let holder = dangling::holder(&disk_read.model).map_err(|reason| Kept::because(&reason, None, None))?;
         let Some(holder) = holder else { return Err(Kept::InUse) };
         let command = dangling::detach_command(holder, disk);
@@ -155,7 +155,7 @@ impl Volumes {
             command: Some(command.clone()),
         })?;
         dangling::check(disk, &facts.driver, &read).map_err(kept)?;
-        let attached_by = self.workers.seen_attachments().attached_by(&disk_read.model, holder);
+        let attached_by = self.workers.memory().seen_attachments.attached_by(&disk_read.model, holder);
         dangling::may_detach(blocked, self.detach_unused, attached_by).map_err(kept)?;
         // Kubernetes may have begun to use it there since it was asked.
         if self.is_used_on(holder, disk) {

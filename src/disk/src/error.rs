@@ -79,21 +79,9 @@ impl VolumeError {
         self
     }
 
-    /// The disk that Azure's answer names as its target, if any.
-    pub(crate) fn named_disk(&self) -> Option<ArmId> {
-        let target = self.source.as_ref()?.target.as_deref()?;
-        target.parse().ok().filter(|id: &ArmId| id.is_type(DISK))
-    }
-
     /// The same failure, while a write may be in progress.
     pub(crate) fn with_effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
-        self
-    }
-
-    /// The same failure, with what a caller needs to know first.
-    pub(crate) fn prefixed(mut self, words: &str) -> Self {
-        self.message = format!("{words}: {}", self.message);
         self
     }
 
@@ -108,6 +96,11 @@ impl VolumeError {
         self.fault = fault;
         self
     }
+}
+
+/// The disk that Azure's answer names as its target, if any.
+pub(crate) fn named_disk(error: &ArmError) -> Option<ArmId> {
+    error.target.as_deref()?.parse().ok().filter(|id: &ArmId| id.is_type(DISK))
 }
 
 impl fmt::Display for VolumeError {

@@ -243,11 +243,6 @@ impl Nodes {
         }
     }
 
-    /// Whether a node is known to be out of work: its pods wait on other nodes for its disks.
-    pub(crate) fn is_dead(&self, node: &str) -> bool {
-        self.cluster.now().is_dead(node)
-    }
-
     /// Records the VM of a node.
     pub(crate) fn learn(&self, node: &str, vm: &ArmId) {
         let mut seen = self.seen();

@@ -115,6 +115,14 @@ impl<K: Kind> Workers<K> {
         keys.mailboxes.insert(key.clone(), Mailbox { events, wake, task, number });
     }
 
+    /// Puts an event into the mailbox of a key that has a task. A key without one needs no such event.
+    pub fn tell(&self, key: &K::Key, event: K::Event) {
+        if let Some(mailbox) = self.shared.keys().mailboxes.get(key) {
+            // The task was dropped with its runtime.
+            _ = mailbox.events.send(Box::new(event));
+        }
+    }
+
     /// Wakes every key: the lease, the informers or other shared facts have changed.
     pub fn wake_all(&self) {
         for mailbox in self.shared.keys().mailboxes.values() {

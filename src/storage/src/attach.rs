@@ -21,14 +21,12 @@ use crate::{
     lun::{self, NodeReservations},
 };
 
-pub use bisection::{Bisection, BisectionStep};
 pub use conflict::{Doubt, Explained, Refused};
 pub use evidence::{
     Bounds, DiskRead, Evidence, Goal, LISTS_LAG, Moment, Open, Plan, Request, Resolution, Shown, Wait, Writes, confirm,
     first_read, plan,
 };
 
-mod bisection;
 mod conflict;
 mod evidence;
 

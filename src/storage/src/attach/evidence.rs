@@ -188,6 +188,18 @@ pub struct Plan<T> {
 }
 
 impl<T> Plan<T> {
+    /// A plan of no requests.
+    pub fn nothing(vm: &ArmId) -> Self {
+        let write = VmWrite {
+            vm: vm.clone(),
+            attach: Vec::new(),
+            detach: Vec::new(),
+            force: BTreeSet::new(),
+            reapply: Vec::new(),
+        };
+        Self { resolved: BTreeMap::new(), write, postponed: BTreeSet::new(), open: BTreeMap::new() }
+    }
+
     /// Whether the VM must be read singly before anything is written.
     pub fn needs_single_read(&self) -> bool {
         self.open.values().any(|open| *open == Open::ReadVmSingly)

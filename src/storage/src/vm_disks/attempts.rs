@@ -1,20 +1,22 @@
-//! What a VM worker remembers of failed writes until a write succeeds: the bisection, the write method on trial, and
-//! the stale data disks in the VM's model.
+//! What is remembered of a VM's failed writes until a write succeeds: the bisection, the write method on trial, and the
+//! stale data disks in the VM's model.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use lazuli_azure::error::ArmError;
+use lazuli_engine::bisection::{Bisection, BisectionStep};
 use lazuli_model::{
     ArmId, ProvisioningState, Vm,
     fault::{Effect, Fault},
     op::VmWriteMethod,
 };
-use lazuli_storage::attach::{Bisection, BisectionStep};
 
-use super::queue::{Batch, Goal};
-use crate::VolumeError;
+use super::{
+    failure::{AzureError, Failure},
+    queue::Batch,
+};
+use crate::attach::Goal;
 
-/// After how many failing disks in a row the worker takes the VM for the cause.
+/// After how many failing disks in a row the VM is taken for the cause.
 const MAX_FAILING_DISKS: u32 = 3;
 /// How long all pauses together may be. After that the callers get the failure.
 const MAX_TOTAL_PAUSE: Duration = Duration::from_secs(60);
@@ -23,12 +25,11 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// How often a write is tried again when Azure cannot be reached.
 const MAX_UNREACHABLE_PAUSES: u32 = 3;
 
-/// What a VM worker remembers of failed writes.
-#[derive(Debug, Default)]
-pub(super) struct FailureState {
+#[derive(Debug, Clone)]
+pub(super) struct Attempts<E> {
     /// The disks of which one makes writes fail.
-    pub(super) bisection: Bisection,
-    /// The write method on trial. It becomes the method of all workers once a write by it has succeeded.
+    pub(super) bisection: Bisection<ArmId>,
+    /// The write method on trial. It becomes the method of all VMs once a write by it has succeeded.
     pub(super) method: Option<VmWriteMethod>,
     /// Disks to remove from the VM's model before anything else is written: the VM lists them although they are not
     /// attached to it, and they or a disk of the same batch make its writes fail.
@@ -36,7 +37,7 @@ pub(super) struct FailureState {
     /// Whether the VM still listed a deleted disk after a whole-list write that omitted it.
     pub(super) omission_had_no_effect: bool,
     /// The batch under bisection, and how its write failed.
-    failed: Option<(Batch, VolumeError)>,
+    failed: Option<(Batch, Failure<E>)>,
     /// Failed writes since the last that succeeded, or since a failing disk was found.
     failures: u32,
     /// Failing disks since the last write that succeeded.
@@ -46,7 +47,23 @@ pub(super) struct FailureState {
     waited: Duration,
 }
 
-impl FailureState {
+impl<E> Default for Attempts<E> {
+    fn default() -> Self {
+        Self {
+            bisection: Bisection::default(),
+            method: None,
+            stale_disks: BTreeSet::new(),
+            omission_had_no_effect: false,
+            failed: None,
+            failures: 0,
+            failing_disks: 0,
+            pauses: 0,
+            waited: Duration::ZERO,
+        }
+    }
+}
+
+impl<E: AzureError> Attempts<E> {
     /// Whether no failed write changes what the next write contains or how it is sent.
     pub(super) fn is_clean(&self) -> bool {
         self.failed.is_none() && self.failures == 0 && self.stale_disks.is_empty() && self.method.is_none()
@@ -54,10 +71,10 @@ impl FailureState {
 
     /// How long to wait before the VM is read and planned again, where Azure did nothing and asked for a pause, or
     /// could not be reached. `None` when all pauses together would be too long: then the callers get the failure.
-    pub(super) fn pause(&mut self, error: &ArmError) -> Option<Duration> {
-        let asked = match &error.fault {
+    pub(super) fn pause(&mut self, error: &E) -> Option<Duration> {
+        let asked = match error.fault() {
             Fault::Throttled { retry_after } => *retry_after,
-            Fault::Unavailable if error.effect == Effect::None && self.pauses < MAX_UNREACHABLE_PAUSES => None,
+            Fault::Unavailable if error.effect() == Effect::None && self.pauses < MAX_UNREACHABLE_PAUSES => None,
             _ => return None,
         };
         let pause = asked.unwrap_or_else(|| FIRST_PAUSE * 2u32.pow(self.pauses.min(3)));
@@ -76,13 +93,13 @@ impl FailureState {
     }
 
     /// Whether more writes have failed than a bisection of so many disks takes: the cause is the VM then, and no disk.
-    pub(super) fn beyond_bisection(&self, members: usize) -> bool {
+    pub(super) fn are_beyond_bisection(&self, members: usize) -> bool {
         let longest = u32::try_from(members).unwrap_or(u32::MAX).max(2).ilog2() + 2;
         self.failures > longest
     }
 
     /// Begins or continues a bisection: a write of these disks failed because of one of them.
-    pub(super) fn bisect(&mut self, members: Batch, failure: VolumeError) {
+    pub(super) fn bisect(&mut self, members: Batch, failure: Failure<E>) {
         self.bisection.failed(members.keys().cloned().collect());
         self.failed = Some((members, failure));
     }
@@ -95,9 +112,9 @@ impl FailureState {
     }
 
     /// Records that the failing disk is known and answered. Several disks may fail at once, up to
-    /// [`MAX_FAILING_DISKS`]. Beyond that the worker takes the VM for the cause.
+    /// [`MAX_FAILING_DISKS`]. Beyond that the VM is taken for the cause.
     pub(super) fn failing_disk_found(&mut self) {
-        self.bisection = Bisection::default();
+        self.bisection.end();
         self.failed = None;
         self.failing_disks += 1;
         if self.failing_disks <= MAX_FAILING_DISKS {
@@ -107,15 +124,15 @@ impl FailureState {
 
     /// Records a write that succeeded. Returns the failing disk when all other disks of the bisection are cleared: it
     /// need not be written alone to fail.
-    pub(super) fn write_succeeded(&mut self, members: &Batch) -> Option<(ArmId, Goal, VolumeError)> {
-        self.bisection.cleared(&members.keys().cloned().collect());
+    pub(super) fn write_succeeded(&mut self, members: &Batch) -> Option<(ArmId, Goal, Failure<E>)> {
+        self.bisection.cleared(members.keys());
         self.failures = 0;
         self.failing_disks = 0;
         self.pauses = 0;
         self.waited = Duration::ZERO;
-        let BisectionStep::Found(failing) = self.bisection.next() else { return None };
+        let BisectionStep::Found(failing) = self.bisection.next_step() else { return None };
         let (batch, failure) = self.failed.take()?;
-        self.bisection = Bisection::default();
+        self.bisection.end();
         Some((failing.clone(), *batch.get(&failing)?, failure))
     }
 
