@@ -1,40 +1,17 @@
-//! No code outside of the planner answers a request from a read.
+//! The worker of a VM's disks answers only what a step says.
 //!
-//! The planners of `lazuli-storage` decide which read answers which request: they are given the reads and the arrivals. So
-//! in the worker of a VM's disks a function that both reads Azure and answers a request must hand the read to a planner. This
-//! is checked by text: a new function that does both fails here, until its row says what decides.
+//! The steps of `lazuli-storage` decide which read answers which request: they are given the reads and the arrivals, and they
+//! have no clock, task, lock or await. The worker carries out what they want done. So its callers get their answers in one
+//! place, and nothing there looks at what Azure has said. This is checked by text.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
-/// What reads a VM or a disk.
-const READS: [&str; 8] = [
-    "client.get_vm(",
-    "client.read_vm(",
-    "client.get_disk(",
-    "client.read_disk(",
-    "self.read(",
-    "self.read_by(",
-    "self.read_one(",
-    "self.at_rest(",
-];
-/// What answers requests.
-const ANSWERS: [&str; 6] =
-    ["self.answer(", "self.answer_all(", "self.resolve(", "self.resolve_all(", "request.answer(", ".refuse(&disk"];
-/// The functions that do both, and the text that shows what decides.
-const DECIDED_BY: [(&str, &str); 7] = [
-    ("answer_refused", "refused.explain(doubt)"),
-    ("answer_without_write", "self.plan(planned.vm, planned.reads"),
-    ("refuse_conditional", "self.check_again(&condition, &read.model)"),
-    ("remove_stale_disks", "attach::proved_not_attached(&read.model, &self.vm)"),
-    // Only the failure of a wait is an answer there.
-    ("serve", "Err(error) => self.answer_all(&batch, &Err(VolumeError::azure(message, error)))"),
-    ("verify", "attach::confirm(&vm.model, vm.seen, members, failed)"),
-    ("vm_unreadable", "error.fault.says_that_it_is_missing()"),
-];
+/// What makes a step more than a function of its inputs.
+const IMPURE: [&str; 9] =
+    [".await", "async fn", "tokio::", "Mutex", "Instant::now", "SystemTime", "rand::", "thread::", "std::fs"];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -49,69 +26,57 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The functions of a source by name, each from its signature to the next one.
-fn functions(source: &str) -> BTreeMap<String, String> {
-    let mut found: BTreeMap<String, String> = BTreeMap::new();
-    let mut current = None;
-    for line in source.lines().filter(|line| !line.trim_start().starts_with("//")) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let begins = words.iter().position(|word| *word == "fn");
-        let is_signature =
-            |at: usize| words[..at].iter().all(|word| word.starts_with("pub") || *word == "async" || *word == "const");
-        if let Some(at) = begins.filter(|at| is_signature(*at)) {
-            let name = words[at + 1].split(['(', '<']).next().unwrap_or_default().to_owned();
-            current = Some(name);
-        }
-        if let Some(name) = &current {
-            let body = found.entry(name.clone()).or_default();
-            body.push_str(line.trim());
-            body.push(' ');
-        }
-    }
-    found
+/// The code of a source, without comments.
+fn code(path: &Path) -> String {
+    let source = fs::read_to_string(path).unwrap();
+    let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What contradicts the table: functions that both read and answer without a row, rows without such a function, and rows
-/// whose text is gone.
-fn contradictions(functions: &BTreeMap<String, String>) -> Vec<String> {
-    let has = |body: &str, texts: &[&str]| texts.iter().any(|text| body.contains(text));
-    let table: BTreeMap<&str, &str> = DECIDED_BY.into();
+/// How often a text is in the code of the worker.
+fn count(worker: &str, text: &str) -> usize {
+    worker.matches(text).count()
+}
+
+/// What in the worker answers a caller beside what a step says, or looks at what Azure has said.
+fn contradictions(worker: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for (name, body) in functions {
-        if body.contains("&Ok(") {
-            found.push(format!("{name} makes an answer OK; only resolved_outcome does, from what a planner resolved"));
+    let mut at_most = |text: &str, most: usize, why: &str| {
+        let is = count(worker, text);
+        if is > most {
+            found.push(format!("{text:?} is there {is} times instead of {most}: {why}"));
         }
-        let does_both = has(body, &READS) && has(body, &ANSWERS);
-        match table.get(name.as_str()) {
-            None if does_both => found.push(format!("{name} reads Azure and answers a request: what decides?")),
-            Some(text) if !body.contains(text) => found.push(format!("{name} does not contain {text:?}")),
-            _ => {}
-        }
+    };
+    at_most("answer.send(", 1, "an answer is sent where an action is carried out");
+    at_most("Ok(Some(", 0, "only a step says that a disk is attached");
+    at_most("Ok(None)", 0, "only a step says that a disk is detached");
+    at_most("Fault::", 1, "only the end of work that was broken off is named there");
+    for looks_at in [".data_disk(", ".holders(", "provisioning_state", "error.fault"] {
+        at_most(looks_at, 0, "only a step looks at what was read");
     }
-    let names: BTreeSet<&str> = functions.keys().map(String::as_str).collect();
-    found.extend(table.keys().filter(|name| !names.contains(*name)).map(|name| format!("{name} does not exist")));
     found
 }
 
 #[test]
-fn no_code_outside_of_the_planner_answers_a_request_from_a_read() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/disk/src");
-    let mut all: BTreeMap<String, String> = BTreeMap::new();
-    for path in sources(&folder.join("worker")).into_iter().chain([folder.join("worker.rs")]) {
-        for (name, body) in functions(&fs::read_to_string(path).unwrap()) {
-            all.entry(name).or_default().push_str(&body);
-        }
-    }
-    assert!(all.len() > 60, "{} functions", all.len());
-    assert_eq!(contradictions(&all), Vec::<String>::new());
+fn the_worker_of_a_vm_answers_only_what_a_step_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let worker = code(&root.join("src/disk/src/worker.rs"));
+    assert_eq!(contradictions(&worker), Vec::<String>::new());
 
     // What the check is for.
-    let conflict = "async fn attach_conflict(&self, disk: &ArmId) {\n let read = self.shared.client.get_disk(disk).await;\n \
-                    self.answer(disk, goal, &Err(self.attached_elsewhere(disk, read.model.holders())));\n}";
-    let mut broken = all.clone();
-    broken.extend(functions(conflict));
-    assert_eq!(contradictions(&broken), ["attach_conflict reads Azure and answers a request: what decides?"]);
-    let mut broken = all;
-    broken.insert("verify".into(), "self.answer(disk, goal, &Ok(None))".into());
-    assert_eq!(contradictions(&broken).len(), 2);
+    let conflict = "async fn attached(&self, disk: &ArmId) {\n let read = self.client.get_disk(disk).await;\n \
+                    if read.model.holders().contains(&self.vm) { answer.send(Ok(Some(lun))) } }";
+    assert_eq!(contradictions(&format!("{worker}\n{conflict}")).len(), 3);
+}
+
+#[test]
+fn a_decision_about_disks_has_no_clock_task_lock_or_await() {
+    let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/storage/src"));
+    assert!(sources.len() > 40, "{} sources", sources.len());
+    let is_impure = |path: &PathBuf| {
+        let code = code(path);
+        let found = IMPURE.iter().find(|text| code.contains(**text))?;
+        Some(format!("{}: {found}", path.display()))
+    };
+    assert_eq!(sources.iter().filter_map(is_impure).collect::<Vec<_>>(), Vec::<String>::new());
 }

@@ -281,6 +281,9 @@ pub(crate) enum VmEvent {
     VmRead(Id, bool, Result<Box<Snapshot<Vm>>, ArmError>),
     /// A permit.
     Permitted(Id, Permit),
+    /// A bug of this program.
+    #[cfg(test)]
+    Panic,
 }
 
 /// The facts of one VM, and what belongs to the ids that the step uses.
@@ -354,6 +357,8 @@ impl VmDisks {
                 state.permits.insert(id, permit);
                 Event::Permitted(id)
             }
+            #[cfg(test)]
+            VmEvent::Panic => panic!("a slot was given twice"),
         }
     }
 
@@ -571,3 +576,6 @@ fn log(write: &VmWrite, written: &Result<Instant, ArmError>) {
         Err(error) => warn!(%error, attached, reapplied, detached, "a write of data disks failed"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+use lazuli_azure::{
+    arm::{Arm, Retry},
+    auth::{Credential, ManagedIdentity, Tokens},
+    compute::{ApiVersions, Compute},
+    metrics as azure_metrics,
+    transport::{Routes, Tls, Transport},
+};
+use lazuli_model::node::ClusterNodes;
+
+use super::*;
+use crate::{ResultingDisk, in_flight::InFlight};
+
+fn disk(n: i64) -> ArmId {
+    ArmId::disk("s", "g", &format!("d{n}")).unwrap()
+}
+
+/// Workers without an Azure: no test here sends a request to it.
+fn workers() -> VmWorkers {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let authority = url::Url::parse("https://login.example").unwrap();
+    let credential = Credential::ManagedIdentity(ManagedIdentity::SystemAssigned);
+    let transport = Transport::new(Routes::none(), &Tls::default()).unwrap();
+    let tokens = Tokens::new(transport.clone(), credential, "audience", 1);
+    let metrics = azure_metrics::Metrics::unregistered();
+    let arm = Arm::new(authority, transport, tokens, metrics, Retry::default(), 1);
+    let client = Client::new(Compute::new(arm, ApiVersions::public()));
+    let reservations = ClusterSnapshot::new(watch::channel(LunReservations::NoCluster).1, |_| true);
+    let nodes = Nodes::new("s", "g", watch::channel(ClusterNodes::NoCluster).1);
+    let sizes = watch::channel(SizeLimits::default()).1;
+    let policy = Policy { force_detach: ForceDetach::Off, events: lossy::Sender::nowhere() };
+    VmWorkers::new(client, nodes, reservations, sizes, VmWriteMethod::Action, policy)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_starts_anew() {
+    let (workers, vm) = (workers(), ArmId::virtual_machine("s", "g", "node-0").unwrap());
+    let in_flight: InFlight<crate::Request, ResultingDisk> = InFlight::default();
+    let request = |n: i64| {
+        let (workers, vm, hold) = (workers.clone(), vm.clone(), in_flight.hold(&disk(n)).unwrap());
+        async move { (disk(n), workers.request(&vm, "node-0", &disk(n), Goal::Attached(None), hold).await) }
+    };
+    let broken_off = async {
+        tokio::task::yield_now().await;
+        assert!(workers.is_requested(&vm, &disk(0)));
+        workers.workers.tell(&vm, VmEvent::Panic);
+    };
+    let (answers, ()) = join(join_all([request(0), request(1), request(2)]), broken_off).await;
+    for (disk, answer) in answers {
+        let error = answer.unwrap_err();
+        // A write may have been sent, so no sidecar may take this error for final.
+        assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
+        let message = error.to_string();
+        assert!(message.contains(disk.as_str()) && message.contains("node-0"), "{message}");
+        assert!(!in_flight.is_attaching_or_detaching(&disk) && !workers.is_requested(&vm, &disk), "{message}");
+    }
+    // The next request is not the work that was broken off.
+    let again = request(0);
+    assert!(futures::poll!(Box::pin(again)).is_pending());
+    workers.workers.drain().await;
+    assert!(workers.workers.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_ends_the_work_that_is_for_it_alone() {
+    let (workers, vm) = (workers(), ArmId::virtual_machine("s", "g", "node-0").unwrap());
+    let in_flight: InFlight<crate::Request, ResultingDisk> = InFlight::default();
+    let (disk, hold) = (disk(0), in_flight.hold(&disk(0)).unwrap());
+    let request = workers.request(&vm, "node-0", &disk, Goal::Detached, hold);
+    let gives_up = tokio::time::timeout(Duration::from_millis(10), request);
+    assert!(gives_up.await.is_err());
+    workers.workers.drain().await;
+    assert!(!in_flight.is_attaching_or_detaching(&disk) && !workers.is_requested(&vm, &disk));
+}
