@@ -115,15 +115,15 @@ impl<E: AzureError> State<E> {
             self.aside_ends(cx);
             return false;
         }
-        if let Aside::Burst(burst) = &mut self.aside
-            && burst.is_over(self.queue.arrivals(), cx.now)
+        if let Aside::Burst(burst) = &self.aside
+            && cx.now >= burst.ends_at(self.queue.last_arrival())
         {
             self.look_aside(cx);
             return true;
         }
         match &mut self.aside {
             Aside::Idle if self.queue.arrivals() != self.looked_at => {
-                self.aside = Aside::Burst(Burst::new(self.queue.arrivals(), cx.now));
+                self.aside = Aside::Burst(Burst::new(cx.now));
             }
             Aside::Fresh(at) if cx.now >= *at => {
                 self.look_aside(cx);
@@ -138,7 +138,7 @@ impl<E: AzureError> State<E> {
         let from = self.answers_aside_from()?;
         match &self.aside {
             Aside::Idle => (self.queue.arrivals() != self.looked_at).then_some(from),
-            Aside::Burst(burst) => Some(burst.at),
+            Aside::Burst(burst) => Some(burst.ends_at(self.queue.last_arrival())),
             Aside::Fresh(at) => Some(*at),
             Aside::Vm(_) | Aside::Disks(..) => None,
         }

@@ -39,6 +39,7 @@ pub struct Opposed {
 pub(super) struct Queue {
     waiting: BTreeMap<ArmId, Request>,
     arrivals: u64,
+    last_arrival: Duration,
 }
 
 /// One request and all callers that wait for it.
@@ -98,6 +99,11 @@ impl Queue {
         self.arrivals
     }
 
+    /// When the last one arrived.
+    pub(super) fn last_arrival(&self) -> Duration {
+        self.last_arrival
+    }
+
     /// Adds a request that arrives now, or lets its caller join the same one.
     pub(super) fn request(
         &mut self,
@@ -109,6 +115,7 @@ impl Queue {
     ) -> Result<(), Opposed> {
         let caller = Waiting { caller, arrived_at: now, gone: false, only_if };
         self.arrivals += 1;
+        self.last_arrival = now;
         match self.waiting.get_mut(disk) {
             Some(request) if request.goal == goal => request.callers.push(caller),
             Some(request) if !request.is_abandoned() => {

@@ -138,7 +138,7 @@ impl<E: AzureError> State<E> {
         self.aside_ends(cx);
         // First of all, so that a queue that the last round emptied costs no read.
         if !self.goals().is_empty() {
-            self.stage = Stage::Burst(Burst::new(self.queue.arrivals(), cx.now), waited_for);
+            self.stage = Stage::Burst(Burst::new(cx.now), waited_for);
             return;
         }
         self.stage = Stage::Idle;
@@ -541,7 +541,7 @@ impl<E: AzureError> State<E> {
     /// Does what is due by now. Returns whether anything was, so that something else may be.
     pub(super) fn timers(&mut self, cx: &mut Cx<'_, E>) -> bool {
         if let Stage::Burst(burst, waited_for) = &mut self.stage
-            && burst.is_over(self.queue.arrivals(), cx.now)
+            && cx.now >= burst.ends_at(self.queue.last_arrival())
         {
             let waited_for = waited_for.take();
             self.burst_is_over(cx, waited_for);
@@ -579,7 +579,7 @@ impl<E: AzureError> State<E> {
     /// When the state decides next without an event.
     pub fn wake_at(&self) -> Option<Duration> {
         let stage = match &self.stage {
-            Stage::Burst(burst, _) => Some(burst.at),
+            Stage::Burst(burst, _) => Some(burst.ends_at(self.queue.last_arrival())),
             Stage::Waiting(Waiting::Attachments(at) | Waiting::Until(at)) => Some(*at),
             Stage::Waiting(Waiting::AtRest(_, rest)) => rest.next,
             Stage::Judging(judge) => judge.wake_at(),

@@ -148,7 +148,6 @@ fn a_burst_of_requests_is_one_write_and_each_caller_is_answered_by_a_read_after_
     course.requested(3, 1, Goal::Attached(None));
     assert!(course.actions.is_empty(), "the end of the burst is waited for: {:?}", course.actions);
     course.wakes();
-    course.wakes();
     let id = course.id();
     course.happens(Event::Permitted(id));
     course.shows(&[]);
@@ -185,7 +184,6 @@ fn the_opposite_of_what_is_requested_is_refused_and_both_callers_are_answered_on
     course.requested(1, 0, Goal::Attached(None));
     course.requested(2, 0, Goal::Detached);
     assert_eq!(course.answers(), [(2, Err(Fault::Busy))]);
-    course.wakes();
     course.wakes();
     let id = course.id();
     course.happens(Event::NotPermitted(id));

@@ -15,28 +15,18 @@ const MAX_FOREIGN_WRITE: Duration = Duration::from_secs(180);
 /// A burst of requests whose end is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Burst {
-    latest: Duration,
-    seen: u64,
-    /// When to look next.
-    pub(super) at: Duration,
+    began: Duration,
 }
 
 impl Burst {
-    /// So many requests have arrived by now.
-    pub(super) fn new(arrivals: u64, now: Duration) -> Self {
-        Self { latest: now + LONGEST_BURST, seen: arrivals, at: now + QUIET }
+    /// A burst that begins now.
+    pub(super) fn new(now: Duration) -> Self {
+        Self { began: now }
     }
 
-    /// Whether the burst is over, as far as that can be told by now.
-    pub(super) fn is_over(&mut self, arrivals: u64, now: Duration) -> bool {
-        if now < self.at {
-            return false;
-        }
-        if arrivals == self.seen || now >= self.latest {
-            return true;
-        }
-        (self.seen, self.at) = (arrivals, now + QUIET);
-        false
+    /// When the burst is over, if no request arrives after the last one.
+    pub(super) fn ends_at(self, last_arrival: Duration) -> Duration {
+        (self.began.max(last_arrival) + QUIET).min(self.began + LONGEST_BURST)
     }
 }
 
@@ -72,12 +62,8 @@ mod tests {
     #[test]
     fn a_burst_is_over_when_none_arrives_for_a_while_and_at_the_latest_after_its_longest_time() {
         let ms = Duration::from_millis;
-        let mut burst = Burst::new(1, ms(0));
-        assert!(!burst.is_over(1, ms(24)));
-        assert!(!burst.is_over(2, ms(25)), "one more came");
-        assert!(!burst.is_over(2, ms(49)) && burst.is_over(2, ms(50)));
-        let mut burst = Burst::new(1, ms(0));
-        let ends = (1..20).find(|n| burst.is_over(n + 1, ms(n * 25)));
-        assert_eq!(ends, Some(6));
+        let burst = Burst::new(ms(1_000));
+        let ends = [0, 1_000, 1_010, 1_120, 1_130, 1_149].map(|last| burst.ends_at(ms(last)).as_millis());
+        assert_eq!(ends, [1_025, 1_025, 1_035, 1_145, 1_150, 1_150]);
     }
 }
