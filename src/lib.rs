@@ -68,7 +68,7 @@
 //! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, model, storage, telemetry | |
 //! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
-//! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, model, storage, telemetry | |
+//! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, model, reconcile, storage, telemetry | |
 //! | 8 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, model, storage, telemetry | |
 //! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk |
 //!
@@ -76,10 +76,10 @@
 //!
 //! `ControllerPublishVolume` arrives at `lazuli-csi`, which parses it into values of `lazuli-model` and `lazuli-storage`. `lazuli-disk` finds
 //! the VM of the node by the Nodes that `lazuli-cluster` watches (`lazuli_model::node`), and hands the request to the
-//! worker of that VM. The worker waits until a burst of requests is over, takes a permit to write the VM,
-//! reads the VM and the disks through `lazuli-azure`, and asks `lazuli_storage::attach::plan` for the one write that serves
-//! all requests. It sends that write, waits for its end, reads the VM again, and answers each caller with what Azure then
-//! says. `lazuli_model::fault` sorts a failure into the gRPC code that the sidecar in front understands, and into the event
+//! worker of that VM, which runs the VM's step (`lazuli_storage::vm_disks`) and does what it says. The step waits until a
+//! burst of requests is over, takes a permit to write the VM, has the VM and the disks read through `lazuli-azure`, and asks
+//! `lazuli_storage::attach::plan` for the one write that serves all requests. It has that write sent, and when it has ended
+//! the VM read again, and answers each caller with what Azure then says. `lazuli_model::fault` sorts a failure into the gRPC code that the sidecar in front understands, and into the event
 //! that a person gets about what no repetition cures; `lazuli-cluster` writes it, and no call waits for that.
 //!
 //! Azure gives one identity few requests. Each request therefore waits in `lazuli_azure::permits` until Azure has a token

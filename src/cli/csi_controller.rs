@@ -155,6 +155,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         &options.driver_name,
         ClusterView { reservations, handles, nodes, sizes: known_sizes, node_facts, attachment_source, events },
         options.policy(),
+        &mut registry,
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?;

@@ -99,7 +99,7 @@
     description: Azure refuses what they ask for, or something changes them all the time.
     action: "kubectl get events --all-namespaces --field-selector type=Warning,involvedObject.kind=Service; each event says what was refused and what to do."
 - alert: LazuliServiceWritesSlow
-  expr: histogram_quantile(0.95, sum by (kind, le) (rate(lazuli_reconcile_action_seconds_bucket{action=~"write|permit",job="{{ $job }}",endpoint="cloud-metrics"}[15m]))) > 60
+  expr: histogram_quantile(0.95, sum by (kind, le) (rate(lazuli_reconcile_action_seconds_bucket{action=~"write|take_permit",job="{{ $job }}",endpoint="cloud-metrics"}[15m]))) > 60
   for: 15m
   labels: {severity: warning}
   annotations:

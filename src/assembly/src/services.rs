@@ -6,11 +6,13 @@ use lazuli_csi::{controller::ControllerService, identity::IdentityService, node:
 use lazuli_disk::{Admission, Settings, Volumes};
 pub use lazuli_disk::{AttachmentSourceReader, NodeFactsReader};
 use lazuli_model::{event::Event, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
+use lazuli_reconcile::metrics::Metrics;
 use lazuli_storage::{
     dangling::DetachUnused, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
+use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -92,8 +94,14 @@ pub fn attachment_source(client: kube::Client, driver_name: &str) -> AttachmentS
     })
 }
 
-/// The services of the controller over an Azure.
-pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy: Policy) -> Routes {
+/// The services of the controller over an Azure, with their metrics in a registry.
+pub fn controller(
+    azure: &Azure,
+    driver_name: &str,
+    cluster: ClusterView,
+    policy: Policy,
+    registry: &mut Registry,
+) -> Routes {
     let Policy { method, force_detach, detach_unused, inline, list_volumes } = policy;
     let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events } = cluster;
     let volumes = Volumes::new(Settings {
@@ -114,6 +122,7 @@ pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy
             source: attachment_source,
         },
         method: method.resolve(azure.stack),
+        metrics: Metrics::register(registry),
     });
     let controller = ControllerService::new(volumes, azure.defaults.clone());
     let controller = controller.with_list_volumes(list_volumes).with_events(events);

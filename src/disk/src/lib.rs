@@ -34,12 +34,14 @@ use lazuli_model::{
     size::SizeLimits,
 };
 use lazuli_quota::permit::Priority;
+use lazuli_reconcile::metrics::Metrics;
 use lazuli_storage::{
     dangling::{Blocked, DetachUnused},
     disk::{Adopted, CreatePlan, Expand, ParameterError, plan_expand},
     force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
+    vm_disks::Memory,
 };
 use lazuli_telemetry::lossy;
 use tokio::{sync::watch, time::Instant};
@@ -107,8 +109,10 @@ pub struct Settings {
     pub detach_unused: DetachUnused,
     /// Which attachments are allowed.
     pub admission: Admission,
-    /// How data disks are written at first. A worker changes the method when Azure does not allow this one.
+    /// How data disks are written at first. A VM changes the method when Azure does not allow this one.
     pub method: VmWriteMethod,
+    /// The metrics of the VMs' work.
+    pub metrics: Metrics,
 }
 
 /// A disk and the nodes it is attached to.
@@ -178,12 +182,15 @@ impl Volumes {
             detach_unused,
             admission,
             method,
+            metrics,
         } = settings;
         let client = Client::new(compute);
         let nodes = Nodes::new(&subscription, &resource_group, nodes);
         let reservations = ClusterSnapshot::new(reservations, |luns| *luns != LunReservations::Cold);
         let policy = worker::Policy { force_detach, events: events.clone() };
-        let workers = VmWorkers::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method, policy);
+        let memory = Memory::new(method);
+        let workers =
+            VmWorkers::new(client.clone(), nodes.clone(), reservations.clone(), sizes, memory, policy, metrics);
         Self {
             client,
             group: ResourceGroup { subscription, name: resource_group },

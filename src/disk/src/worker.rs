@@ -25,7 +25,7 @@ use lazuli_model::{
     ArmId, Disk, Vm,
     event::{self, Reason, Regarding},
     fault::{Effect, Fault},
-    op::{VmWrite, VmWriteMethod},
+    op::VmWrite,
     size::SizeLimits,
 };
 use lazuli_quota::{
@@ -114,8 +114,9 @@ impl VmWorkers {
         nodes: Nodes,
         reservations: ClusterSnapshot<LunReservations>,
         sizes: watch::Receiver<SizeLimits>,
-        method: VmWriteMethod,
+        memory: Memory,
         policy: Policy,
+        metrics: Metrics,
     ) -> Self {
         let clock = Clock::start();
         let kind = Arc::new(VmDisks {
@@ -125,11 +126,11 @@ impl VmWorkers {
             sizes,
             policy,
             clock,
-            memory: Mutex::new(Memory::new(method)),
+            memory: Mutex::new(memory),
             requested: Arc::default(),
             callers: AtomicU64::new(0),
         });
-        Self { workers: Workers::new(kind.clone(), clock, Metrics::unregistered()), kind }
+        Self { workers: Workers::new(kind.clone(), clock, metrics), kind }
     }
 
     /// What is remembered of all VMs.
@@ -435,7 +436,7 @@ impl Kind for VmDisks {
     type Event = VmEvent;
     type Action = Action<Answer>;
 
-    const NAME: &'static str = "vm_disks";
+    const NAME: &'static str = "vm";
 
     fn woke() -> VmEvent {
         VmEvent::Step(Event::Woke)

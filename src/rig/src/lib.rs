@@ -171,9 +171,10 @@ impl Lab {
     /// # Errors
     /// When it cannot serve.
     pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
-        let mut azure = clients::connect(&self.config, Routes::none(), &mut Registry::default(), self.seed).await?;
+        let mut registry = Registry::default();
+        let mut azure = clients::connect(&self.config, Routes::none(), &mut registry, self.seed).await?;
         azure.defaults.allowed_resource_groups = self.allowed_resource_groups.clone();
-        let routes = services::controller(&azure, DISK_DRIVER, self.cluster.clone(), self.policy);
+        let routes = services::controller(&azure, DISK_DRIVER, self.cluster.clone(), self.policy, &mut registry);
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
     }

@@ -87,6 +87,7 @@ impl Rig {
             detach_unused: DetachUnused::On,
             admission: Admission::default(),
             method: self.method,
+            metrics: lazuli_reconcile::metrics::Metrics::unregistered(),
         })
     }
 

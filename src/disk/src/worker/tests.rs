@@ -5,7 +5,7 @@ use lazuli_azure::{
     metrics as azure_metrics,
     transport::{Routes, Tls, Transport},
 };
-use lazuli_model::node::ClusterNodes;
+use lazuli_model::{node::ClusterNodes, op::VmWriteMethod};
 
 use super::*;
 use crate::{ResultingDisk, in_flight::InFlight};
@@ -28,7 +28,8 @@ fn workers() -> VmWorkers {
     let nodes = Nodes::new("s", "g", watch::channel(ClusterNodes::NoCluster).1);
     let sizes = watch::channel(SizeLimits::default()).1;
     let policy = Policy { force_detach: ForceDetach::Off, events: lossy::Sender::nowhere() };
-    VmWorkers::new(client, nodes, reservations, sizes, VmWriteMethod::Action, policy)
+    let memory = Memory::new(VmWriteMethod::Action);
+    VmWorkers::new(client, nodes, reservations, sizes, memory, policy, Metrics::unregistered())
 }
 
 #[tokio::test(start_paused = true)]
