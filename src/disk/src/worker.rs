@@ -236,11 +236,10 @@ impl VmWorkers {
         let (answer, answered) = oneshot::channel();
         let hold = self.kind.hold(vm, disk, hold);
         let request = Request { caller, node: node.to_owned(), disk: disk.clone(), goal, only_if, hold, answer };
-        let interest = Interest { workers: &self.workers, vm, caller };
+        let mut interest = Interest { workers: &self.workers, vm, caller, is_answered: false };
         self.workers.send(vm, VmEvent::Requested(Box::new(request)));
         let outcome = answered.await;
-        // The caller is still interested until here.
-        drop(interest);
+        interest.is_answered = true;
         outcome.unwrap_or_else(|_| {
             let message = format!("{disk} on node {node}: the work on it was broken off");
             Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
@@ -253,11 +252,14 @@ struct Interest<'a> {
     workers: &'a Workers<VmDisks>,
     vm: &'a ArmId,
     caller: Caller,
+    is_answered: bool,
 }
 
 impl Drop for Interest<'_> {
     fn drop(&mut self) {
-        self.workers.tell(self.vm, VmEvent::Step(Event::Abandoned(self.caller)));
+        if !self.is_answered {
+            self.workers.tell(self.vm, VmEvent::Step(Event::Abandoned(self.caller)));
+        }
     }
 }
 

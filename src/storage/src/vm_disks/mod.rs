@@ -303,10 +303,7 @@ impl<E: AzureError> State<E> {
             Event::Requested { caller, node, disk, goal, only_if } => {
                 self.requested(&mut cx, caller, node, &disk, goal, only_if);
             }
-            Event::Abandoned(caller) => {
-                self.queue.abandon(caller);
-                self.end_what_nobody_wants(&mut cx);
-            }
+            Event::Abandoned(caller) => self.queue.abandon(caller),
             Event::VmRead(id, read) if self.takes(id) => self.vm_read(&mut cx, id, read.map(|read| *read)),
             Event::VmRead(id, read) => self.aside_vm_read(&mut cx, id, read.map(|read| *read)),
             Event::DisksRead(id, reads) if self.takes(id) => self.disks_read(&mut cx, reads),
@@ -326,6 +323,7 @@ impl<E: AzureError> State<E> {
             | Event::AttachmentsKnown(_)
             | Event::Woke => {}
         }
+        self.end_what_nobody_wants(&mut cx);
         while self.timers(&mut cx) {}
         cx.actions
     }

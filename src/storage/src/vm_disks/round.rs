@@ -151,7 +151,7 @@ impl<E: AzureError> State<E> {
         self.queue.goals()
     }
 
-    /// Gives up a wait that no caller has an interest in any more.
+    /// Gives up a read or a permit that no caller waits for any more: all have given up, or were answered meanwhile.
     pub(super) fn end_what_nobody_wants(&mut self, cx: &mut Cx<'_, E>) {
         if self.queue.has_requests() {
             return;
