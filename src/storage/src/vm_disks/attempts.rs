@@ -40,6 +40,8 @@ pub(super) struct Attempts<E> {
     failed: Option<(Batch, Failure<E>)>,
     /// Failed writes since the last that succeeded, or since a failing disk was found.
     failures: u32,
+    /// The most disks that one of these writes was about.
+    most_members: usize,
     /// Failing disks since the last write that succeeded.
     failing_disks: u32,
     /// Pauses since the last write that succeeded, and their sum.
@@ -56,6 +58,7 @@ impl<E> Default for Attempts<E> {
             omission_had_no_effect: false,
             failed: None,
             failures: 0,
+            most_members: 0,
             failing_disks: 0,
             pauses: 0,
             waited: Duration::ZERO,
@@ -86,15 +89,16 @@ impl<E: AzureError> Attempts<E> {
         Some(pause)
     }
 
-    /// Counts a failed write. Returns how many have failed.
-    pub(super) fn count_failure(&mut self) -> u32 {
+    /// Counts a failed write of so many disks. Returns how many have failed.
+    pub(super) fn count_failure(&mut self, members: usize) -> u32 {
         self.failures += 1;
+        self.most_members = self.most_members.max(members);
         self.failures
     }
 
-    /// Whether more writes have failed than a bisection of so many disks takes: the cause is the VM then, and no disk.
-    pub(super) fn are_beyond_bisection(&self, members: usize) -> bool {
-        let longest = u32::try_from(members).unwrap_or(u32::MAX).max(2).ilog2() + 2;
+    /// Whether more writes have failed than the bisection of the whole batch takes: the cause is the VM then, and no disk.
+    pub(super) fn are_beyond_bisection(&self) -> bool {
+        let longest = u32::try_from(self.most_members).unwrap_or(u32::MAX).max(2).ilog2() + 2;
         self.failures > longest
     }
 
@@ -118,7 +122,7 @@ impl<E: AzureError> Attempts<E> {
         self.failed = None;
         self.failing_disks += 1;
         if self.failing_disks <= MAX_FAILING_DISKS {
-            self.failures = 0;
+            (self.failures, self.most_members) = (0, 0);
         }
     }
 
@@ -126,7 +130,7 @@ impl<E: AzureError> Attempts<E> {
     /// need not be written alone to fail.
     pub(super) fn write_succeeded(&mut self, members: &Batch) -> Option<(ArmId, Goal, Failure<E>)> {
         self.bisection.cleared(members.keys());
-        self.failures = 0;
+        (self.failures, self.most_members) = (0, 0);
         self.failing_disks = 0;
         self.pauses = 0;
         self.waited = Duration::ZERO;
@@ -146,5 +150,45 @@ impl<E: AzureError> Attempts<E> {
             matches!(goal, Goal::Attached(_)) && vm.data_disk(disk).is_some_and(|element| !element.to_be_detached)
         });
         self.stale_disks.extend(left.map(|(disk, _)| disk.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Azure's error, of which these tests need nothing.
+    #[derive(Debug, Clone)]
+    struct Refused;
+
+    impl AzureError for Refused {
+        fn fault(&self) -> &Fault {
+            &Fault::Denied
+        }
+
+        fn effect(&self) -> Effect {
+            Effect::None
+        }
+
+        fn status(&self) -> Option<u16> {
+            Some(403)
+        }
+
+        fn named_disk(&self) -> Option<ArmId> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_bisection_may_take_as_many_failed_writes_as_its_whole_batch_needs() {
+        let mut attempts: Attempts<Refused> = Attempts::default();
+        for members in [16, 8, 4, 2] {
+            attempts.count_failure(members);
+            assert!(!attempts.are_beyond_bisection(), "{members}");
+        }
+        for _ in 0..3 {
+            attempts.count_failure(2);
+        }
+        assert!(attempts.are_beyond_bisection(), "no disk alone is the cause of so many failures");
     }
 }

@@ -386,15 +386,11 @@ impl<E: AzureError> State<E> {
         let is_accepted = error.status().is_some_and(|status| (200..300).contains(&status));
         let tried_method = if is_accepted { VmWriteMethod::WholeList } else { method };
         let mut reaction = attach::reaction(error.fault(), tried_method, vm.read.seen.by);
-        let failures = self.attempts.count_failure();
+        let failures = self.attempts.count_failure(members.len());
         let error = Failure::azure(Why::Write, error);
         let names_one = error.named_disk().is_some_and(|named| members.contains_key(&named));
         // A bisection in which no write succeeds looks for a failing disk where the VM is the cause.
-        if reaction == Reaction::Bisect
-            && !names_one
-            && members.len() > 1
-            && self.attempts.are_beyond_bisection(members.len())
-        {
+        if reaction == Reaction::Bisect && !names_one && members.len() > 1 && self.attempts.are_beyond_bisection() {
             reaction = Reaction::FailAll;
         }
         let is_refused = matches!(error.fault, Fault::Forbidden | Fault::Unsupported | Fault::Malformed);
