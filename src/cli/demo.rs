@@ -66,7 +66,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     });
     let folder = Folder::make("demo")?;
     let mut azure = lazuli_emulator::Options { latency: options.latency.clone(), ..Default::default() };
-    azure.start_time = time::OffsetDateTime::now_utc();
+    azure.start_time = jiff::Timestamp::now();
     if missing.is_none() {
         azure.hypervisor = lab::loop_hypervisor(folder.path());
     }

@@ -198,7 +198,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         names: options.names,
         tls_folder: options.tls_dir,
         seed: options.seed,
-        start_time: time::OffsetDateTime::now_utc(),
+        start_time: jiff::Timestamp::now(),
         latency: options.latency,
         retry_after: options.retry_after,
         time_scale: options.time_scale,

@@ -3,7 +3,10 @@
 use std::{path::Path, process::Stdio, time::Duration};
 
 use lazuli_rig::Folder;
-use rustix::process::{Pid, Signal, kill_process};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use tokio::{
     process::Command,
     time::{sleep, timeout},
@@ -40,8 +43,8 @@ async fn a_bench_that_is_asked_to_stop_removes_its_folder_and_ends_its_processes
     let bench = bench.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let bench = bench.spawn().unwrap();
     timeout(PATIENCE, until_it_rests(&temporary)).await.expect("the bench begins");
-    let pid = Pid::from_raw(i32::try_from(bench.id().unwrap()).unwrap()).unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
+    let pid = Pid::from_raw(i32::try_from(bench.id().unwrap()).unwrap());
+    kill(pid, Signal::SIGTERM).unwrap();
     let output = timeout(PATIENCE, bench.wait_with_output()).await.expect("the bench ends").unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");

@@ -211,6 +211,19 @@ fn the_values_the_wire_and_the_emulator_import_nothing_of_ours() {
     }
 }
 
+/// Dates are jiff's, as in the types of Kubernetes. A second library would mean conversions, and a second opinion on what
+/// a date is.
+#[test]
+fn no_crate_names_a_second_library_for_dates() {
+    for package in metadata()["packages"].as_array().unwrap() {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        let names: Names = dependencies.map(|one| one["name"].as_str().unwrap().to_owned()).collect();
+        for other in ["chrono", "time"] {
+            assert!(!names.contains(other), "{} uses {other}", package["name"]);
+        }
+    }
+}
+
 #[test]
 fn only_the_rig_and_the_command_line_import_the_emulator() {
     let manifests = in_manifests(&metadata());

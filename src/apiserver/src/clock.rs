@@ -1,36 +1,30 @@
 //! Wall-clock stamps that follow the runtime's clock, so that they are exact on paused time.
 
-use time::{OffsetDateTime, format_description::BorrowedFormatItem, macros::format_description};
+use jiff::{Timestamp, fmt::rfc2822::DateTimePrinter};
 use tokio::time::Instant;
-
-/// The format of `metav1.Time`.
-const STAMP: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
-/// The format of HTTP's `Date`.
-const DATE: &[BorrowedFormatItem<'_>] =
-    format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
 #[derive(Debug)]
 pub(crate) struct Clock {
     origin: Instant,
-    start: OffsetDateTime,
+    start: Timestamp,
 }
 
 impl Clock {
-    pub(crate) fn new(start: OffsetDateTime) -> Self {
+    pub(crate) fn new(start: Timestamp) -> Self {
         Self { origin: Instant::now(), start }
     }
 
-    fn now(&self) -> OffsetDateTime {
+    fn now(&self) -> Timestamp {
         self.start + self.origin.elapsed()
     }
 
-    /// Now, as objects carry it.
+    /// Now, as objects carry it: the format of `metav1.Time`.
     pub(crate) fn stamp(&self) -> String {
-        self.now().format(STAMP).expect("a moment of this era has a stamp")
+        format!("{:.0}", self.now())
     }
 
     /// Now, as the header of an answer carries it.
     pub(crate) fn date(&self) -> String {
-        self.now().format(DATE).expect("a moment of this era has a date")
+        DateTimePrinter::new().timestamp_to_rfc9110_string(&self.now()).expect("a moment of this era has a date")
     }
 }

@@ -47,16 +47,19 @@ mod tests;
 use std::sync::Arc;
 
 use axum::Router;
+use jiff::Timestamp;
 use serde_json::Value;
-use time::OffsetDateTime;
 
 use crate::{request::Request, store::Store};
+
+/// 2026-01-01T00:00:00Z.
+const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// How a server begins.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The wall-clock moment of the start. From there the stamps follow the runtime's clock.
-    pub start: OffsetDateTime,
+    pub start: Timestamp,
     /// UIDs are made of this and a counter.
     pub seed: u64,
     /// How many changes a watch can begin behind. Older versions are answered 410.
@@ -65,7 +68,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { start: OffsetDateTime::UNIX_EPOCH + time::Duration::days(20_454), seed: 1, history: 20_000 }
+        Self { start: START, seed: 1, history: 20_000 }
     }
 }
 

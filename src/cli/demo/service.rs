@@ -19,11 +19,8 @@ const LONGEST: Duration = Duration::from_secs(900);
 
 /// Shows a Service from its creation to its deletion. `number` is that of the last step before.
 pub(super) async fn show(latency: Profile, number: u32) -> Result<(), AnyError> {
-    let azure = lazuli_emulator::Options {
-        latency,
-        start_time: time::OffsetDateTime::now_utc(),
-        ..lazuli_emulator::Options::default()
-    };
+    let azure =
+        lazuli_emulator::Options { latency, start_time: jiff::Timestamp::now(), ..lazuli_emulator::Options::default() };
     let keys = [("loadBalancerSku", "standard".into()), ("loadBalancerBackendPoolConfigurationType", "nodeIP".into())];
     let cluster = Cluster::start(azure, &keys).await?;
     let steps = Steps { control: cluster.azure.control(), number };

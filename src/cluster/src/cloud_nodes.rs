@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use http::{Method, Request};
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 use kube::Client;
 use lazuli_nodes::cloud_node::{
     CloudNode, NodeAddress, Taint,

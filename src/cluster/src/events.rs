@@ -7,7 +7,8 @@
 //! The name of an event is made from what it says. A process that starts anew, and the other replica, meet the event of
 //! the first one (409), and count on in its series.
 
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{
     Client,
     api::{Patch, PatchParams, PostParams},

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use http::{Method, Request};
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 use kube::Client;
 use lazuli_engine::lease::{Election, Loss, Next, Record, Terms, carried};
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp, fmt::rfc2822};
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::{
     Client,
     api::GetParams,

@@ -4,7 +4,7 @@
 //! print them (azure-cli#28496, azure-cli#28038, migAz#246). Versions come faster than emulators, so a version
 //! that is newer than the newest of a list is taken for one that has been published since, if its day has come.
 
-use time::{Date, Month, OffsetDateTime};
+use jiff::{Timestamp, civil::Date, tz::Offset};
 
 /// What becomes of an api-version that is in no list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,28 +56,28 @@ pub(crate) fn of(provider: Option<&str>, kind: &str) -> Vec<&'static str> {
 fn day(version: &str) -> Option<Date> {
     let date = version.split_once("-preview").map_or(version, |(date, _)| date);
     let mut parts = date.split('-');
-    let mut number = |digits: usize| -> Option<u16> {
+    let mut number = |digits: usize| -> Option<i16> {
         let part = parts.next().filter(|part| part.len() == digits && part.bytes().all(|b| b.is_ascii_digit()))?;
         part.parse().ok()
     };
     let (year, month, day) = (number(4)?, number(2)?, number(2)?);
-    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
-    Date::from_calendar_date(i32::from(year), month, u8::try_from(day).ok()?).ok()
+    Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()
 }
 
 /// Whether a version that is well-formed is one of a type.
-pub(crate) fn known(versions: &[&str], version: &str, rule: ApiVersions, now: OffsetDateTime) -> bool {
+pub(crate) fn known(versions: &[&str], version: &str, rule: ApiVersions, now: Timestamp) -> bool {
     if rule == ApiVersions::Any || versions.iter().any(|known| known.eq_ignore_ascii_case(version)) {
         return true;
     }
     let Some(asked) = day(version) else {
         return false;
     };
+    let today = Offset::UTC.to_datetime(now).date();
     let days = || versions.iter().filter_map(|version| day(version));
     let newest = days().max();
     match rule {
-        ApiVersions::Published => newest.is_some_and(|newest| asked > newest) && asked <= now.date(),
-        _ => days().min().is_some_and(|oldest| asked >= oldest) && newest.is_some_and(|n| asked <= n.max(now.date())),
+        ApiVersions::Published => newest.is_some_and(|newest| asked > newest) && asked <= today,
+        _ => days().min().is_some_and(|oldest| asked >= oldest) && newest.is_some_and(|n| asked <= n.max(today)),
     }
 }
 
@@ -85,7 +85,8 @@ pub(crate) fn known(versions: &[&str], version: &str, rule: ApiVersions, now: Of
 mod tests {
     use super::*;
 
-    const NOW: OffsetDateTime = time::macros::datetime!(2026-06-01 00:00 UTC);
+    /// 2026-06-01T00:00:00Z.
+    const NOW: Timestamp = Timestamp::constant(1_780_272_000, 0);
 
     #[test]
     fn every_list_is_in_order_and_of_dates() {

@@ -6,19 +6,19 @@
 
 use std::time::Duration;
 
-use time::OffsetDateTime;
+use jiff::{Timestamp, fmt::rfc2822::DateTimePrinter, tz::Offset};
 use tokio::time::Instant;
 
 /// Emulated time. `scale` is how much faster than real time it passes.
 #[derive(Debug)]
 pub(crate) struct Clock {
     origin: Instant,
-    start: OffsetDateTime,
+    start: Timestamp,
     scale: f64,
 }
 
 impl Clock {
-    pub(crate) fn new(start: OffsetDateTime, scale: f64) -> Self {
+    pub(crate) fn new(start: Timestamp, scale: f64) -> Self {
         Self { origin: Instant::now(), start, scale: if scale > 0.0 && scale.is_finite() { scale } else { 1.0 } }
     }
 
@@ -29,18 +29,18 @@ impl Clock {
     }
 
     /// The emulated wall-clock moment.
-    pub(crate) fn now(&self) -> OffsetDateTime {
+    pub(crate) fn now(&self) -> Timestamp {
         self.at(self.elapsed())
     }
 
     /// The wall-clock moment for tokens: time passes there as fast as for those who hold them, whatever
     /// the scale. A client counts the seconds of `expires_in` on its own clock.
-    pub(crate) fn token_now(&self) -> OffsetDateTime {
+    pub(crate) fn token_now(&self) -> Timestamp {
         self.start + self.origin.elapsed()
     }
 
     /// The wall-clock moment at which `elapsed` had passed.
-    pub(crate) fn at(&self, elapsed: Duration) -> OffsetDateTime {
+    pub(crate) fn at(&self, elapsed: Duration) -> Timestamp {
         self.start + elapsed
     }
 
@@ -63,30 +63,11 @@ impl Clock {
 
     /// The moment as the HTTP `Date` header wants it.
     pub(crate) fn http_date(&self) -> String {
-        let at = self.now();
-        format!(
-            "{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
-            &at.weekday().to_string()[..3],
-            at.day(),
-            &at.month().to_string()[..3],
-            at.year(),
-            at.hour(),
-            at.minute(),
-            at.second()
-        )
+        DateTimePrinter::new().timestamp_to_rfc9110_string(&self.now()).expect("a moment of this era has a date")
     }
 }
 
 /// The stamp that Azure Resource Manager prints: `2026-01-01T00:00:00.1234567+00:00`.
-pub(crate) fn stamp(at: OffsetDateTime) -> String {
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:07}+00:00",
-        at.year(),
-        u8::from(at.month()),
-        at.day(),
-        at.hour(),
-        at.minute(),
-        at.second(),
-        at.nanosecond() / 100
-    )
+pub(crate) fn stamp(at: Timestamp) -> String {
+    format!("{:.7}", at.display_with_offset(Offset::UTC))
 }

@@ -2,6 +2,7 @@
 
 mod catalogue;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 pub(crate) use catalogue::*;
@@ -124,18 +125,12 @@ pub(crate) fn version_of_no_type(kind: &str, namespace: &str, version: &str, kno
 }
 
 /// As .NET prints a moment in the invariant culture.
-fn american(at: time::OffsetDateTime) -> String {
-    let (hour, half) = match at.hour() {
-        0 => (12, "AM"),
-        hour @ 1..=11 => (hour, "AM"),
-        12 => (12, "PM"),
-        hour => (hour - 12, "PM"),
-    };
-    format!("{}/{}/{} {hour}:{:02}:{:02} {half}", u8::from(at.month()), at.day(), at.year(), at.minute(), at.second())
+fn american(at: Timestamp) -> String {
+    at.strftime("%-m/%-d/%Y %-I:%M:%S %p").to_string()
 }
 
 /// A token whose time is over.
-pub(crate) fn expired_token(at: time::OffsetDateTime, now: time::OffsetDateTime) -> Fault {
+pub(crate) fn expired_token(at: Timestamp, now: Timestamp) -> Fault {
     token_expired(american(at), american(now))
 }
 

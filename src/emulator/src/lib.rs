@@ -291,7 +291,7 @@ impl Emulator {
         let tls = match options.listen_tls {
             Some(listen) => {
                 // The machine's own time: clients compare with theirs, whatever time is emulated.
-                let now = time::OffsetDateTime::now_utc();
+                let now = jiff::Timestamp::now();
                 let folder = options.tls_folder.as_deref();
                 let authority = tls::Authority::new(folder, &names, now).map_err(StartError::Tls)?;
                 let (tcp, address) = bind(listen).await?;

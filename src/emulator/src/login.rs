@@ -40,8 +40,8 @@ use axum::{Json, http::StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::request::Parts;
+use jiff::Timestamp;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
 
 use crate::endpoints;
 use crate::scenario::{Client, Scenario, derived_id};
@@ -53,7 +53,7 @@ pub(crate) use token::{Subject, Tokens, Unusable};
 pub(crate) const TOKEN_LIFETIME: Duration = Duration::from_secs(3_599);
 
 /// The emulated wall clock.
-pub(crate) type Now = Arc<dyn Fn() -> OffsetDateTime + Send + Sync>;
+pub(crate) type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// What the login plane knows.
 pub(crate) struct Directory {
@@ -165,7 +165,7 @@ impl Refusal {
 
     fn answer(&self, directory: &Directory) -> Response {
         let now = (directory.now)();
-        let timestamp = format!("{} {:02}:{:02}:{:02}Z", now.date(), now.hour(), now.minute(), now.second());
+        let timestamp = now.strftime("%F %TZ").to_string();
         let trace = derived_id("trace", &format!("{timestamp}/{}", self.text));
         let correlation = derived_id("correlation", &trace);
         let body = json!({
@@ -344,8 +344,8 @@ fn check_assertion(
         let begins = claims["nbf"].as_i64().unwrap_or(now);
         claims["exp"].as_i64().is_some_and(|expires| expires + skew >= now) && begins - skew <= now
     };
-    let clocks = [(directory.now)(), OffsetDateTime::now_utc()];
-    if !clocks.iter().any(|now| is_in_time(now.unix_timestamp())) {
+    let clocks = [(directory.now)(), Timestamp::now()];
+    if !clocks.iter().any(|now| is_in_time(now.as_second())) {
         // Documented: AADSTS700024.
         return Err(Refusal::invalid_client(700_024, "Client assertion is not within its valid time range."));
     }
@@ -394,7 +394,7 @@ fn of_flaw(flaw: &certificate::Flaw, client: &Client) -> Refusal {
     }
 }
 
-fn answer(generation: Generation, resource: &str, token: &str, now: OffsetDateTime) -> Value {
+fn answer(generation: Generation, resource: &str, token: &str, now: Timestamp) -> Value {
     let lifetime = TOKEN_LIFETIME.as_secs();
     match generation {
         Generation::V2 => json!({
@@ -407,8 +407,8 @@ fn answer(generation: Generation, resource: &str, token: &str, now: OffsetDateTi
             "token_type": "Bearer",
             "expires_in": lifetime.to_string(),
             "ext_expires_in": lifetime.to_string(),
-            "expires_on": (now + TOKEN_LIFETIME).unix_timestamp().to_string(),
-            "not_before": now.unix_timestamp().to_string(),
+            "expires_on": (now + TOKEN_LIFETIME).as_second().to_string(),
+            "not_before": now.as_second().to_string(),
             "resource": resource,
             "access_token": token,
         }),

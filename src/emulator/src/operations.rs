@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn the_object_of_an_operation_is_json_with_its_members_in_order() {
-        let clock = Clock::new(time::macros::datetime!(2026-01-01 00:00 UTC), 1.0);
+        let clock = Clock::new(crate::Options::default().start_time, 1.0);
         let mut operations = Operations::default();
         let mut object = |id: usize, result| {
             operations.accept(order(id));

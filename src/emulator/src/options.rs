@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use time::OffsetDateTime;
+use jiff::Timestamp;
 
 use crate::api_versions::ApiVersions;
 use crate::latency::Profile;
@@ -28,7 +28,7 @@ pub struct Options {
     pub seed: u64,
     /// The wall-clock moment of the start. Default 2026-01-01T00:00:00Z, so that runs are alike; the
     /// command line passes the real time.
-    pub start_time: OffsetDateTime,
+    pub start_time: Timestamp,
     /// Durations of operations. Default none: an operation is over at the first poll.
     pub latency: Profile,
     /// `Retry-After` in seconds on accepted operations and their polls. Default: 10 for machines
@@ -70,6 +70,9 @@ pub struct Options {
     pub unverified: Switches,
 }
 
+/// 2026-01-01T00:00:00Z.
+const START_TIME: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -78,7 +81,7 @@ impl Default for Options {
             names: Vec::new(),
             tls_folder: None,
             seed: 1,
-            start_time: time::macros::datetime!(2026-01-01 00:00 UTC),
+            start_time: START_TIME,
             latency: Profile::none(),
             retry_after: None,
             time_scale: 1.0,

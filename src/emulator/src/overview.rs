@@ -203,7 +203,7 @@ pub(crate) fn overview(shared: &Shared, seen: Seen) -> Overview {
         run: shared.clock.stamp(std::time::Duration::ZERO),
         version: env!("CARGO_PKG_VERSION"),
         at_ms: millis(at),
-        now_unix_ms: now.unix_timestamp_nanos() / 1_000_000,
+        now_unix_ms: now.as_nanosecond() / 1_000_000,
         time_scale: shared.options.time_scale,
         throttling: shared.options.throttling,
         hypervisor: if shared.hypervisor.is_loop() { "loop devices" } else { "none" },

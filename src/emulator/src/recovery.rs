@@ -47,15 +47,15 @@ impl State {
     }
 
     /// Access signatures and background copies of the file end at their time.
-    pub(crate) fn set_alarms(&mut self, start: time::OffsetDateTime) {
+    pub(crate) fn set_alarms(&mut self, start: jiff::Timestamp) {
         let out = self.store.iter().filter_map(|(key, resource)| Some((key.clone(), resource.signature_ends?)));
         for (id, ends) in out.collect::<Vec<_>>() {
-            let left = u64::try_from(ends - start.unix_timestamp()).unwrap_or(0);
+            let left = u64::try_from(ends - start.as_second()).unwrap_or(0);
             disk_access::end_later(self, &id, Duration::from_secs(left), ends);
         }
         let copies = self.store.iter().filter_map(|(key, resource)| Some((key.clone(), resource.copy_ends?)));
         for (id, ends) in copies.collect::<Vec<_>>() {
-            let left = u64::try_from(ends - start.unix_timestamp()).unwrap_or(0);
+            let left = u64::try_from(ends - start.as_second()).unwrap_or(0);
             snapshot_copy::go_on(self, &id, START, Duration::from_secs(left));
         }
     }

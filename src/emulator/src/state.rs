@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use time::OffsetDateTime;
 
 use crate::arm::descriptor::Types;
 use crate::call_log::{Call, CallLog};
@@ -170,7 +170,7 @@ pub(crate) struct State {
     pub(crate) switches: Switches,
     /// The resource types that there are.
     pub(crate) types: Types,
-    start_time: OffsetDateTime,
+    start_time: Timestamp,
     seed: u64,
     guids: StdRng,
 }

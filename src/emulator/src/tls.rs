@@ -26,17 +26,18 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use axum::{Extension, Router};
+use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType, SerialNumber,
 };
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use time::{Duration, OffsetDateTime};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -49,10 +50,12 @@ use crate::served_names::ServedNames;
 /// The authority's name; fixed, because an earlier copy of its certificate must stay the issuer of new ones.
 const AUTHORITY_NAME: &str = "Lazuli emulator";
 
+/// Seconds.
+const DAY: u64 = 24 * 3_600;
 /// How long a certificate is valid, from [`VALID_BEFORE`] its making on: a year.
-pub(crate) const VALID_FOR: Duration = Duration::days(365);
+pub(crate) const VALID_FOR: Duration = Duration::from_secs(365 * DAY);
 /// How long before its making a certificate begins to be valid, for clients whose clock is behind.
-const VALID_BEFORE: Duration = Duration::days(1);
+const VALID_BEFORE: Duration = Duration::from_secs(DAY);
 
 /// An extension of every request that came over TLS.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +92,7 @@ pub(crate) struct Authority {
 impl Authority {
     /// Makes an authority for these names, with the key that `folder` holds if it holds one. `now` is the machine's
     /// own time, since that is what clients compare with.
-    pub(crate) fn new(folder: Option<&Path>, names: &ServedNames, now: OffsetDateTime) -> Result<Self, TlsError> {
+    pub(crate) fn new(folder: Option<&Path>, names: &ServedNames, now: Timestamp) -> Result<Self, TlsError> {
         let key = match folder {
             Some(folder) => kept_key(folder)?,
             None => KeyPair::generate().map_err(TlsError::Certificate)?,
@@ -116,11 +119,13 @@ impl Authority {
     }
 }
 
-fn named(common_name: &str, now: OffsetDateTime) -> CertificateParams {
+fn named(common_name: &str, now: Timestamp) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common_name);
-    params.not_before = now - VALID_BEFORE;
+    // To the second, as certificates have it.
+    let begins = u64::try_from(now.as_second()).map(Duration::from_secs).unwrap_or_default();
+    params.not_before = rcgen::date_time_ymd(1970, 1, 1) + begins - VALID_BEFORE;
     params.not_after = params.not_before + VALID_FOR;
     // Browsers refuse two certificates of one issuer and number. A positive number, as X.509 has it.
     let mut serial = *uuid::Uuid::new_v4().as_bytes();
@@ -129,7 +134,7 @@ fn named(common_name: &str, now: OffsetDateTime) -> CertificateParams {
     params
 }
 
-fn authority_params(names: &ServedNames, now: OffsetDateTime) -> CertificateParams {
+fn authority_params(names: &ServedNames, now: Timestamp) -> CertificateParams {
     let dns = names.names().iter().cloned().map(GeneralSubtree::DnsName);
     let addresses = names.addresses().iter().map(|address| {
         let bits = if address.is_ipv4() { 32 } else { 128 };
@@ -172,7 +177,7 @@ fn server_config(
     issuer: &Issuer<'_, KeyPair>,
     authority: CertificateDer<'static>,
     names: &ServedNames,
-    now: OffsetDateTime,
+    now: Timestamp,
 ) -> Result<ServerConfig, TlsError> {
     let mut params = named("Lazuli emulator server", now);
     for name in names.names() {
@@ -282,8 +287,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use tokio::net::TcpStream;
 
-    fn now() -> OffsetDateTime {
-        OffsetDateTime::now_utc()
+    fn now() -> Timestamp {
+        Timestamp::now()
     }
 
     fn names(given: &[&str]) -> ServedNames {
@@ -452,8 +457,9 @@ mod tests {
     #[test]
     fn an_authority_is_valid_for_a_year_at_most_and_signs_no_other() {
         let params = authority_params(&names(&[]), now());
-        assert!(params.not_after - params.not_before <= Duration::days(366));
-        assert!(params.not_before < now() && now() < params.not_after);
+        assert!(params.not_after - params.not_before <= Duration::from_secs(366 * DAY));
+        let valid = params.not_before.unix_timestamp()..params.not_after.unix_timestamp();
+        assert!(valid.contains(&now().as_second()));
         assert_eq!(params.is_ca, IsCa::Ca(BasicConstraints::Constrained(0)));
     }
 }

@@ -20,8 +20,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, killpg};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::CapabilitySet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -328,7 +329,7 @@ impl Job {
         let mut child = spawned.map_err(spawn_error)?;
         let mut stdout = Stream::new(child.stdout.take().map(OwnedFd::from));
         let mut stderr = Stream::new(child.stderr.take().map(OwnedFd::from));
-        let pid = pid_of(&child);
+        let pid = Pid::from_child(&child);
         let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => fd,
             Err(errno) => {
@@ -351,7 +352,7 @@ impl Job {
             });
         }
         // The leader is not reaped yet, so the group's number cannot have been reused.
-        let _ = kill_process_group(pid, Signal::KILL);
+        let _ = killpg(nix::unistd::Pid::from_raw(pid.as_raw_pid()), Signal::SIGKILL);
         stderr.drain();
         let died = wait_readable(&pidfd, DEATH_GRACE);
         if died {
@@ -397,11 +398,6 @@ fn command(path: &Path, args: &[OsString], search: &[PathBuf], input: Stdio) -> 
         // A group of its own: fsck and the mkfs wrappers have children, and a kill must reach them.
         .process_group(0);
     command
-}
-
-fn pid_of(child: &Child) -> Pid {
-    let raw = i32::try_from(child.id()).expect("Linux process ids fit in i32");
-    Pid::from_raw(raw).expect("a process id is never zero")
 }
 
 fn watch(

@@ -349,7 +349,11 @@ fn enter_own_mounts(reach: &Reach, program: &Path, proc: &Path) -> io::Result<()
         rustix::mount::mount_remount(place, flags, c"")
     };
     let dev = inside(Path::new("/dev"));
-    rustix::mount::mount("tmpfs", &dev, "tmpfs", MountFlags::NOSUID | MountFlags::NOEXEC, Some(c"mode=755,size=64k"))?;
+    sys_mount::Mount::builder()
+        .fstype("tmpfs")
+        .flags(sys_mount::MountFlags::NOSUID | sys_mount::MountFlags::NOEXEC)
+        .data("mode=755,size=64k")
+        .mount("tmpfs", &dev)?;
     for device in &devices {
         let place = inside(device);
         if device.parent() != Some(Path::new("/dev")) {

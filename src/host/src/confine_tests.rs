@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 use rustix::thread::CapabilitySet;
 
 use super::child::{self, Call, Output};
@@ -108,7 +108,7 @@ async fn a_program_sees_its_own_device_and_can_write_nothing_else() {
     assert!(!file.exists() && !Path::new("/etc/lazuli-test").exists());
     // A volume is on a mount of its own.
     let mounted = beside.dir("volume");
-    rustix::mount::mount("tmpfs", &mounted, "tmpfs", MountFlags::empty(), None).expect("mount");
+    sys_mount::Mount::builder().fstype("tmpfs").mount("tmpfs", &mounted).expect("mount");
     fs::write(mounted.join("secret"), "data").expect("write");
     let read = run(Call::new("cat", &[mounted.join("secret")]).on(&disk.device())).await;
     assert!(!read.success() && read.stdout.is_empty(), "{}", read.describe());

@@ -21,7 +21,7 @@ pub(crate) fn long() -> Deadline {
 /// that is a failure.
 pub(crate) fn able(programs: &[&str]) -> bool {
     let mut missing = Vec::new();
-    if !rustix_is_root() {
+    if !is_root() {
         missing.push("root".to_owned());
     }
     if !Path::new("/dev/loop-control").exists() {
@@ -42,7 +42,7 @@ pub(crate) fn able(programs: &[&str]) -> bool {
     false
 }
 
-fn rustix_is_root() -> bool {
+fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 

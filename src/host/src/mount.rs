@@ -1,6 +1,6 @@
 //! Mounting, binding and unmounting, each safe to repeat after a crash at any step.
 //!
-//! The only file of this crate that mounts. A block file system goes through `sys-mount` with its
+//! The only file of this crate that mounts volumes. A file system goes through `sys-mount` with its
 //! type named (never guessed by trial); binds, remounts and unmounts through `rustix` (`sys-mount`
 //! 3.1.1 defines UMOUNT_NOFOLLOW with the value of O_NOFOLLOW, which the kernel refuses). Unmounts
 //! are plain: never lazy, because MNT_DETACH of a present disk reports success with dirty pages and

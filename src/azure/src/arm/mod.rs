@@ -43,6 +43,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
+use jiff::{Timestamp, fmt::rfc2822};
 use lazuli_model::{
     AzureTime,
     fault::{Effect, Fault},
@@ -52,7 +53,6 @@ use lazuli_quota::{
     poll::{Durations, Expectation, Kind},
 };
 use serde_json::Value;
-use time::{OffsetDateTime, format_description::well_known::Rfc2822};
 use tokio::time::Instant;
 use url::Url;
 
@@ -674,7 +674,14 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// The answer's `Date`, in seconds since 1970.
 fn date(headers: &HeaderMap) -> Option<i64> {
     let date = headers.get(header::DATE)?.to_str().ok()?;
-    OffsetDateTime::parse(date.trim(), &Rfc2822).ok().map(OffsetDateTime::unix_timestamp)
+    http_date(date.trim()).map(Timestamp::as_second)
+}
+
+/// The date of a header. Its day of the week says nothing that the rest does not, so a wrong one does no harm. A date
+/// before 1970 is none: services send the year 1 for a time that was never set.
+fn http_date(text: &str) -> Option<Timestamp> {
+    let date = rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()?;
+    (date >= Timestamp::UNIX_EPOCH).then_some(date)
 }
 
 fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
@@ -683,7 +690,6 @@ fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
     if let Ok(seconds) = value.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
     }
-    let date = |text: &str| OffsetDateTime::parse(text, &Rfc2822).ok();
-    let (then, now) = (date(value)?, date(text(header::DATE)?)?);
-    Some(Duration::try_from(then - now).unwrap_or_default())
+    let (then, now) = (http_date(value)?, http_date(text(header::DATE)?)?);
+    Some(Duration::try_from(then.duration_since(now)).unwrap_or_default())
 }

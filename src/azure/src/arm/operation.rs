@@ -19,6 +19,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use lazuli_model::{
     ArmId, ProvisioningState,
     fault::{Effect, Fault},
@@ -29,7 +30,6 @@ use lazuli_quota::{
     read::Target,
 };
 use serde_json::Value;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::time::Instant;
 use url::Url;
 
@@ -399,11 +399,11 @@ impl Operation {
     fn succeeded(&self, status: Option<&Value>) {
         let moment = |key: &str| {
             let text = status?.get(key)?.as_str()?;
-            OffsetDateTime::parse(text, &Rfc3339).ok()
+            text.parse::<Timestamp>().ok()
         };
         let took = moment("startTime")
             .zip(moment("endTime"))
-            .and_then(|(start, end)| Duration::try_from(end - start).ok())
+            .and_then(|(start, end)| Duration::try_from(end.duration_since(start)).ok())
             .map_or_else(|| poll::took(self.since.elapsed(), self.last), |took| took.min(self.since.elapsed()));
         self.arm.durations().entry(self.kind).or_default().record(took);
         self.arm.0.metrics.operation(self.kind, true, took);

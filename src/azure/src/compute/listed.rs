@@ -1,9 +1,9 @@
 //! What lists of the compute provider are read for.
 
+use jiff::Timestamp;
 use lazuli_model::{Gib, ProvisioningState};
 use lazuli_quota::read::Listed;
 use serde_json::Value;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::{
     broker::{
@@ -48,7 +48,7 @@ pub(super) static DISKS: ResourceType = ResourceType {
         let size = disk.pointer("/properties/diskSizeGB").and_then(Value::as_u64);
         let size = size.and_then(|gib| u32::try_from(gib).ok()).map(Gib::new);
         let made = disk.pointer("/properties/timeCreated").and_then(Value::as_str);
-        let made = made.and_then(|time| OffsetDateTime::parse(time, &Rfc3339).ok()).map(OffsetDateTime::unix_timestamp);
+        let made = made.and_then(|time| time.parse().ok()).map(Timestamp::as_second);
         Some(Listed { state: state(disk)?, size, made })
     },
 };

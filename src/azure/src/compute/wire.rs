@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use lazuli_model::{
     ArmId, AzureTime, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, InstanceView, Lun, PowerState,
     ProvisioningState, SkuName, Vm,
@@ -13,7 +14,6 @@ use lazuli_model::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::ListedDisk;
 
@@ -156,8 +156,8 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
 /// A stamp. One that cannot be read is as if it were absent: then nothing rests on it.
 fn stamp(raw: &Value, path: &str) -> Option<AzureTime> {
     let text = at(raw, path)?.as_str()?;
-    let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    Some(AzureTime::from_unix_seconds(time.unix_timestamp()))
+    let time: Timestamp = text.parse().ok()?;
+    Some(AzureTime::from_unix_seconds(time.as_second()))
 }
 
 fn readable_tags(raw: &Value) -> Result<BTreeMap<String, String>, DecodeError> {

@@ -2,10 +2,13 @@ use super::*;
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt;
-use time::macros::datetime;
+use jiff::Timestamp;
 use tower::ServiceExt;
 
 use crate::scenario::derived_id;
+
+/// 2026-01-01T00:00:00Z.
+const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 const GROUP: &str = "/subscriptions/s/resourceGroups/Lazuli/providers";
 
@@ -113,7 +116,7 @@ fn service(machines: &[Value], lag: Duration, clock: &Stopped) -> Router {
             elapsed: Box::new(move || *clock.0.lock().unwrap()),
         },
         tokens: Tokens::default(),
-        now: Arc::new(|| datetime!(2026-01-01 00:00 UTC)),
+        now: Arc::new(|| NOW),
         lag,
         throttling: true,
         nasty_casing: false,
@@ -331,7 +334,7 @@ async fn a_machine_has_its_system_assigned_identity_first() {
     let vm = id("Microsoft.Compute/virtualMachines", "node-0");
     assert_eq!(body["client_id"], derived_id("system-identity", &vm));
     let token = body["access_token"].as_str().unwrap();
-    assert!(Tokens::default().valid(token, datetime!(2026-01-01 00:30 UTC)));
+    assert!(Tokens::default().valid(token, NOW + Duration::from_secs(1_800)));
     assert_eq!(Tokens::default().read(token).object_id.as_deref(), Some("system-principal"));
 }
 

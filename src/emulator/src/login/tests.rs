@@ -3,12 +3,12 @@ use axum::body::Body;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Request;
 use http_body_util::BodyExt;
-use time::macros::datetime;
 use tower::ServiceExt;
 
 use crate::scenario::{CLIENT_ID, CLIENT_SECRET, FederatedCredential, TENANT};
 
-const NOW: OffsetDateTime = datetime!(2026-01-01 00:00 UTC);
+/// 2026-01-01T00:00:00Z.
+const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 fn directory() -> Directory {
     Directory::new(&Scenario::default(), "http://127.0.0.1:1", Tokens::default(), Arc::new(|| NOW))
@@ -115,7 +115,7 @@ async fn the_older_endpoint_takes_a_resource_and_answers_in_strings() {
     let (status, body) = send(directory(), form(&path, &asked)).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(body["expires_in"], "3599");
-    assert_eq!(body["expires_on"], (NOW.unix_timestamp() + 3_599).to_string());
+    assert_eq!(body["expires_on"], (NOW.as_second() + 3_599).to_string());
     assert_eq!(body["resource"], "https://management.azure.com/");
 }
 
@@ -175,7 +175,7 @@ async fn a_client_may_sign_in_by_the_authorization_header() {
 
 #[tokio::test]
 async fn an_assertion_is_believed_while_it_is_well_formed_and_in_time() {
-    let now = NOW.unix_timestamp();
+    let now = NOW.as_second();
     let good = json!({"iss": "https://oidc", "sub": "s", "aud": "api://AzureADTokenExchange", "exp": now + 60});
     let late = json!({"iss": "https://oidc", "sub": "s", "exp": now - 3_600});
     let early = json!({"iss": "https://oidc", "sub": "s", "exp": now + 9_000, "nbf": now + 3_600});
@@ -198,7 +198,7 @@ async fn an_assertion_is_believed_while_it_is_well_formed_and_in_time() {
 
 #[tokio::test]
 async fn listed_federated_credentials_are_the_only_ones_that_count() {
-    let exp = NOW.unix_timestamp() + 60;
+    let exp = NOW.as_second() + 60;
     for (issuer, subject, accepted) in [
         ("https://oidc", "system:serviceaccount:kube-system:lazuli", true),
         ("https://oidc", "system:serviceaccount:default:default", false),

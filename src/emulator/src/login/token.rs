@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// Name space of the digests that stand for signatures.
@@ -39,8 +39,8 @@ pub(crate) struct Token {
     /// Whether an emulator made it.
     genuine: bool,
     number: Option<u64>,
-    begins: Option<OffsetDateTime>,
-    ends: Option<OffsetDateTime>,
+    begins: Option<Timestamp>,
+    ends: Option<Timestamp>,
     /// Whom it is shown to.
     pub(crate) audience: String,
     /// Who issued it.
@@ -54,7 +54,7 @@ impl Token {
         let Some(claims) = claims(jwt) else {
             return Self::default();
         };
-        let time = |name: &str| claims[name].as_i64().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
+        let time = |name: &str| claims[name].as_i64().and_then(|at| Timestamp::from_second(at).ok());
         let text = |name: &str| claims[name].as_str().map(str::to_owned);
         Self {
             genuine: jwt.rsplit_once('.').is_some_and(|(signed, given)| given == signature(signed)),
@@ -82,7 +82,7 @@ pub(crate) enum Unusable {
     /// Not made by an emulator, not yet begun, or revoked.
     Unknown,
     /// It was good until then.
-    Expired(OffsetDateTime),
+    Expired(Timestamp),
 }
 
 #[derive(Debug, Default)]
@@ -94,20 +94,20 @@ struct Issued {
 
 impl Tokens {
     /// Makes a token that lives from `now` for `lifetime`.
-    pub(crate) fn issue(&self, audience: &str, subject: &Subject, now: OffsetDateTime, lifetime: Duration) -> String {
+    pub(crate) fn issue(&self, audience: &str, subject: &Subject, now: Timestamp, lifetime: Duration) -> String {
         let number = {
             let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
             issued.count += 1;
             issued.count
         };
         let header = json!({"typ": "JWT", "alg": "HS256", "kid": "lazuli-emulator"});
-        let begins = now.unix_timestamp();
+        let begins = now.as_second();
         let mut claims = json!({
             "aud": audience,
             "iss": format!("https://sts.windows.net/{}/", subject.tenant),
             "iat": begins,
             "nbf": begins,
-            "exp": (now + lifetime).unix_timestamp(),
+            "exp": (now + lifetime).as_second(),
             "appid": subject.client_id,
             "appidacr": "1",
             "idp": format!("https://sts.windows.net/{}/", subject.tenant),
@@ -141,12 +141,12 @@ impl Tokens {
     }
 
     /// Whether a token was made by an emulator, is within its time and has not been revoked.
-    pub(crate) fn check(&self, token: &Token, now: OffsetDateTime) -> Result<(), Unusable> {
+    pub(crate) fn check(&self, token: &Token, now: Timestamp) -> Result<(), Unusable> {
         let (true, Some(begins), Some(ends)) = (token.genuine, token.begins, token.ends) else {
             return Err(Unusable::Unknown);
         };
         let revoked = self.issued.lock().unwrap_or_else(PoisonError::into_inner).revoked;
-        if begins.unix_timestamp() > now.unix_timestamp() || token.number.is_none_or(|number| number <= revoked) {
+        if begins.as_second() > now.as_second() || token.number.is_none_or(|number| number <= revoked) {
             return Err(Unusable::Unknown);
         }
         if ends <= now {
@@ -157,7 +157,7 @@ impl Tokens {
 
     /// Whether a token can be used for anything at all.
     #[cfg(test)]
-    pub(crate) fn valid(&self, token: &str, now: OffsetDateTime) -> bool {
+    pub(crate) fn valid(&self, token: &str, now: Timestamp) -> bool {
         self.check(&self.read(token), now).is_ok()
     }
 

@@ -94,7 +94,7 @@ async fn a_state_file_of_the_version_before_is_read_and_written_as_it_was() {
     std::fs::write(folder.file(), OF_FORMAT_1).unwrap();
     let before: Value = serde_json::from_str(OF_FORMAT_1).unwrap();
     let signature = before["resources"].as_object().unwrap().values().find_map(|of| of["signatureEnds"].as_i64());
-    let start_time = time::OffsetDateTime::from_unix_timestamp(signature.unwrap() - 100).unwrap();
+    let start_time = jiff::Timestamp::from_second(signature.unwrap() - 100).unwrap();
     let rig = Rig::new(Options { start_time, ..folder.options() }).await;
     let (coming, free) = (rig.disk_doc("coming").await, rig.disk_doc("free").await);
     assert_eq!(coming["properties"]["provisioningState"], "Succeeded");

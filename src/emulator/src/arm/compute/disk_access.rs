@@ -93,11 +93,10 @@ pub(crate) fn begin_if(context: &mut Context<'_>, refuse: Refuse) -> Reply {
             disk.name
         )));
     }
-    let sas = |ends: time::OffsetDateTime| {
-        let ends = format!("{}T{:02}:{:02}:{:02}Z", ends.date(), ends.hour(), ends.minute(), ends.second());
+    let sas = |ends: jiff::Timestamp| {
         let right = if body["access"] == "Write" { "w" } else { "r" };
         format!(
-            "{}/md-{}/abcd?sv=2018-03-28&sr=b&se={ends}&sp={right}&sig=emulator",
+            "{}/md-{}/abcd?sv=2018-03-28&sr=b&se={ends:.0}&sp={right}&sig=emulator",
             context.request.base,
             path::key(&disk.name)
         )
@@ -107,7 +106,7 @@ pub(crate) fn begin_if(context: &mut Context<'_>, refuse: Refuse) -> Reply {
     let url = sas(start + context.now + lifetime);
     change(context, &disk, Some(json!({ "accessSAS": url })), move |state, doc, at| {
         let id = doc["id"].as_str().unwrap_or("");
-        end_later(state, id, at + lifetime, (start + at + lifetime).unix_timestamp());
+        end_later(state, id, at + lifetime, (start + at + lifetime).as_second());
         Some(if uploads { "ActiveUpload" } else { "ActiveSAS" })
     })
 }

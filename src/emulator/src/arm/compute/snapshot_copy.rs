@@ -90,7 +90,7 @@ pub(crate) fn begin(context: &mut Context<'_>, id: &str, begins: Duration) {
         return;
     };
     let takes = state.draw(&context.shared.options, OperationKind::SnapshotCopy, id, resource.writes);
-    let ends = context.shared.clock.at(begins + takes).unix_timestamp();
+    let ends = context.shared.clock.at(begins + takes).as_second();
     state.store.change(id, context.now, |resource| resource.copy_ends = Some(ends));
     go_on(state, id, begins, takes);
 }

@@ -1,8 +1,7 @@
 //! Incremental snapshots of one disk: their family, and the order in which they were made.
 
+use jiff::Timestamp;
 use serde_json::Value;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::arm::kinds;
 use crate::state::State;
@@ -23,6 +22,6 @@ pub(crate) fn family<'a>(state: &'a State, family: &'a str, location: &'a str) -
 }
 
 /// When a snapshot was created.
-pub(crate) fn created(doc: &Value) -> Option<OffsetDateTime> {
-    OffsetDateTime::parse(doc["properties"]["timeCreated"].as_str()?, &Rfc3339).ok()
+pub(crate) fn created(doc: &Value) -> Option<Timestamp> {
+    doc["properties"]["timeCreated"].as_str()?.parse().ok()
 }

@@ -6,9 +6,8 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::base::{DISK_VERSIONS, RESOURCE, post};
 use super::disk_work::{creation_step, facts};
@@ -30,7 +29,7 @@ const GIB: u64 = 1 << 30;
 const INCREMENTAL_MOST: usize = 500;
 /// Documented (disks-incremental-snapshots): of one disk in [`WINDOW`].
 const INCREMENTAL_IN_WINDOW: usize = 7;
-const WINDOW: time::Duration = time::Duration::minutes(5);
+const WINDOW: SignedDuration = SignedDuration::from_mins(5);
 /// Documented (disks-incremental-snapshots): snapshots of one family with a signature.
 const SIGNATURES_MOST: usize = 5;
 
@@ -301,8 +300,9 @@ fn check_kind(draft: &Draft<'_>, source: &Value, option: &str, incremental: bool
     if all.len() >= INCREMENTAL_MOST {
         return Err(fault::too_many_snapshots(id, INCREMENTAL_MOST));
     }
-    let now = OffsetDateTime::parse(draft.stamp, &Rfc3339).ok();
-    let recent = |doc: &&&Value| matches!((now, created(doc)), (Some(now), Some(made)) if now - made < WINDOW);
+    let now = draft.stamp.parse::<Timestamp>().ok();
+    let recent =
+        |doc: &&&Value| matches!((now, created(doc)), (Some(now), Some(made)) if now.duration_since(made) < WINDOW);
     if all.iter().filter(recent).count() >= INCREMENTAL_IN_WINDOW {
         return Err(fault::snapshots_too_fast(id, INCREMENTAL_IN_WINDOW));
     }

@@ -1,5 +1,6 @@
 //! What types of the storage provider begin with, and what its answers have in common.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::answer::Context;
@@ -7,7 +8,6 @@ use crate::arm::descriptor::{Descriptor, Extra, Family, Handler, Hooks, Own, Wri
 use crate::arm::protocol::{
     Absent, Answered, Commit, Etags, Latency, Limits, Patch, Put, Schema, Scope, Shape, Stamps,
 };
-use crate::clock;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::Style;
@@ -80,8 +80,8 @@ pub(super) const RESOURCE: Descriptor = Descriptor {
 };
 
 /// A moment as this provider prints it: `2026-01-01T00:00:00.1234567Z`.
-pub(super) fn stamp(at: time::OffsetDateTime) -> String {
-    zulu(&clock::stamp(at))
+pub(super) fn stamp(at: Timestamp) -> String {
+    format!("{at:.7}")
 }
 
 /// The same of a stamp of the resource manager.

@@ -52,7 +52,7 @@ pub(super) fn snapshot_header(context: &Context<'_>) -> Option<String> {
 pub(super) fn etag(context: &Context<'_>, before: Option<&Value>) -> String {
     const TICKS_AT_EPOCH: i128 = 621_355_968_000_000_000;
     let had = before.and_then(|doc| u64::from_str_radix(doc["etag"].as_str()?.trim_matches('"').get(2..)?, 16).ok());
-    let nanos = context.shared.clock.at(context.now).unix_timestamp_nanos();
+    let nanos = context.shared.clock.at(context.now).as_nanosecond();
     let ticks = u64::try_from(TICKS_AT_EPOCH + nanos / 100).unwrap_or(0);
     let ticks = had.map_or(ticks, |had| ticks.max(had + 1));
     format!("\"0x{ticks:X}\"")
@@ -77,7 +77,7 @@ pub(super) fn below_service(account: &Value, what: &str, name: &str) -> String {
 
 /// Removes deleted shares of an account whose days have passed, and frees names.
 pub(super) fn forget_what_is_over(context: &mut Context<'_>, account: &Value) {
-    let now = context.shared.clock.at(context.now).unix_timestamp_nanos();
+    let now = context.shared.clock.at(context.now).as_nanosecond();
     let is_over =
         |doc: &Value| doc[OVER].as_str().and_then(|over| over.parse::<i128>().ok()).is_some_and(|at| at <= now);
     let store = &context.state.store;

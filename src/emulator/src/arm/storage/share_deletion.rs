@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::base::{location, stamp};
@@ -65,7 +66,7 @@ fn remove(context: &mut Context<'_>, asked: &Asked) -> Reply {
 fn keep(context: &mut Context<'_>, asked: &Asked, share: Document, days: i64) {
     let now = context.shared.clock.at(context.now);
     // As a file time: 100 ns since 1601.
-    let mut version = now.unix_timestamp_nanos() / 100 + 116_444_736_000_000_000;
+    let mut version = now.as_nanosecond() / 100 + 116_444_736_000_000_000;
     let name = path::name_of(path::of(&share)).to_owned();
     let id_of = |version: i128| below_service(&asked.account, "deletedShares", &format!("{name}_{version:016X}"));
     while context.state.store.contains(&id_of(version)) {
@@ -79,7 +80,7 @@ fn keep(context: &mut Context<'_>, asked: &Asked, share: Document, days: i64) {
     doc["properties"]["deleted"] = json!(true);
     doc["properties"]["deletedTime"] = json!(stamp(now));
     doc["properties"]["remainingRetentionDays"] = json!(days);
-    doc[OVER] = json!((now + time::Duration::days(days)).unix_timestamp_nanos().to_string());
+    doc[OVER] = json!((now + SignedDuration::from_secs(days * DAY)).as_nanosecond().to_string());
     move_share(context, &from, &to, doc);
 }
 
@@ -112,7 +113,7 @@ fn hold_name(context: &mut Context<'_>, asked: &Asked) {
         return;
     }
     let id = below_service(&asked.account, "heldNames", path::name_of(&asked.id));
-    let over = context.shared.clock.at(now + takes).unix_timestamp_nanos().to_string();
+    let over = context.shared.clock.at(now + takes).as_nanosecond().to_string();
     let doc = json!({"id": id, "name": path::name_of(&asked.id), "type": HELD, OVER: over, "properties": {}});
     context.state.store.insert(&id, Resource::new(doc), now);
 }
@@ -120,7 +121,7 @@ fn hold_name(context: &mut Context<'_>, asked: &Asked) {
 /// A deleted share as it is shown. Documented: its id ends with its version.
 pub(super) fn shown(context: &Context<'_>, account: &Value, deleted: &Value) -> Value {
     let over = deleted[OVER].as_str().and_then(|over| over.parse::<i128>().ok()).unwrap_or(0);
-    let left = over / 1_000_000_000 - i128::from(context.shared.clock.at(context.now).unix_timestamp());
+    let left = over / 1_000_000_000 - i128::from(context.shared.clock.at(context.now).as_second());
     let days = i64::try_from(left).unwrap_or(0).max(0);
     let mut shown = deleted.clone();
     shown["id"] = json!(share_base::id_of(account, path::name_of(path::of(deleted))));

@@ -4,9 +4,10 @@
 //! by which the header `x-ms-snapshot` names it; a share has 200 at most. Unverified: that times are whole seconds, and that a
 //! second snapshot in one second gets the next. The store keeps them below their share, as a type of the emulator's own.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::base::stamp;
 use super::share_base::{self, Asked, SCHEMA};
@@ -29,9 +30,9 @@ pub(super) fn create(context: &mut Context<'_>, asked: &Asked) -> Reply {
         return Err(fault::too_many_share_snapshots());
     }
     let now = context.shared.clock.at(context.now);
-    let mut at = now.replace_nanosecond(0).unwrap_or(now);
+    let mut at = Timestamp::from_second(now.as_second()).unwrap_or(now);
     while context.state.store.contains(&id_of(&asked.id, &stamp(at))) {
-        at += time::Duration::SECOND;
+        at += Duration::from_secs(1);
     }
     let id = id_of(&asked.id, &stamp(at));
     let mut properties = share["properties"].clone();
@@ -54,7 +55,7 @@ fn id_of(share: &str, time: &str) -> String {
 
 /// The snapshot of a share that a time names, whichever form the time has.
 pub(super) fn find(context: &Context<'_>, share: &str, time: &str) -> Option<Document> {
-    let at = OffsetDateTime::parse(time, &Rfc3339).ok()?;
+    let at = time.parse().ok()?;
     context.state.store.shown(&id_of(share, &stamp(at)), context.now)
 }
 
