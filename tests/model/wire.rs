@@ -138,6 +138,7 @@ impl Replica {
                 Method::WholeList => VmWriteMethod::WholeList,
                 Method::AzureStack => VmWriteMethod::WholeListByOmission,
             },
+            metrics: lazuli_reconcile::metrics::Metrics::unregistered(),
         });
         let defaults = Defaults {
             subscription: scenario::SUBSCRIPTION.into(),
