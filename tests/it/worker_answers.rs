@@ -10,8 +10,18 @@ use std::{
 };
 
 /// What makes a step more than a function of its inputs.
-const IMPURE: [&str; 9] =
-    [".await", "async fn", "tokio::", "Mutex", "Instant::now", "SystemTime", "rand::", "thread::", "std::fs"];
+const IMPURE: [&str; 10] = [
+    ".await;",
+    ".await?",
+    "async fn",
+    "tokio::",
+    "Mutex",
+    "Instant::now",
+    "SystemTime",
+    "rand::",
+    "thread::",
+    "std::fs",
+];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
