@@ -76,6 +76,8 @@ use crate::{
 mod aside;
 mod attempts;
 mod conditions;
+#[cfg(test)]
+mod courses;
 mod failure;
 mod forced;
 mod judge;

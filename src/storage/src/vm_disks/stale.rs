@@ -160,9 +160,16 @@ impl<E: AzureError> State<E> {
         cx: &mut Cx<'_, E>,
         permit: Option<Id>,
         vm: Observation,
-        goals: Batch,
+        mut goals: Batch,
         reads: Vec<(ArmId, Result<DiskSeen, E>)>,
     ) {
+        // Callers may have given up during the reads.
+        let current = self.queue.unsent();
+        goals.retain(|disk, goal| current.get(disk) == Some(goal));
+        if goals.is_empty() {
+            cx.release(permit);
+            return self.round_ends(cx);
+        }
         let stale_disks = std::mem::take(&mut self.attempts.stale_disks);
         let of_stale = goals.iter().filter(|(disk, _)| stale_disks.contains(*disk));
         let requests: Batch = of_stale.map(|(disk, goal)| (disk.clone(), *goal)).collect();
