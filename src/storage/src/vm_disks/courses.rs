@@ -190,3 +190,22 @@ fn a_removal_by_omission_leaves_a_disk_whose_detach_was_given_up() {
     let actions = course.shows_disks(&actions, true);
     assert_eq!(written(&actions).2.detach, [disk(0)]);
 }
+
+#[test]
+fn where_the_list_is_refused_the_vm_is_read_again_before_a_stale_disk_is_removed_by_the_action() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    let actions = course.removal();
+    let actions = course.shows_disks(&actions, true);
+    let (_, first, _, method, _) = written(&actions);
+    assert_eq!(method, VmWriteMethod::WholeList);
+    let actions = course.refused(&actions, Fault::Forbidden);
+    assert_eq!(actions, []);
+    let actions = course.wakes();
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0]);
+    let actions = course.shows_disks(&actions, true);
+    let actions = course.shows_disks(&actions, true);
+    let (_, second, write, method, permit) = written(&actions);
+    assert_eq!((method, write.detach), (VmWriteMethod::Action, vec![disk(0)]));
+    assert!(second != first && permit.is_some());
+}
