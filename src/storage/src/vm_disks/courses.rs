@@ -209,3 +209,22 @@ fn where_the_list_is_refused_the_vm_is_read_again_before_a_stale_disk_is_removed
     assert_eq!((method, write.detach), (VmWriteMethod::Action, vec![disk(0)]));
     assert!(second != first && permit.is_some());
 }
+
+#[test]
+fn a_deleted_disk_that_azure_refuses_to_detach_by_a_list_is_left_out_of_it() {
+    let mut course = Course::new(VmWriteMethod::WholeList);
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0]);
+    assert_eq!(written(&actions).3, VmWriteMethod::WholeList);
+    let actions = course.refused(&actions, Fault::NotFound);
+    let actions = course.shows(&actions, By::Single, &[0]);
+    let actions = course.shows_disks(&actions, false);
+    assert_eq!(answers(&actions), []);
+    let actions = course.wakes();
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0]);
+    let actions = course.shows_disks(&actions, false);
+    let (_, _, write, method, _) = written(&actions);
+    assert_eq!((method, write.detach), (VmWriteMethod::WholeListByOmission, vec![disk(0)]));
+}

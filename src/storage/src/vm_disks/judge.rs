@@ -334,7 +334,13 @@ impl<E: AzureError> State<E> {
                 }
                 Some(vm) => {
                     self.attempts.note_stale(&members, &vm);
-                    let others = others_that_may_be_stale(&members, &vm, &error);
+                    let mut others = others_that_may_be_stale(&members, &vm, &error);
+                    if error.fault == Fault::NotFound {
+                        // Azure may refuse a list that names a deleted disk, even to detach it.
+                        let leaving = members.iter().filter(|(_, goal)| **goal == Goal::Detached);
+                        let listed = leaving.filter(|(disk, _)| vm.data_disk(disk).is_some());
+                        others.extend(listed.map(|(disk, _)| disk.clone()));
+                    }
                     if others.is_empty() {
                         return self.find_failing_disk(cx, members, error);
                     }
@@ -463,7 +469,7 @@ impl<E: AzureError> State<E> {
                 if stale.is_empty() {
                     return self.find_failing_disk(cx, members, error);
                 }
-                // An unrelated stale disk is the cause, and no member.
+                // A stale disk of the model is the cause: one that no member is about, or one that is to be detached.
                 self.attempts.stale_disks.extend(stale);
                 self.try_again(cx, &members, &error, Retry::Counted);
                 self.round_ends(cx);
