@@ -228,3 +228,15 @@ fn a_deleted_disk_that_azure_refuses_to_detach_by_a_list_is_left_out_of_it() {
     let (_, _, write, method, _) = written(&actions);
     assert_eq!((method, write.detach), (VmWriteMethod::WholeListByOmission, vec![disk(0)]));
 }
+
+#[test]
+fn a_list_of_vms_leads_to_no_list_of_disks_when_the_method_changes_after_it() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let [Action::ReadVm { accept: Accept::List, .. }] = actions.as_slice() else { panic!("{actions:?}") };
+    course.memory.method = VmWriteMethod::WholeList;
+    course.state.attempts.method = None;
+    let actions = course.shows(&actions, By::List, &[0]);
+    assert!(matches!(actions.as_slice(), [Action::ReadVm { accept: Accept::Single, .. }]), "{actions:?}");
+}
