@@ -77,7 +77,8 @@ impl<T: Moment> Suspicions<T> {
         self.of.insert((vm.clone(), disk.clone()), Suspicion { until: now, last_requested: now });
     }
 
-    /// An attach of the disk to the VM is requested: the next detach is another VolumeAttachment's.
+    /// An attach of the disk to the VM is requested, or its detach is answered OK: the next detach is another
+    /// VolumeAttachment's.
     pub fn forget(&mut self, vm: &ArmId, disk: &ArmId) {
         self.of.remove(&(vm.clone(), disk.clone()));
     }

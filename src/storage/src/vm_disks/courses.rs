@@ -240,3 +240,27 @@ fn a_list_of_vms_leads_to_no_list_of_disks_when_the_method_changes_after_it() {
     let actions = course.shows(&actions, By::List, &[0]);
     assert!(matches!(actions.as_slice(), [Action::ReadVm { accept: Accept::Single, .. }]), "{actions:?}");
 }
+
+#[test]
+fn a_detach_that_was_answered_says_nothing_of_the_next_one() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    let of = |course: &mut Course| {
+        let Course { memory, attachments, now, .. } = course;
+        memory.late_attach(attachments, &vm_id(), &["node-0"], &disk(0), *now)
+    };
+    // Another replica may have attached the disk before this one became the leader.
+    course.memory.request_arrived(course.now);
+    assert_eq!(of(&mut course), Some(course.now + Duration::from_secs(60)));
+    course.now += Duration::from_secs(62);
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    assert_eq!(answers(&actions), []);
+    let actions = course.looks();
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    assert_eq!(answers(&actions), [Ok(None)]);
+    course.now += Duration::from_secs(100);
+    course.memory.request_arrived(course.now);
+    assert_eq!(of(&mut course), Some(course.now + Duration::from_secs(60)));
+}
