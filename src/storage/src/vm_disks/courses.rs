@@ -264,3 +264,31 @@ fn a_detach_that_was_answered_says_nothing_of_the_next_one() {
     course.memory.request_arrived(course.now);
     assert_eq!(of(&mut course), Some(course.now + Duration::from_secs(60)));
 }
+
+#[test]
+fn a_detach_is_not_answered_while_an_attach_may_be_under_way_whose_answer_was_lost() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    course.attachments = LunReservations::NoCluster;
+    let actions = course.requested(1, 0, Goal::Attached(None));
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    let actions = course.shows_disks(&actions, true);
+    let actions = course.refused(&actions, Fault::OutcomeUnknown);
+    course.happens(Event::Abandoned(1));
+    course.shows(&actions, By::Single, &[]);
+    assert!(course.state.is_idle());
+    course.now += Duration::from_secs(10);
+    let actions = course.requested(2, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    println!("{actions:?}");
+    assert_eq!(answers(&actions), [Err(Fault::Busy)]);
+    course.now += Duration::from_secs(60);
+    let actions = course.requested(3, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    course.shows(&actions, By::Single, &[]);
+    let actions = course.looks();
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    assert_eq!(answers(&actions), [Ok(None)]);
+}

@@ -380,7 +380,12 @@ impl<E: AzureError> State<E> {
     /// Reacts to a write that failed: answers its requests, or puts them back for the next round.
     fn failed(&mut self, cx: &mut Cx<'_, E>, sent: Sent, error: E) {
         let method = sent.sent_as();
-        let Sent { vm, write, members, .. } = sent;
+        let Sent { vm, write, members, sent_at, .. } = sent;
+        if *error.fault() == Fault::OutcomeUnknown {
+            for attachment in &write.attach {
+                cx.memory.suspicions.answer_lost(&self.vm, &attachment.disk, sent_at, cx.now);
+            }
+        }
         let detach = Detach::of_write(error.fault(), error.effect(), error.status().is_some(), vm.read.answered);
         self.queue.note_detach(&write.detach, detach);
         if let Some(pause) = self.attempts.pause(&error) {
