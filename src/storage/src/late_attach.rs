@@ -9,6 +9,8 @@
 //! detached the disk too is not known by this. Where it has recorded none, the detach is answered OK only [`LONGEST`] after this
 //! process may have become the leader: the leader before has sent nothing since.
 //!
+//! The same holds of an attach of this process whose answer was lost, for [`LONGEST`] after it was sent.
+//!
 //! The time counts from the first request of the detach on ([`Suspicions`]). external-attacher repeats the detach of one
 //! VolumeAttachment until it succeeds and attaches nothing for it meanwhile, so a pause between two tries begins nothing
 //! anew.
@@ -42,6 +44,8 @@ pub fn may_be_under_way_until<T: Moment>(record: Record, leading_since: T) -> Op
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspicions<T> {
     of: BTreeMap<(ArmId, ArmId), Suspicion<T>>,
+    /// Until when an attach of this process may be under way whose answer was lost.
+    lost: BTreeMap<(ArmId, ArmId), T>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +56,7 @@ struct Suspicion<T> {
 
 impl<T> Default for Suspicions<T> {
     fn default() -> Self {
-        Self { of: BTreeMap::new() }
+        Self { of: BTreeMap::new(), lost: BTreeMap::new() }
     }
 }
 
@@ -61,23 +65,36 @@ impl<T: Moment> Suspicions<T> {
     /// now.
     pub fn of_detach(&mut self, vm: &ArmId, disk: &ArmId, record: Record, leading_since: T, now: T) -> Option<T> {
         self.forget_old(now);
-        let until = may_be_under_way_until(record, leading_since)?;
-        let suspicion = self.of.entry((vm.clone(), disk.clone())).or_insert(Suspicion { until, last_requested: now });
-        suspicion.last_requested = now;
-        Some(suspicion.until)
+        let key = (vm.clone(), disk.clone());
+        let lost = self.lost.get(&key).copied();
+        let of_leader_before = may_be_under_way_until(record, leading_since).map(|until| {
+            let suspicion = self.of.entry(key).or_insert(Suspicion { until, last_requested: now });
+            suspicion.last_requested = now;
+            suspicion.until
+        });
+        of_leader_before.max(lost)
+    }
+
+    /// This process sent an attach then, and its answer was lost.
+    pub fn answer_lost(&mut self, vm: &ArmId, disk: &ArmId, sent_at: T, now: T) {
+        self.forget_old(now);
+        self.lost.insert((vm.clone(), disk.clone()), sent_at + LONGEST);
     }
 
     fn forget_old(&mut self, now: T) {
         self.of.retain(|_, suspicion| now < suspicion.last_requested + REPEATED_WITHIN);
+        self.lost.retain(|_, until| now < *until);
     }
 
     /// A single read of the VM shows the disk of a detach: its attach is not under way any more.
     pub fn shown(&mut self, vm: &ArmId, disk: &ArmId, now: T) {
         self.forget_old(now);
+        self.lost.remove(&(vm.clone(), disk.clone()));
         self.of.insert((vm.clone(), disk.clone()), Suspicion { until: now, last_requested: now });
     }
 
-    /// An attach of the disk to the VM is requested: the next detach is another VolumeAttachment's.
+    /// An attach of the disk to the VM is requested, or its detach is answered OK: the next detach is another
+    /// VolumeAttachment's.
     pub fn forget(&mut self, vm: &ArmId, disk: &ArmId) {
         self.of.remove(&(vm.clone(), disk.clone()));
     }
@@ -119,6 +136,22 @@ mod tests {
             let until = suspicions.of_detach(&vm(), &disk(), Record::NotAttached, at(10), at(now));
             assert_eq!(until, Some(at(15)), "{now}");
         }
+    }
+
+    #[test]
+    fn an_attach_whose_answer_was_lost_is_suspected_until_the_vm_shows_it() {
+        let mut suspicions = Suspicions::default();
+        let of_detach = |suspicions: &mut Suspicions<Duration>, now: u64| {
+            suspicions.of_detach(&vm(), &disk(), Record::NoCluster, at(0), at(now))
+        };
+        suspicions.answer_lost(&vm(), &disk(), at(100), at(110));
+        // The attach is requested again.
+        suspicions.forget(&vm(), &disk());
+        assert_eq!(of_detach(&mut suspicions, 120), Some(at(160)));
+        assert_eq!(of_detach(&mut suspicions, 160), None);
+        suspicions.answer_lost(&vm(), &disk(), at(200), at(210));
+        suspicions.shown(&vm(), &disk(), at(215));
+        assert_eq!(of_detach(&mut suspicions, 220), None);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub enum Explained<T> {
     AttachedTo(Vec<ArmId>, T),
     /// The zones of the disk and of the VM explain the refusal, by reads of which the earlier was sent then.
     OtherZone(T),
-    /// The VM has the disk, or no VM has: the state has changed since, or reads lag. Plan again.
+    /// The VM has the disk, or no VM has, or the disk cannot be read: the state has changed since, or reads lag. Plan again.
     Changed,
     /// Nothing explains it: the failure is the answer.
     Unexplained,
@@ -70,7 +70,10 @@ impl<T: Moment> Refused<'_, T> {
         match doubt {
             Doubt::WhichVm => {
                 let Some(read) = disk else { return Explained::ReadDisk };
-                let Some(state) = &read.disk else { return Explained::Unexplained };
+                let Some(state) = &read.disk else {
+                    // Without a read nothing shows that it is another VM.
+                    return if self.reads_are_left { Explained::ReadDisk } else { Explained::Changed };
+                };
                 match attachable(state, self.vm) {
                     Err(Unattachable::AttachedTo(holders)) => Explained::AttachedTo(holders, read.seen.sent_at),
                     _ if state.holders().contains(&self.vm) => Explained::Changed,
@@ -136,7 +139,8 @@ mod tests {
         assert_eq!(told(&of(&[&here], By::Single, 11), true), Explained::Changed);
         assert_eq!(told(&of(&[], By::Single, 11), true), Explained::ReadDisk, "reads may lag");
         assert_eq!(told(&of(&[], By::Single, 11), false), Explained::Changed);
-        assert_eq!(told(&read(None, By::Single, 11), true), Explained::Unexplained);
+        assert_eq!(told(&read(None, By::Single, 11), true), Explained::ReadDisk);
+        assert_eq!(told(&read(None, By::Single, 11), false), Explained::Changed, "it may be this VM");
     }
 
     #[test]

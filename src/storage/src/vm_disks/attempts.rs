@@ -36,6 +36,8 @@ pub(super) struct Attempts<E> {
     pub(super) stale_disks: BTreeSet<ArmId>,
     /// Whether the VM still listed a deleted disk after a whole-list write that omitted it.
     pub(super) omission_had_no_effect: bool,
+    /// Whether Azure has refused the list by which stale disks are removed, where the action is used otherwise.
+    pub(super) list_is_refused: bool,
     /// The batch under bisection, and how its write failed.
     failed: Option<(Batch, Failure<E>)>,
     /// Failed writes since the last that succeeded, or since a failing disk was found.
@@ -56,6 +58,7 @@ impl<E> Default for Attempts<E> {
             method: None,
             stale_disks: BTreeSet::new(),
             omission_had_no_effect: false,
+            list_is_refused: false,
             failed: None,
             failures: 0,
             most_members: 0,

@@ -334,7 +334,13 @@ impl<E: AzureError> State<E> {
                 }
                 Some(vm) => {
                     self.attempts.note_stale(&members, &vm);
-                    let others = others_that_may_be_stale(&members, &vm, &error);
+                    let mut others = others_that_may_be_stale(&members, &vm, &error);
+                    if error.fault == Fault::NotFound {
+                        // Azure may refuse a list that names a deleted disk, even to detach it.
+                        let leaving = members.iter().filter(|(_, goal)| **goal == Goal::Detached);
+                        let listed = leaving.filter(|(disk, _)| vm.data_disk(disk).is_some());
+                        others.extend(listed.map(|(disk, _)| disk.clone()));
+                    }
                     if others.is_empty() {
                         return self.find_failing_disk(cx, members, error);
                     }
@@ -374,7 +380,12 @@ impl<E: AzureError> State<E> {
     /// Reacts to a write that failed: answers its requests, or puts them back for the next round.
     fn failed(&mut self, cx: &mut Cx<'_, E>, sent: Sent, error: E) {
         let method = sent.sent_as();
-        let Sent { vm, write, members, .. } = sent;
+        let Sent { vm, write, members, sent_at, .. } = sent;
+        if *error.fault() == Fault::OutcomeUnknown {
+            for attachment in &write.attach {
+                cx.memory.suspicions.answer_lost(&self.vm, &attachment.disk, sent_at, cx.now);
+            }
+        }
         let detach = Detach::of_write(error.fault(), error.effect(), error.status().is_some(), vm.read.answered);
         self.queue.note_detach(&write.detach, detach);
         if let Some(pause) = self.attempts.pause(&error) {
@@ -463,7 +474,7 @@ impl<E: AzureError> State<E> {
                 if stale.is_empty() {
                     return self.find_failing_disk(cx, members, error);
                 }
-                // An unrelated stale disk is the cause, and no member.
+                // A stale disk of the model is the cause: one that no member is about, or one that is to be detached.
                 self.attempts.stale_disks.extend(stale);
                 self.try_again(cx, &members, &error, Retry::Counted);
                 self.round_ends(cx);

@@ -76,6 +76,8 @@ use crate::{
 mod aside;
 mod attempts;
 mod conditions;
+#[cfg(test)]
+mod courses;
 mod failure;
 mod forced;
 mod judge;
@@ -455,7 +457,13 @@ impl<E: AzureError> State<E> {
         }
         if let Some(detach) = self.queue.detach_of(disk, goal) {
             self.note_outcome(cx, disk, goal, detach, outcome, answered);
-            cx.answer(self.queue.resolve(disk, goal, sent_at), disk, outcome);
+            let callers = self.queue.resolve(disk, goal, sent_at);
+            if goal == Goal::Detached && outcome.is_ok() && !callers.is_empty() {
+                // It is not repeated. The next detach is another VolumeAttachment's, also where another replica attaches the
+                // disk in between.
+                cx.memory.suspicions.forget(&self.vm, disk);
+            }
+            cx.answer(callers, disk, outcome);
         }
     }
 

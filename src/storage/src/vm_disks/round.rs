@@ -470,6 +470,11 @@ impl<E: AzureError> State<E> {
             let priority = self.priority(cx, &members);
             return self.wait_for_permit(cx, priority, reads.that_give_terms(&self.vm));
         }
+        if vm.read.seen.by == By::List && self.writes(cx) == Writes::AfterSingleRead {
+            // Another VM's write has changed the method since the VM was read.
+            cx.release(permit);
+            return self.round_ends(cx);
+        }
         let method = self.method(cx);
         let written = plan.write.attach.iter().map(|attachment| &attachment.disk);
         let written = written.chain(&plan.write.detach).chain(&plan.write.reapply);

@@ -160,9 +160,16 @@ impl<E: AzureError> State<E> {
         cx: &mut Cx<'_, E>,
         permit: Option<Id>,
         vm: Observation,
-        goals: Batch,
+        mut goals: Batch,
         reads: Vec<(ArmId, Result<DiskSeen, E>)>,
     ) {
+        // Callers may have given up during the reads.
+        let current = self.queue.unsent();
+        goals.retain(|disk, goal| current.get(disk) == Some(goal));
+        if goals.is_empty() {
+            cx.release(permit);
+            return self.round_ends(cx);
+        }
         let stale_disks = std::mem::take(&mut self.attempts.stale_disks);
         let of_stale = goals.iter().filter(|(disk, _)| stale_disks.contains(*disk));
         let requests: Batch = of_stale.map(|(disk, goal)| (disk.clone(), *goal)).collect();
@@ -186,7 +193,8 @@ impl<E: AzureError> State<E> {
         // The write's condition is the etag of the VM as read before the disks. Nothing else shows an attach that
         // another replica has begun since.
         let has_etag = vm.read.version.etag.is_some();
-        let conditional = if has_etag && usual == VmWriteMethod::Action { VmWriteMethod::WholeList } else { usual };
+        let is_list = has_etag && usual == VmWriteMethod::Action && !self.attempts.list_is_refused;
+        let conditional = if is_list { VmWriteMethod::WholeList } else { usual };
         let method = match conditional {
             // Azure may refuse a list that names a deleted disk, even to detach it (source: the Go drivers leave it
             // out). Azure may also keep the disk when the list leaves it out.
@@ -217,7 +225,7 @@ impl<E: AzureError> State<E> {
     }
 
     pub(super) fn removal_written(&mut self, cx: &mut Cx<'_, E>, sent: Sent, written: Result<std::time::Duration, E>) {
-        let Sent { vm, write, members, method, kind, .. } = sent;
+        let Sent { vm, write, method, kind, .. } = sent;
         let Kind::Removal(removal) = kind else { return self.round_ends(cx) };
         let error = match written {
             Ok(accepted) => {
@@ -232,9 +240,11 @@ impl<E: AzureError> State<E> {
             Fault::Forbidden | Fault::LinkedForbidden | Fault::Unsupported | Fault::Malformed | Fault::Invalid
         );
         if method != removal.usual && removal.usual == VmWriteMethod::Action && lacks_list {
-            // The role, or this Azure cloud, has the action only. A list needs rights on the VM's other resources too.
-            let (method, permit, kind) = (removal.usual, None, Kind::Removal(removal));
-            return self.send(cx, Sent { vm, write, members, method, permit, sent_at: cx.now, kind });
+            // The role, or this Azure cloud, has the action only. A list needs rights on the VM's other resources too. The
+            // action has no condition, so the VM and the disks are read again before it is sent.
+            self.attempts.list_is_refused = true;
+            self.attempts.stale_disks = removal.stale_disks;
+            return self.round_ends(cx);
         }
         if let Some(pause) = self.attempts.pause(&error) {
             self.attempts.stale_disks = removal.stale_disks;

@@ -1,0 +1,294 @@
+//! Courses of events of one VM that the random schedules have found ([`simulation`](super::simulation)).
+
+use lazuli_model::{
+    CachingMode, DataDisk, DataDiskSource, DiskState, ProvisioningState, fault::Effect, node::ClusterNodes,
+    size::SizeLimits,
+};
+use lazuli_quota::read::By;
+
+use super::*;
+
+fn disk(n: u8) -> ArmId {
+    ArmId::disk("s", "g", &format!("d{n}")).unwrap()
+}
+
+fn vm_id() -> ArmId {
+    ArmId::virtual_machine("s", "g", "node-0").unwrap()
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Refused(Fault);
+
+impl AzureError for Refused {
+    fn fault(&self) -> &Fault {
+        &self.0
+    }
+
+    fn effect(&self) -> Effect {
+        if self.0 == Fault::OutcomeUnknown { Effect::Possible } else { Effect::None }
+    }
+
+    fn status(&self) -> Option<u16> {
+        Some(400)
+    }
+
+    fn named_disk(&self) -> Option<ArmId> {
+        None
+    }
+}
+
+/// One VM of a cluster, and a clock.
+struct Course {
+    state: State<Refused>,
+    memory: Memory,
+    now: Duration,
+    attachments: LunReservations,
+    provisioning: ProvisioningState,
+}
+
+impl Course {
+    fn new(method: VmWriteMethod) -> Self {
+        Self {
+            state: State::new(vm_id()),
+            memory: Memory::new(method),
+            now: Duration::from_secs(100),
+            attachments: LunReservations::Synced(BTreeMap::new()),
+            provisioning: ProvisioningState::Succeeded,
+        }
+    }
+
+    fn happens(&mut self, event: Event<Refused>) -> Vec<Action<Refused>> {
+        let (nodes, sizes) = (ClusterNodes::NoCluster, SizeLimits::default());
+        let env = Env { attachments: &self.attachments, nodes: &nodes, sizes: &sizes, force_detach: ForceDetach::Off };
+        self.state.step(&mut self.memory, &env, self.now, event)
+    }
+
+    /// A request, and the end of the burst.
+    fn requested(&mut self, caller: Caller, n: u8, goal: Goal) -> Vec<Action<Refused>> {
+        self.happens(Event::Requested { caller, node: "node-0".into(), disk: disk(n), goal, only_if: None });
+        self.looks()
+    }
+
+    /// The end of a wait, and of the burst after it.
+    fn looks(&mut self) -> Vec<Action<Refused>> {
+        (0..4).map(|_| self.wakes()).find(|actions| !actions.is_empty()).expect("a permit is asked for")
+    }
+
+    fn wakes(&mut self) -> Vec<Action<Refused>> {
+        self.now = self.state.wake_at().expect("it waits for time to pass");
+        self.happens(Event::Woke)
+    }
+
+    /// The permit comes at once.
+    fn permitted(&mut self, actions: &[Action<Refused>]) -> Vec<Action<Refused>> {
+        let Some(Action::TryPermit(id, _)) = actions.last() else { panic!("{actions:?}") };
+        self.happens(Event::Permitted(*id))
+    }
+
+    fn shows(&mut self, actions: &[Action<Refused>], by: By, disks: &[u8]) -> Vec<Action<Refused>> {
+        let Some(Action::ReadVm { id, .. }) = actions.last() else { panic!("{actions:?}") };
+        let element = |n: &u8| DataDisk {
+            lun: Lun::try_from(i64::from(*n)).unwrap(),
+            source: DataDiskSource::Managed(disk(*n)),
+            caching: CachingMode::None,
+            to_be_detached: false,
+        };
+        let etag = Some("1".to_owned());
+        let read = VmRead {
+            vm: Vm {
+                id: vm_id(),
+                location: "local".into(),
+                size: "Standard_DS2_v2".into(),
+                zone: None,
+                computer_name: None,
+                provisioning_state: self.provisioning,
+                etag: etag.clone(),
+                data_disks: disks.iter().map(element).collect(),
+            },
+            version: VmVersion { machine: None, etag },
+            seen: Seen { by, sent_at: self.now },
+            answered: None,
+        };
+        self.happens(Event::VmRead(*id, Ok(Box::new(read))))
+    }
+
+    /// Every disk that is asked for is unattached, or does not exist.
+    fn shows_disks(&mut self, actions: &[Action<Refused>], exist: bool) -> Vec<Action<Refused>> {
+        let Some(Action::ReadDisks { id, singly, listed, .. }) = actions.last() else { panic!("{actions:?}") };
+        let seen = Seen { by: By::Single, sent_at: self.now };
+        let unattached = |id: &ArmId| Disk { state: Some(DiskState::Unattached), ..Disk::unattached(id.name()) };
+        let read = |id: &ArmId| match exist {
+            true => (id.clone(), Ok(DiskSeen { disk: unattached(id), seen })),
+            false => (id.clone(), Err(Refused(Fault::NotFound))),
+        };
+        let reads = singly.iter().chain(listed).map(read).collect();
+        self.happens(Event::DisksRead(*id, reads))
+    }
+
+    fn refused(&mut self, actions: &[Action<Refused>], fault: Fault) -> Vec<Action<Refused>> {
+        let (id, ..) = written(actions);
+        self.happens(Event::Written(id, Err(Refused(fault))))
+    }
+
+    /// A stale disk is about to be removed, for the attach of it.
+    fn removal(&mut self) -> Vec<Action<Refused>> {
+        self.provisioning = ProvisioningState::Failed;
+        let actions = self.requested(1, 0, Goal::Attached(None));
+        self.state.attempts.stale_disks.insert(disk(0));
+        let actions = self.permitted(&actions);
+        let actions = self.shows(&actions, By::Single, &[0]);
+        // First for the requests that need no write, then for the removal.
+        self.shows_disks(&actions, true)
+    }
+}
+
+/// The write that is wanted: its id, its observation, what it says, and its permit.
+fn written(actions: &[Action<Refused>]) -> (Id, Id, VmWrite, VmWriteMethod, Option<Id>) {
+    match actions.last() {
+        Some(Action::Write { id, observation, write, method, permit, .. }) => {
+            (*id, *observation, write.clone(), *method, *permit)
+        }
+        _ => panic!("{actions:?}"),
+    }
+}
+
+fn answers(actions: &[Action<Refused>]) -> Vec<Result<Option<Lun>, Fault>> {
+    let answers = actions.iter().filter_map(|action| match action {
+        Action::Answer { outcome, .. } => Some(outcome.as_ref().clone().map_err(|failure| failure.fault)),
+        _ => None,
+    });
+    answers.collect()
+}
+
+#[test]
+fn a_stale_disk_is_not_removed_once_no_caller_waits() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    let actions = course.removal();
+    course.happens(Event::Abandoned(1));
+    let actions = course.shows_disks(&actions, true);
+    assert!(matches!(actions.as_slice(), [Action::ReleasePermit(_)]), "{actions:?}");
+    assert!(course.state.is_idle());
+}
+
+#[test]
+fn a_removal_by_omission_leaves_a_disk_whose_detach_was_given_up() {
+    let mut course = Course::new(VmWriteMethod::WholeListByOmission);
+    course.provisioning = ProvisioningState::Failed;
+    course.happens(Event::Requested {
+        caller: 2,
+        node: "node-0".into(),
+        disk: disk(1),
+        goal: Goal::Detached,
+        only_if: None,
+    });
+    let actions = course.requested(1, 0, Goal::Attached(None));
+    course.state.attempts.stale_disks.insert(disk(0));
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0, 1]);
+    let actions = course.shows_disks(&actions, true);
+    course.happens(Event::Abandoned(2));
+    let actions = course.shows_disks(&actions, true);
+    assert_eq!(written(&actions).2.detach, [disk(0)]);
+}
+
+#[test]
+fn where_the_list_is_refused_the_vm_is_read_again_before_a_stale_disk_is_removed_by_the_action() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    let actions = course.removal();
+    let actions = course.shows_disks(&actions, true);
+    let (_, first, _, method, _) = written(&actions);
+    assert_eq!(method, VmWriteMethod::WholeList);
+    let actions = course.refused(&actions, Fault::Forbidden);
+    assert_eq!(actions, []);
+    let actions = course.wakes();
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0]);
+    let actions = course.shows_disks(&actions, true);
+    let actions = course.shows_disks(&actions, true);
+    let (_, second, write, method, permit) = written(&actions);
+    assert_eq!((method, write.detach), (VmWriteMethod::Action, vec![disk(0)]));
+    assert!(second != first && permit.is_some());
+}
+
+#[test]
+fn a_deleted_disk_that_azure_refuses_to_detach_by_a_list_is_left_out_of_it() {
+    let mut course = Course::new(VmWriteMethod::WholeList);
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0]);
+    assert_eq!(written(&actions).3, VmWriteMethod::WholeList);
+    let actions = course.refused(&actions, Fault::NotFound);
+    let actions = course.shows(&actions, By::Single, &[0]);
+    let actions = course.shows_disks(&actions, false);
+    assert_eq!(answers(&actions), []);
+    let actions = course.wakes();
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0]);
+    let actions = course.shows_disks(&actions, false);
+    let (_, _, write, method, _) = written(&actions);
+    assert_eq!((method, write.detach), (VmWriteMethod::WholeListByOmission, vec![disk(0)]));
+}
+
+#[test]
+fn a_list_of_vms_leads_to_no_list_of_disks_when_the_method_changes_after_it() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let [Action::ReadVm { accept: Accept::List, .. }] = actions.as_slice() else { panic!("{actions:?}") };
+    course.memory.method = VmWriteMethod::WholeList;
+    course.state.attempts.method = None;
+    let actions = course.shows(&actions, By::List, &[0]);
+    assert!(matches!(actions.as_slice(), [Action::ReadVm { accept: Accept::Single, .. }]), "{actions:?}");
+}
+
+#[test]
+fn a_detach_that_was_answered_says_nothing_of_the_next_one() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    let of = |course: &mut Course| {
+        let Course { memory, attachments, now, .. } = course;
+        memory.late_attach(attachments, &vm_id(), &["node-0"], &disk(0), *now)
+    };
+    // Another replica may have attached the disk before this one became the leader.
+    course.memory.request_arrived(course.now);
+    assert_eq!(of(&mut course), Some(course.now + Duration::from_secs(60)));
+    course.now += Duration::from_secs(62);
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    assert_eq!(answers(&actions), []);
+    let actions = course.looks();
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    assert_eq!(answers(&actions), [Ok(None)]);
+    course.now += Duration::from_secs(100);
+    course.memory.request_arrived(course.now);
+    assert_eq!(of(&mut course), Some(course.now + Duration::from_secs(60)));
+}
+
+#[test]
+fn a_detach_is_not_answered_while_an_attach_may_be_under_way_whose_answer_was_lost() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    course.attachments = LunReservations::NoCluster;
+    let actions = course.requested(1, 0, Goal::Attached(None));
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    let actions = course.shows_disks(&actions, true);
+    let actions = course.refused(&actions, Fault::OutcomeUnknown);
+    course.happens(Event::Abandoned(1));
+    course.shows(&actions, By::Single, &[]);
+    assert!(course.state.is_idle());
+    course.now += Duration::from_secs(10);
+    let actions = course.requested(2, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    println!("{actions:?}");
+    assert_eq!(answers(&actions), [Err(Fault::Busy)]);
+    course.now += Duration::from_secs(60);
+    let actions = course.requested(3, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    course.shows(&actions, By::Single, &[]);
+    let actions = course.looks();
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    assert_eq!(answers(&actions), [Ok(None)]);
+}
