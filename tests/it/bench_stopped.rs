@@ -2,7 +2,6 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
-use lazuli_rig::Folder;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
