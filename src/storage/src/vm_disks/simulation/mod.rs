@@ -221,6 +221,24 @@ fn no_schedule_breaks_a_law() {
 }
 
 #[test]
+fn the_world_knows_no_planner() {
+    let files = [
+        include_str!("azure.rs"),
+        include_str!("carry.rs"),
+        include_str!("cluster.rs"),
+        include_str!("driver.rs"),
+        include_str!("incidents.rs"),
+        include_str!("laws.rs"),
+        include_str!("schedule.rs"),
+    ];
+    let planners =
+        ["attach::plan", "attach::confirm", "attach::first_read", "lun::allocate", "lun::next_free", "::apply"];
+    for planner in planners {
+        assert!(!files.iter().any(|file| file.contains(planner)), "the world uses {planner}");
+    }
+}
+
+#[test]
 fn the_same_seed_makes_the_same_story() {
     let of = |seed| run(&Schedule::new(seed), Mutant::None, true).1.log;
     assert_eq!(of(7), of(7));
