@@ -86,6 +86,8 @@ mod queue;
 mod reads;
 mod refusal;
 mod round;
+#[cfg(test)]
+mod simulation;
 mod stale;
 #[cfg(test)]
 mod tests;
