@@ -36,6 +36,7 @@
 //! |           |           | balancing  Services on the engine    diagnosis  for people    | tests         |
 //! |           |           | nodes      Nodes and routes          storage    disks         |               |
 //! |           |           | services   of type LoadBalancer      engine     the steps     |               |
+//! |           |           | journal    records for lazuli why                             |               |
 //! |           |           | quota      permits, polls, reads     model      the values    |               |
 //! +-----------+-----------+--------------------------------------------------------------+---------------+
 //! ```
@@ -52,6 +53,7 @@
 //! | 0 | `lazuli-emulator` | Azure itself as a local HTTP server | nothing of ours | |
 //! | 0 | `lazuli-apiserver` | a small Kubernetes API server, for simulation and bench | nothing of ours | |
 //! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
+//! | 1 | `lazuli-journal` | what was asked, seen and decided about each object, in bounded memory | model | |
 //! | 1 | `lazuli-quota` | when a request goes to Azure: permits, polls, shared reads | model | |
 //! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
