@@ -62,17 +62,17 @@
 //! | 3 | `lazuli-balancing` | Services on the engine | engine, model, quota, services | |
 //! | 3 | `lazuli-nodes` | every decision about Nodes and routes | engine, model, quota | |
 //! | 3 | `lazuli-azure` | the client of Azure | model, quota | emulator, storage |
-//! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, model, quota, telemetry | |
+//! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, journal, model, quota, telemetry | |
 //! | 3 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | storage | |
 //! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services | |
 //! | 4 | `lazuli-disk` | managed disks as volumes | azure, model, quota, storage, telemetry | emulator |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, storage, telemetry | apiserver |
 //! | 5 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, model, storage, telemetry | |
-//! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
+//! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, journal, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
 //! | 6 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, model, storage, telemetry | |
 //! | 7 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, model, storage, telemetry | |
-//! | 8 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk |
+//! | 8 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk |
 //!
 //! # How a request goes
 //!

@@ -12,6 +12,7 @@ use lazuli_config::LooksAfter;
 use lazuli_controllers::{Controller, NodeOptions, Options as ControllerOptions, settings};
 use lazuli_diagnosis::controller_list::Controller as ControllerName;
 use lazuli_engine::lease::Loss;
+use lazuli_journal::Recorder;
 use lazuli_model::{
     address::Cidr,
     kube_name::{LONGEST_SUBDOMAIN, is_qualified, is_subdomain},
@@ -24,7 +25,7 @@ use lazuli_services::{
 use lazuli_storage::list::VolumeHandles;
 use lazuli_telemetry::{Readiness, register_process};
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -270,6 +271,8 @@ pub(super) async fn run_with(arguments: Vec<String>, stop: CancellationToken) ->
 
 /// Runs until `stop` and until writes in flight then have ended, or until the lease is lost.
 async fn serve(options: Options, stop: CancellationToken) -> Outcome {
+    let start = Instant::now();
+    let journal = Recorder::new(move || start.elapsed());
     let mut registry = Registry::default();
     register_process(&mut registry, BUILD);
     let readiness = Readiness::new();
@@ -321,6 +324,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             external: options.external(),
             resync: Some(Duration::from_secs(options.resync_seconds)).filter(|every| !every.is_zero()),
             events,
+            journal,
         },
         azure.network.clone(),
         client.clone(),

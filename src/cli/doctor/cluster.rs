@@ -27,6 +27,7 @@ use lazuli_diagnosis::{
     objects::{self, Observed},
     pod_ranges, regions, routes,
 };
+use lazuli_journal::Recorder;
 use lazuli_model::{ArmId, node::Machine};
 use lazuli_nodes::cloud_node::{is_unmanaged, labels::REGION};
 use lazuli_reconcile::metrics::Metrics;
@@ -167,6 +168,7 @@ async fn kept_by_services(
             },
             resync: None,
             events: lossy::Sender::nowhere(),
+            journal: Recorder::nowhere(),
         };
         let controller =
             Controller::new(options, network.clone(), client.clone(), Metrics::register(&mut Registry::default()));

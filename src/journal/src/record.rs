@@ -83,9 +83,9 @@ mod tests {
     fn the_time_of_a_record_is_exact_for_34_years() {
         for milliseconds in [0, 1, u64::from(u32::MAX), u64::from(u32::MAX) + 1, (1 << 40) - 1] {
             let at = Duration::from_millis(milliseconds);
-            assert_eq!(Record::new(at, Word::Reads, Cause::NONE, None, NO_OTHER).at(), at);
+            assert_eq!(Record::new(at, Word::SeenAlone, Cause::NONE, None, NO_OTHER).at(), at);
         }
-        let record = Record::new(Duration::MAX, Word::Reads, Cause::NONE, Some(3), NO_OTHER);
+        let record = Record::new(Duration::MAX, Word::SeenAlone, Cause::NONE, Some(3), NO_OTHER);
         assert_eq!((record.at(), record.number()), (Duration::from_millis((1 << 40) - 1), Some(3)));
     }
 

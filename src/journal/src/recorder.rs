@@ -87,21 +87,32 @@ impl Recorder {
 
 /// Prints what waits or has failed to stderr, where it is dropped because a test has failed.
 #[derive(Debug, Default)]
-pub struct PrintedAtFailure(Vec<(String, Recorder)>);
+pub struct PrintedAtFailure(Mutex<Vec<(String, Recorder)>>);
 
 /// How many objects a failed test prints.
 const MOST_AT_FAILURE: usize = 12;
 
 impl PrintedAtFailure {
-    /// Adds the journal of a process of this name.
-    pub fn add(&mut self, process: impl Into<String>, recorder: Recorder) {
-        self.0.push((process.into(), recorder));
+    /// A new journal for a process of this name; `runs` as of [`Recorder::new`].
+    pub fn recorder(
+        &self,
+        process: impl Into<String>,
+        runs: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Recorder {
+        let recorder = Recorder::new(runs);
+        self.all().push((process.into(), recorder.clone()));
+        recorder
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<(String, Recorder)>> {
+        // An entry is added whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is printed.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for (process, recorder) in &self.0 {
+        for (process, recorder) in &*self.all() {
             let lines = recorder.lines_of_unsettled(MOST_AT_FAILURE);
             text.push_str(&format!("the journal of {process} after {:.3} s:\n", recorder.runs().as_secs_f64()));
             match lines.is_empty() {
@@ -132,21 +143,20 @@ mod tests {
     fn clones_write_into_one_journal_and_the_default_writes_nowhere() {
         let seconds = Arc::new(AtomicU64::new(5));
         let clock = seconds.clone();
-        let recorder = Recorder::new(move || Duration::from_secs(clock.load(Ordering::Relaxed)));
+        let printed = PrintedAtFailure::default();
+        let recorder = printed.recorder("controller", move || Duration::from_secs(clock.load(Ordering::Relaxed)));
         let (disk, vm) = (Key::new(Subject::Disk, "d\u{1b}"), Key::new(Subject::Vm, "v"));
         recorder.clone().note(&disk, Word::AttachAsked.about(vm.clone()));
         seconds.store(7, Ordering::Relaxed);
         recorder.note(&disk, Word::AwaitsPermit);
         let lines = [
-            "disk d\\u{1b} waits, since 5.000 s",
+            "disk d\\u{1b} waits, since 5.0 s",
             "     5.000 s  asked    the attach to VM v is requested",
             "     7.000 s  waits    a permit to write: Azure takes only so many requests",
         ];
         assert_eq!(recorder.lines_of(&disk), lines);
         assert_eq!(recorder.lines_of_unsettled(9), lines);
         assert_eq!(recorder.lines_of_unsettled(0), ["1 more wait or have failed"]);
-        let mut printed = PrintedAtFailure::default();
-        printed.add("controller", recorder);
         assert!(printed.text().starts_with("the journal of controller after 7.000 s:\n  disk d\\u{1b} waits"));
 
         let nowhere = Recorder::nowhere();

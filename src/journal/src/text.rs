@@ -116,7 +116,7 @@ impl Story {
     pub fn lines(&self) -> Vec<String> {
         let seconds = |at: Duration| at.as_millis() as f64 / 1_000.0;
         let name = called(self.subject, &self.name);
-        let head = format!("{name} {}, since {:.3} s", self.standing.text(), seconds(self.since));
+        let head = format!("{name} {}, since {:.1} s", self.standing.text(), seconds(self.since));
         let line =
             |told: &Told| format!("{:>10.3} s  {:<7}  {}", seconds(told.at), told.word.group().text(), sentence(told));
         let lines = [head].into_iter().chain(self.records.iter().map(line));

@@ -132,11 +132,9 @@ words! {
     // Any object.
     Named Seen SAME "another object's record names it"
     Draining Asked SAME "this process ends: nothing new is begun"
-    Panicked Decided SAME "a bug broke the work on it off; it begins anew with a read"
+    Panicked Done FAILED "a bug of this program has broken the work on it off; what comes next begins with a read"
 
     // Reads of an object of Azure.
-    ReadsAlone Decided SAME "reads it by a request of its own"
-    Reads Decided SAME "reads it, by a request of its own or by a list"
     SeenAlone Seen SAME "a read of it alone shows it"
     SeenInList Seen SAME "a list shows it"
     Absent Seen SAME "a read of it alone says that it does not exist"
@@ -147,14 +145,13 @@ words! {
     InputsChanged Seen SAME "what its plan rests on has changed"
 
     // Writes of an object of Azure.
-    AsksPermit Decided SAME "asks for a permit to write it"
     PermitGranted Seen SAME "the permit to write it is granted"
-    PermitReturned Decided SAME "gives the permit back, or leaves the queue for it"
+    PermitReturned Decided SAME "needs no permit any more"
     Writes Decided SAME "sends a write[ (number {n})]"
     Accepted Seen SAME "Azure has accepted the write[ (number {n})]; its operation runs"
     StillRuns Seen SAME "the operation still runs"
-    Wrote Seen SAME "the write has succeeded"
-    WriteFailed Seen SAME "the write has failed"
+    Wrote Seen SAME "the write has succeeded[ (number {n})]"
+    WriteFailed Seen SAME "the write has failed[ (number {n})]"
 
     // Other objects want something of an object of Azure.
     Wanted Asked WAITS "{key} wants something of it[ (want {n})]"
@@ -162,7 +159,6 @@ words! {
     TellsDone Decided SAME "tells {key} that Azure shows what it wants[ (want {n})]"
     TellsWaits Decided SAME "tells {key} that it must wait[ (want {n})]"
     TellsRefused Decided SAME "tells {key} that it is refused[ (want {n})]"
-    TellsOthers Decided SAME "tells other objects that what was read of them does not count any more"
 
     // What an object waits for.
     AwaitsNothing Done SETTLED "nothing is left to do"
@@ -176,8 +172,9 @@ words! {
     AwaitsPause Waits OPEN "the end of a pause[ of {n} s] after a failure"
     AwaitsMoment Waits OPEN "the end of a burst of requests, or the time of the next look"
     AwaitsFreshReads Waits OPEN "reads that show what a late write, or one of the leader before, may still change"
+    AwaitsAcceptance Waits OPEN "the operator to accept a plan that removes or replaces something (--accept-plan)"
+    AwaitsPlan Waits OPEN "what must come first by its plan"
     AwaitsChange Waits FAILED "a change of what was refused, or of what it rests on"
-    AwaitsRequesters Waits OPEN "what must come first, by the plan of an object that wants something of it"
     AwaitsObjects Waits WAITS "objects of Azure"
     AwaitsPatch Waits OPEN "the API server's answer to a patch"
     AwaitsMembers Waits OPEN "the first backend of a load balancer"
@@ -238,8 +235,12 @@ words! {
     AsksBreaker Decided SAME "asks whether so many Nodes may be deleted or tainted now"
     BreakerGrants Seen SAME "it may be deleted or tainted now"
     LeavesBreaker Decided SAME "does not ask that any more"
-    WantsRoutes Decided OPEN "{key}: is told which routes it is to have[ (want {n})]"
-    WithdrawsRoutes Decided SAME "{key}: no route is wanted any more"
+    WantsRoutes Decided WAITS "tells the route table its routes[ (want {n})]"
+    WithdrawsRoutes Decided SAME "tells the route table that it wants no route any more"
+    RoutesDone Seen SAME "the route table shows its routes[ (want {n})]"
+    RoutesWait Seen WAITS "the route table does not show its routes yet[ (want {n})]"
+    RoutesRefused Seen FAILED "its routes are refused[ (want {n})]"
+    RoutesLost Seen SAME "a bug broke the work on the route table off; it is told again"
     AwaitsMachine Waits OPEN "a read of its machine"
     AwaitsMetadata Waits OPEN "what its node plugin publishes of the instance metadata"
     AwaitsBreaker Waits OPEN "its turn: more machines than usual are gone or stopped at once"
