@@ -10,6 +10,7 @@
 //! | `lazuli csi-node` | CSI Identity and Node services on every node; registers itself with kubelet |
 //! | `lazuli emulator` | Azure itself as a local HTTP server, with block devices if asked |
 //! | `lazuli demo`, `doctor`, `bench` | show it working; say what is wrong; measure |
+//! | `lazuli why` | ask a running process why an object waits |
 //! | `lazuli get`, `instances` | print what the provider sees of the cluster; add an SSH key to its machines |
 //!
 //! # The crates
@@ -67,11 +68,11 @@
 //! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services | |
 //! | 4 | `lazuli-disk` | managed disks as volumes | azure, model, quota, storage, telemetry | emulator |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, storage, telemetry | apiserver |
-//! | 5 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, model, storage, telemetry | |
+//! | 5 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, journal, model, storage, telemetry | |
 //! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, journal, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
-//! | 6 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, model, storage, telemetry | |
-//! | 7 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, model, storage, telemetry | |
+//! | 6 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, journal, model, storage, telemetry | |
+//! | 7 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, journal, model, storage, telemetry | |
 //! | 8 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk |
 //!
 //! # How a request goes

@@ -154,6 +154,7 @@ impl Judged {
                 name: "cloud-controller-manager".to_owned(),
                 identity: identity.to_owned(),
             },
+            lease_view: Default::default(),
             class: None,
             accepted_plan: None,
             external: Default::default(),

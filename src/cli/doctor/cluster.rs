@@ -13,7 +13,8 @@ use lazuli_azure::{
 };
 use lazuli_balancing::preview::Planned;
 use lazuli_cluster::{
-    LeaseName, ListError, ListedNode, lease_holder, list_containers, list_load_balancers, list_nodes, list_services,
+    LeaseName, LeaseView, ListError, ListedNode, lease_holder, list_containers, list_load_balancers, list_nodes,
+    list_services,
 };
 use lazuli_config::Config;
 use lazuli_controllers::{
@@ -158,6 +159,7 @@ async fn kept_by_services(
             settings,
             zones: Some(vec![]),
             lease: LeaseName { namespace: String::new(), name: String::new(), identity: String::new() },
+            lease_view: LeaseView::default(),
             class: flags.class.clone(),
             accepted_plan: None,
             external: ClusterAddresses {

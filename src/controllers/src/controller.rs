@@ -30,8 +30,8 @@ use lazuli_balancing::{
     events,
 };
 use lazuli_cluster::{
-    BackendsChange, Change, Ended, LeaseName, VersionedService, follow_backends, follow_endpoints, follow_namespaces,
-    follow_services, lead,
+    BackendsChange, Change, Ended, LeaseName, LeaseView, VersionedService, follow_backends, follow_endpoints,
+    follow_namespaces, follow_services, lead,
 };
 use lazuli_engine::{
     freshness,
@@ -91,6 +91,8 @@ pub struct Options {
     pub zones: Option<Vec<String>>,
     /// The lease of the controllers.
     pub lease: LeaseName,
+    /// Where what is seen of it is shown.
+    pub lease_view: LeaseView,
     /// The `loadBalancerClass` that is claimed; `None` for Services without one.
     pub class: Option<String>,
     /// The hash of the plan that the operator has accepted: what it removes or replaces is done at the first leadership too.
@@ -190,7 +192,8 @@ impl Controller {
         let (until, mut leads) = watch::channel(None);
         let api = self.informed.api.client.clone();
         let drained = CancellationToken::new();
-        let leading = lead(&api, &self.options.lease, Terms::default(), &until, &stop, drained.cancelled());
+        let shown = (&until, &self.options.lease_view);
+        let leading = lead(&api, &self.options.lease, Terms::default(), shown, &stop, drained.cancelled());
         let feeding = async {
             let watching = async {
                 let mut led = false;

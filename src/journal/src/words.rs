@@ -268,7 +268,7 @@ words! {
     DetachAsked Asked WAITS "the detach[ from {key}] is requested"
     DiskAttachAsked Asked WAITS "the attach of {key} is requested"
     DiskDetachAsked Asked WAITS "the detach of {key} is requested"
-    CallerLeft Seen SAME "the caller has gone before the answer; a write that was sent goes on"
+    CallerLeft Done FAILED "the caller has gone before the answer, and asks again if it still needs it; a write that was sent goes on"
     VmAlone Seen SAME "a read of {key} alone was used"
     VmInList Seen SAME "a list that shows {key} was used"
     VmNotRead Seen SAME "{key} cannot be read"

@@ -117,6 +117,7 @@ impl Rig {
                 name: "cloud-controller-manager".to_owned(),
                 identity: identity.to_owned(),
             },
+            lease_view: Default::default(),
             class: None,
             external: Default::default(),
             accepted_plan: None,

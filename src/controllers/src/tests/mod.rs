@@ -185,6 +185,7 @@ impl Rig {
                 name: "cloud-controller-manager".to_owned(),
                 identity: identity.to_owned(),
             },
+            lease_view: Default::default(),
             class: None,
             external: self.external.clone(),
             accepted_plan,
