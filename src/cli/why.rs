@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use lazuli_journal::{Answer, Question, Topic};
+use lazuli_journal::{Answer, Question, Topic, printable};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -70,31 +70,36 @@ enum WhyError {
     #[error(
         "no process answers at {}. Ask in the container of the process, such as: kubectl -n NAMESPACE exec {pod} -- lazuli why \
          {topic} NAME; or name the --why-socket of a process as --socket",
-        paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
+        paths.iter().map(|path| shown(path)).collect::<Vec<_>>().join(" and ")
     )]
     NoProcess { paths: Vec<PathBuf>, pod: &'static str, topic: &'static str },
-    #[error("{} belongs to another user: only the user of the process may ask it", .0.display())]
+    #[error("{} belongs to another user: only the user of the process may ask it", shown(.0))]
     NotAllowed(PathBuf),
-    #[error("the process at {} cannot be asked", path.display())]
+    #[error("the process at {} cannot be asked", shown(path))]
     Broken {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("the process at {} has not answered within {} s", .0.display(), PATIENCE.as_secs())]
+    #[error("the process at {} has not answered within {} s", shown(.0), PATIENCE.as_secs())]
     Late(PathBuf),
-    #[error("the process at {} answers what this program does not understand: are both of one version?", path.display())]
+    #[error("the process at {} answers what this program does not understand: are both of one version?", shown(path))]
     Strange {
         path: PathBuf,
         #[source]
         source: serde_json::Error,
     },
-    #[error("the process at {} does not answer: {}", path.display(), lazuli_journal::printable(why))]
+    #[error("the process at {} does not answer: {}", shown(path), printable(why))]
     Refused { path: PathBuf, why: String },
     #[error("a name of {0} bytes is no name of anything; allowed are {LONGEST_QUESTION} at most")]
     TooLong(usize),
     #[error("nothing is known of this {0}")]
     Nothing(&'static str),
+}
+
+/// A path, without what a terminal would obey.
+fn shown(path: &Path) -> String {
+    printable(&path.display().to_string())
 }
 
 impl About {

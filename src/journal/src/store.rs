@@ -38,6 +38,9 @@ const CHUNK: usize = 3;
 const CHUNKS: u16 = 5_500;
 /// How many chunks one key may have.
 const MOST: u8 = 16;
+/// The longest name that is kept, in bytes. Source: the longest ARM id that this program takes; the names of others are
+/// shorter, and what is longer comes from who may mean harm.
+const LONGEST_NAME: usize = 1_024;
 /// By how many chunks the store grows.
 const GROWTH: usize = 128;
 /// No chunk, or no key.
@@ -381,8 +384,11 @@ impl Journal {
         })
     }
 
-    /// Adds a key with its first record, in no list yet. `None` when there is no room for it.
+    /// Adds a key with its first record, in no list yet. `None` when there is no room for it, or its name is too long.
     fn insert(&mut self, now: Duration, key: &Key<'_>, standing: Standing, record: Record) -> Option<u16> {
+        if key.name.len() > LONGEST_NAME {
+            return None;
+        }
         let chunk = self.chunk(Rank::of(standing, 1, key.subject))?;
         self.chunks[usize::from(chunk)] = Chunk { records: [record; CHUNK], newer: NONE, len: 1 };
         self.serial = match self.serial {

@@ -261,11 +261,11 @@ words! {
     ReportsRouteKept Decided SAME "reports: its route stays, though it would not be added now"
 
     // A disk and the virtual machines that it is attached to. Of a VM {key} is the disk.
-    CreateAsked Asked WAITS "the creation is requested[ with {n} GiB]"
-    DeleteAsked Asked WAITS "the deletion is requested"
-    ExpandAsked Asked WAITS "the expansion[ to {n} GiB] is requested"
-    AttachAsked Asked WAITS "the attach to {key} is requested"
-    DetachAsked Asked WAITS "the detach[ from {key}] is requested"
+    CreateAsked Asked OPEN "the creation is requested[ with {n} GiB]"
+    DeleteAsked Asked OPEN "the deletion is requested"
+    ExpandAsked Asked OPEN "the expansion[ to {n} GiB] is requested"
+    AttachAsked Asked OPEN "the attach to {key} is requested"
+    DetachAsked Asked OPEN "the detach[ from {key}] is requested"
     DiskAttachAsked Asked WAITS "the attach of {key} is requested"
     DiskDetachAsked Asked WAITS "the detach of {key} is requested"
     CallerLeft Done FAILED "the caller has gone before the answer, and asks again if it still needs it; a write that was sent goes on"

@@ -124,6 +124,16 @@ fn names_that_differ_in_letter_case_name_one_object_and_ends_of_names_find_it() 
 }
 
 #[test]
+fn a_name_that_is_longer_than_any_id_is_not_kept() {
+    let mut journal = Journal::default();
+    let long = "n".repeat(LONGEST_NAME + 1);
+    journal.note(at(1), &key(Subject::Node, &long), &Word::Shown.into());
+    journal.note(at(1), &key(Subject::Disk, "d"), &Word::AttachAsked.about(key(Subject::Node, &long)));
+    let story = journal.story_of(&key(Subject::Disk, "d")).expect("is known");
+    assert_eq!((journal.len(), &story.records[0].other), (1, &Other::Forgotten));
+}
+
+#[test]
 fn what_an_object_waits_for_is_the_newest_open_record_of_each_other_object_and_of_itself() {
     let mut journal = Journal::default();
     let service = key(Subject::Service, "default/web");
