@@ -10,6 +10,7 @@
 //! | `lazuli csi-node` | CSI Identity and Node services on every node; registers itself with kubelet |
 //! | `lazuli emulator` | Azure itself as a local HTTP server, with block devices if asked |
 //! | `lazuli demo`, `doctor`, `bench` | show it working; say what is wrong; measure |
+//! | `lazuli why` | ask a running process why an object waits |
 //! | `lazuli get`, `instances` | print what the provider sees of the cluster; add an SSH key to its machines |
 //!
 //! # The crates
@@ -36,6 +37,7 @@
 //! |           |           | balancing  Services on the engine    diagnosis  for people    | tests         |
 //! |           |           | nodes      Nodes and routes          storage    disks         |               |
 //! |           |           | services   of type LoadBalancer      engine     the steps     |               |
+//! |           |           | journal    records for lazuli why                             |               |
 //! |           |           | quota      permits, polls, reads     model      the values    |               |
 //! +-----------+-----------+--------------------------------------------------------------+---------------+
 //! ```
@@ -52,6 +54,7 @@
 //! | 0 | `lazuli-emulator` | Azure itself as a local HTTP server | nothing of ours | |
 //! | 0 | `lazuli-apiserver` | a small Kubernetes API server, for simulation and bench | nothing of ours | |
 //! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
+//! | 1 | `lazuli-journal` | what was asked, seen and decided about each object, in bounded memory | model | |
 //! | 1 | `lazuli-quota` | when a request goes to Azure: permits, polls, shared reads | model | |
 //! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
@@ -59,18 +62,18 @@
 //! | 3 | `lazuli-storage` | every decision about disks | engine, model, quota | |
 //! | 3 | `lazuli-balancing` | Services on the engine | engine, model, quota, services | |
 //! | 3 | `lazuli-nodes` | every decision about Nodes and routes | engine, model, quota | |
-//! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, model, quota, telemetry | |
+//! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, journal, model, quota, telemetry | |
 //! | 4 | `lazuli-azure` | the client of Azure | model, quota | emulator, storage |
 //! | 4 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | storage | |
 //! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services | |
-//! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, model, quota, reconcile, storage, telemetry | emulator |
+//! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, journal, model, quota, reconcile, storage, telemetry | emulator |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, storage, telemetry | apiserver |
-//! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, model, storage, telemetry | |
-//! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
+//! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, journal, model, storage, telemetry | |
+//! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, journal, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
-//! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, model, reconcile, storage, telemetry | |
-//! | 8 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, model, storage, telemetry | |
-//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk |
+//! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, journal, model, reconcile, storage, telemetry | |
+//! | 8 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, journal, model, storage, telemetry | |
+//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk |
 //!
 //! # How a request goes
 //!

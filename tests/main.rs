@@ -73,6 +73,7 @@ mod it {
     mod service_rig;
     mod tiers;
     mod unknown_keys;
+    mod why;
     mod worker_answers;
 }
 

@@ -7,11 +7,12 @@ use clap::Args;
 use clap::Parser;
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_balancing::preview::Planned;
-use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
+use lazuli_cluster::{Ended, EventMetrics, LeaseName, LeaseView, Reporter, event_queue, write_events};
 use lazuli_config::LooksAfter;
 use lazuli_controllers::{Controller, NodeOptions, Options as ControllerOptions, settings};
 use lazuli_diagnosis::controller_list::Controller as ControllerName;
 use lazuli_engine::lease::Loss;
+use lazuli_journal::{Leadership, Recorder, Topic};
 use lazuli_model::{
     address::Cidr,
     kube_name::{LONGEST_SUBDOMAIN, is_qualified, is_subdomain},
@@ -24,7 +25,7 @@ use lazuli_services::{
 use lazuli_storage::list::VolumeHandles;
 use lazuli_telemetry::{Readiness, register_process};
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -37,6 +38,10 @@ use super::{
     number::whole,
     stop,
     webhook::WebhookOptions,
+    why::{
+        resolve::Names,
+        socket::{Answering, CLOUD_CONTROLLERS, WhyOptions},
+    },
 };
 
 /// Options of the cloud controllers.
@@ -101,6 +106,8 @@ pub(super) struct Options {
     endpoints: EndpointOptions,
     #[command(flatten)]
     webhook: WebhookOptions,
+    #[command(flatten)]
+    why: WhyOptions,
     #[command(flatten)]
     of_manager: GoArguments<CloudControllerManager>,
 }
@@ -270,6 +277,8 @@ pub(super) async fn run_with(arguments: Vec<String>, stop: CancellationToken) ->
 
 /// Runs until `stop` and until writes in flight then have ended, or until the lease is lost.
 async fn serve(options: Options, stop: CancellationToken) -> Outcome {
+    let start = Instant::now();
+    let journal = Recorder::new(move || start.elapsed());
     let mut registry = Registry::default();
     register_process(&mut registry, BUILD);
     let readiness = Readiness::new();
@@ -304,6 +313,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         // A host name is not enough: a container that was restarted has the name of the one before.
         identity: format!("{}_{}", host_name(REPORTER), uuid::Uuid::new_v4()),
     };
+    let lease_view = LeaseView::default();
     let event_metrics = EventMetrics::register(&mut registry);
     let (events, queue) = event_queue(&event_metrics);
     let reporter = Reporter { controller: REPORTER.to_owned(), instance: host_name(REPORTER) };
@@ -316,11 +326,13 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             settings,
             zones: Some(options.zones.clone()).filter(|zones| !zones.is_empty()),
             lease: lease.clone(),
+            lease_view: lease_view.clone(),
             class: options.load_balancer_class.clone(),
             accepted_plan: options.accept_plan.clone().filter(|hash| !hash.is_empty()),
             external: options.external(),
             resync: Some(Duration::from_secs(options.resync_seconds)).filter(|every| !every.is_zero()),
             events,
+            journal: journal.clone(),
         },
         azure.network.clone(),
         client.clone(),
@@ -363,6 +375,24 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             "waiting for the Lease of the cloud controllers"
         );
     }
+    let why = options.why.bind(CLOUD_CONTROLLERS).await?;
+    let answering = Answering {
+        process: CLOUD_CONTROLLERS,
+        topics: &[Topic::Service, Topic::Node],
+        journal,
+        names: Names::None,
+        about: Box::new({
+            let lease = format!("{}/{}", lease.namespace, lease.name);
+            move || {
+                if !leads {
+                    return (None, vec!["No controller runs in it.".to_owned()]);
+                }
+                let seen = lease_view.seen();
+                let leads = seen.leads_until.is_some_and(|until| Instant::now() < until);
+                (Some(Leadership { lease: lease.clone(), leads, holder: seen.holder }), vec![])
+            }
+        }),
+    };
     let drain = Duration::from_secs(options.drain_seconds);
     let controlling = async {
         let running = async {
@@ -383,8 +413,13 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         ended.cancel();
         outcome
     };
-    let (outcome, (), (), (), _) = tokio::join!(
+    let (outcome, (), (), (), (), _) = tokio::join!(
         controlling,
+        async {
+            if let Some(why) = why {
+                Box::pin(why.serve(&answering, &ended)).await;
+            }
+        },
         writing,
         endpoints.run(&ended),
         async {

@@ -12,6 +12,7 @@ use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
     server::{self, Drained, Endpoint, Listener, Reach, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
+use lazuli_journal::{Recorder, Topic};
 use lazuli_model::{node::ClusterNodes, size::SizeLimits};
 use lazuli_storage::{
     dangling::DetachUnused, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
@@ -19,7 +20,7 @@ use lazuli_storage::{
 };
 use lazuli_telemetry::{BuildInfo, Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -29,6 +30,10 @@ use super::{
     go_arguments::{DiskController, GoArguments, boolean},
     number::whole,
     sizes, stop,
+    why::{
+        resolve::Names,
+        socket::{Answering, CSI_CONTROLLER, WhyOptions},
+    },
 };
 
 /// Options of the controller.
@@ -73,6 +78,8 @@ pub(super) struct Options {
     #[command(flatten)]
     endpoints: EndpointOptions,
     #[command(flatten)]
+    why: WhyOptions,
+    #[command(flatten)]
     of_driver: GoArguments<DiskController>,
 }
 
@@ -90,11 +97,13 @@ impl Options {
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
-    serve(options, stop::on_signal()?).await
+    Box::pin(serve(options, stop::on_signal()?)).await
 }
 
 /// Serves until `stop` and until what was in flight then has drained.
 async fn serve(options: Options, stop: CancellationToken) -> Outcome {
+    let start = Instant::now();
+    let journal = Recorder::new(move || start.elapsed());
     let drained = CancellationToken::new();
     let mut registry = Registry::default();
     register_process(&mut registry, BUILD);
@@ -150,20 +159,40 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     };
     let looking = tokio::spawn(sizes::keep(client.clone(), nodes.clone(), region, known, stop.clone()));
 
+    let answering = Answering {
+        process: CSI_CONTROLLER,
+        topics: &[Topic::Disk, Topic::Vm, Topic::Node],
+        journal: journal.clone(),
+        names: Names::OfDisks { handles: handles.clone(), nodes: nodes.clone(), client: client.clone() },
+        about: Box::new({
+            let (journal, driver) = (journal.clone(), options.driver_name.clone());
+            move || (None, vec![of_sidecars(&driver, &journal)])
+        }),
+    };
     let routes = services::controller(
         &azure,
         &options.driver_name,
-        ClusterView { reservations, handles, nodes, sizes: known_sizes, node_facts, attachment_source, events },
+        ClusterView {
+            reservations,
+            handles,
+            nodes,
+            sizes: known_sizes,
+            node_facts,
+            attachment_source,
+            events,
+            journal,
+        },
         options.policy(),
         &mut registry,
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?;
+    let why = options.why.bind(CSI_CONTROLLER).await?;
     let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
     tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
     let drain = Duration::from_secs(options.drain_seconds);
     let file = listener.file();
-    let (served, (), kept, (), _) = tokio::join!(
+    let (served, (), kept, (), (), _) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             // A server that failed takes the process with it.
@@ -173,6 +202,11 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         },
         endpoints.run(&drained),
         keep(file, &stop),
+        async {
+            if let Some(why) = why {
+                Box::pin(why.serve(&answering, &drained)).await;
+            }
+        },
         async {
             // Without /readyz nothing asks for it.
             if options.endpoints.has_probes() {
@@ -194,6 +228,24 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         );
     }
     Ok(())
+}
+
+/// What is known of the leadership of the sidecars, on whose calls this process acts. It has no Lease of its own.
+fn of_sidecars(driver: &str, journal: &Recorder) -> String {
+    // Source of the names: external-provisioner, external-attacher, external-resizer.
+    let name = driver.replace(|char: char| !char.is_ascii_alphanumeric(), "-");
+    let leases = format!("{name}, external-attacher-leader-{name} and external-resizer-{name}");
+    let last = match journal.look(|journal| journal.last()).flatten() {
+        Some(last) => {
+            let ago = journal.runs().saturating_sub(last);
+            format!("The last request about a disk, or step of one, was {} s ago", ago.as_secs())
+        }
+        None => "No request about a disk has come since the start".to_owned(),
+    };
+    format!(
+        "It has no Lease of its own and does what the sidecars of its pod ask. {last}; if those of another replica lead, ask \
+         there: the Leases {leases} in the namespace of the pods name the holders."
+    )
 }
 
 /// This process, as its events name it.

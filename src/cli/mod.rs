@@ -26,6 +26,7 @@ mod output;
 mod sizes;
 mod stop;
 mod webhook;
+mod why;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -171,7 +172,7 @@ enum Command {
     CsiNode(csi_node::Options),
     /// Gives Services of type LoadBalancer their Azure load balancers, initialises Nodes, routes their pods and removes
     /// Nodes whose VMs are gone, in place of the Azure cloud-controller-manager.
-    CloudControllers(cloud_controllers::Options),
+    CloudControllers(Box<cloud_controllers::Options>),
     #[cfg(feature = "emulator")]
     /// Runs Azure itself as a local HTTP server.
     Emulator(emulator::Options),
@@ -185,6 +186,8 @@ enum Command {
     Get(get::Options),
     /// Changes the machines of the cluster, by a person's hand: adds an SSH key.
     Instances(instances::Options),
+    /// Says why a disk, a VM, a Service or a Node waits: asks the process that looks after it, in the same container.
+    Why(why::Options),
     #[cfg(feature = "emulator")]
     /// Measures the provider against the embedded Azure.
     Bench(bench::Options),
@@ -201,6 +204,8 @@ impl Command {
             | Self::Doctor(_)
             | Self::Get(_)
             | Self::Instances(_) => true,
+            // A process tells it no credential.
+            Self::Why(_) => false,
             #[cfg(feature = "emulator")]
             Self::Emulator(_) | Self::Demo(_) | Self::Bench(_) => false,
         }
@@ -228,7 +233,7 @@ pub fn main() -> ExitCode {
     };
     let filter = cli.log.filter(match cli.command {
         Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) => "info",
-        Command::Doctor(_) | Command::Get(_) | Command::Instances(_) => "warn",
+        Command::Doctor(_) | Command::Get(_) | Command::Instances(_) | Command::Why(_) => "warn",
         #[cfg(feature = "emulator")]
         Command::Emulator(_) | Command::Demo(_) | Command::Bench(_) => "warn",
     });
@@ -256,7 +261,7 @@ pub fn main() -> ExitCode {
         match cli.command {
             Command::CsiController(options) => Box::pin(csi_controller::run(options)).await,
             Command::CsiNode(options) => Box::pin(csi_node::run(options)).await,
-            Command::CloudControllers(options) => Box::pin(cloud_controllers::run(options)).await,
+            Command::CloudControllers(options) => Box::pin(cloud_controllers::run(*options)).await,
             #[cfg(feature = "emulator")]
             Command::Emulator(options) => Box::pin(emulator::run(options)).await,
             #[cfg(feature = "emulator")]
@@ -264,6 +269,7 @@ pub fn main() -> ExitCode {
             Command::Doctor(options) => Box::pin(doctor::run(options)).await,
             Command::Get(options) => Box::pin(get::run(options)).await,
             Command::Instances(options) => Box::pin(instances::run(options)).await,
+            Command::Why(options) => Box::pin(why::run(options)).await,
             #[cfg(feature = "emulator")]
             Command::Bench(options) => Box::pin(bench::run(options)).await,
         }

@@ -325,6 +325,31 @@ fn the_controllers_pod_is_restricted_and_one_user_runs_all_its_containers() {
 }
 
 #[test]
+fn the_sockets_of_lazuli_why_are_in_a_volume_that_no_sidecar_mounts() {
+    let files = RENDERED.map(|file| (file, vec!["lazuli-controller"]));
+    let apart = ("tests/chart/cloud-controllers.yaml", vec!["lazuli-controller", "lazuli-cloud-controllers"]);
+    let mut ours = 0;
+    for (file, deployments) in files.into_iter().chain([apart]) {
+        for deployment in deployments {
+            let pod = &named(file, "Deployment", deployment)["spec"]["template"]["spec"];
+            let volume = json!({"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}});
+            assert!(list(&pod["volumes"]).contains(&volume), "{file}: {deployment}");
+            for container in list(&pod["containers"]) {
+                let mounts: Vec<&Value> =
+                    list(&container["volumeMounts"]).iter().filter(|mount| mount["name"] == "run").collect();
+                match ["lazuli", "cloud-controllers"].contains(&container["name"].as_str().unwrap()) {
+                    true => assert_eq!(mounts, [&json!({"name": "run", "mountPath": "/run/lazuli"})], "{file}"),
+                    false => assert!(mounts.is_empty(), "{file}: {}", container["name"]),
+                }
+                ours += mounts.len();
+            }
+        }
+    }
+    // The driver in three files, and the cloud controllers in two of them.
+    assert_eq!(ours, 5);
+}
+
+#[test]
 fn no_container_finds_a_secret_in_its_environment() {
     for file in RENDERED {
         for pod in [controller(file), node(file)] {

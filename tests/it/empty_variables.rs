@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Each command that reads variables, with arguments that end it before it reaches anything.
-const COMMANDS: [&str; 7] = [
+const COMMANDS: [&str; 8] = [
     "csi-controller --cloud-config=/dev/null",
     "csi-node --node-id=n --imds=off --kubeconfig=/dev/null/none",
     "cloud-controllers --kubeconfig=/dev/null/none",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 7] = [
     "get instances --cloud-config=/dev/null",
     "instances add-ssh-key --all --user=u --key=/dev/null/none --cloud-config=/dev/null",
     "emulator --scenario=/dev/null/none",
+    "why disk none",
 ];
 
 fn run(words: &[&str], variables: &BTreeSet<String>) -> Output {

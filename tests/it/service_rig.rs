@@ -24,6 +24,7 @@ use lazuli_emulator::{
     latency::Profile,
     scenario::{self, Scenario, VirtualMachine},
 };
+use lazuli_journal::PrintedAtFailure;
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_rig::cluster::Cluster;
 use lazuli_storage::list::VolumeHandles;
@@ -54,6 +55,7 @@ pub(super) struct Judged {
     pub(super) cluster: Cluster,
     network: Network,
     pub(super) judge: Arc<Mutex<Watcher>>,
+    journals: PrintedAtFailure,
 }
 
 /// The judge, and how far it has read the changes of Services.
@@ -128,7 +130,7 @@ impl Judged {
         });
         judge.lock().unwrap().judge = Judge::new(Azure::new(existing));
         let network = client(&cluster);
-        Self { cluster, network, judge }
+        Self { cluster, network, judge, journals: PrintedAtFailure::default() }
     }
 
     /// A controller by the configuration of the cluster.
@@ -143,6 +145,7 @@ impl Judged {
         let api = Client::new(self.cluster.server.router(), "default");
         let stop = CancellationToken::new();
         tokio::spawn(write_events(api.clone(), reporter, no_volumes, queue, metrics, stop.clone()));
+        let start = Instant::now();
         let options = Options {
             settings: settings(&config, "kubernetes").unwrap(),
             zones: Some(vec![]),
@@ -151,11 +154,13 @@ impl Judged {
                 name: "cloud-controller-manager".to_owned(),
                 identity: identity.to_owned(),
             },
+            lease_view: Default::default(),
             class: None,
             accepted_plan: None,
             external: Default::default(),
             resync: None,
             events,
+            journal: self.journals.recorder(identity, move || start.elapsed()),
         };
         let controller = Controller::new(options, self.network.clone(), api, Metrics::unregistered());
         Running { stop: stop.clone(), ended: tokio::spawn(controller.run(stop)) }

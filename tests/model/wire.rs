@@ -139,6 +139,7 @@ impl Replica {
                 Method::AzureStack => VmWriteMethod::WholeListByOmission,
             },
             metrics: lazuli_reconcile::metrics::Metrics::unregistered(),
+            journal: lazuli_journal::Recorder::nowhere(),
         });
         let defaults = Defaults {
             subscription: scenario::SUBSCRIPTION.into(),

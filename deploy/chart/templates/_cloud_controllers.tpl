@@ -43,6 +43,17 @@
 - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoSchedule}
 {{- end }}
 
+{{/* Where the processes answer lazuli why. No sidecar mounts it. */}}
+{{- define "lazuli.runVolume" -}}
+- name: run
+  emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- end }}
+
+{{/* The mount of that volume, in a container of ours. */}}
+{{- define "lazuli.runMount" -}}
+- {name: run, mountPath: /run/lazuli}
+{{- end }}
+
 {{/* The volume of the webhook's certificate. */}}
 {{- define "lazuli.webhookVolume" -}}
 {{- with .Values.cloudControllers }}
@@ -136,16 +147,14 @@
   {{- include "lazuli.restricted" $ | nindent 2 }}
   resources:
     {{- toYaml .resources | nindent 4 }}
-  {{- $mounts := include "lazuli.azureMounts" (dict "root" $ "identity" $identity "certificate" (include "lazuli.cloudControllersCertificate" $)) | trim }}
-  {{- if or $mounts .webhook.enabled }}
   volumeMounts:
-    {{- with $mounts }}
+    {{- include "lazuli.runMount" $ | nindent 4 }}
+    {{- with include "lazuli.azureMounts" (dict "root" $ "identity" $identity "certificate" (include "lazuli.cloudControllersCertificate" $)) | trim }}
     {{- . | nindent 4 }}
     {{- end }}
     {{- if .webhook.enabled }}
     - {name: webhook-certificate, mountPath: /etc/lazuli/webhook, readOnly: true}
     {{- end }}
-  {{- end }}
 {{- end }}
 {{- end }}
 

@@ -5,6 +5,7 @@ pub use lazuli_csi::controller::ListVolumes;
 use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService, server::chain};
 use lazuli_disk::{Admission, Settings, Volumes};
 pub use lazuli_disk::{AttachmentSourceReader, NodeFactsReader};
+use lazuli_journal::Recorder;
 use lazuli_model::{event::Event, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_storage::{
@@ -40,7 +41,7 @@ impl AttachMethod {
     }
 }
 
-/// What the controller learns of the cluster while it runs.
+/// What the controller learns of the cluster while it runs, and where it reports.
 #[derive(Debug, Clone)]
 pub struct ClusterView {
     /// Which LUNs VolumeAttachments name.
@@ -57,6 +58,8 @@ pub struct ClusterView {
     pub attachment_source: Option<AttachmentSourceReader>,
     /// Where events for people go.
     pub events: lossy::Sender<Event>,
+    /// Where it is noted what happens to each disk.
+    pub journal: Recorder,
 }
 
 /// What the operator chooses of the controller.
@@ -103,7 +106,7 @@ pub fn controller(
     registry: &mut Registry,
 ) -> Routes {
     let Policy { method, force_detach, detach_unused, inline, list_volumes } = policy;
-    let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events } = cluster;
+    let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events, journal } = cluster;
     let volumes = Volumes::new(Settings {
         compute: azure.compute.clone(),
         subscription: azure.defaults.subscription.clone(),
@@ -123,9 +126,10 @@ pub fn controller(
         },
         method: method.resolve(azure.stack),
         metrics: Metrics::register(registry),
+        journal: journal.clone(),
     });
     let controller = ControllerService::new(volumes, azure.defaults.clone());
-    let controller = controller.with_list_volumes(list_volumes).with_events(events);
+    let controller = controller.with_list_volumes(list_volumes).with_events(events).with_journal(journal);
     Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(ControllerServer::new(controller))
 }
 

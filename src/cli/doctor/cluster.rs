@@ -13,7 +13,8 @@ use lazuli_azure::{
 };
 use lazuli_balancing::preview::Planned;
 use lazuli_cluster::{
-    LeaseName, ListError, ListedNode, lease_holder, list_containers, list_load_balancers, list_nodes, list_services,
+    LeaseName, LeaseView, ListError, ListedNode, lease_holder, list_containers, list_load_balancers, list_nodes,
+    list_services,
 };
 use lazuli_config::Config;
 use lazuli_controllers::{
@@ -27,6 +28,7 @@ use lazuli_diagnosis::{
     objects::{self, Observed},
     pod_ranges, regions, routes,
 };
+use lazuli_journal::Recorder;
 use lazuli_model::{ArmId, node::Machine};
 use lazuli_nodes::cloud_node::{is_unmanaged, labels::REGION};
 use lazuli_reconcile::metrics::Metrics;
@@ -157,6 +159,7 @@ async fn kept_by_services(
             settings,
             zones: Some(vec![]),
             lease: LeaseName { namespace: String::new(), name: String::new(), identity: String::new() },
+            lease_view: LeaseView::default(),
             class: flags.class.clone(),
             accepted_plan: None,
             external: ClusterAddresses {
@@ -167,6 +170,7 @@ async fn kept_by_services(
             },
             resync: None,
             events: lossy::Sender::nowhere(),
+            journal: Recorder::nowhere(),
         };
         let controller =
             Controller::new(options, network.clone(), client.clone(), Metrics::register(&mut Registry::default()));

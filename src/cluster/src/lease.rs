@@ -3,7 +3,10 @@
 //! [`lazuli_engine::lease`] decides; here are the requests. The Lease is edited as the API server showed it, so what other
 //! versions of Kubernetes put into it stays.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use http::{Method, Request};
 use jiff::Timestamp;
@@ -36,6 +39,40 @@ pub struct LeaseName {
     pub identity: String,
 }
 
+/// What this process has seen of its Lease last. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct LeaseView(Arc<Mutex<SeenLease>>);
+
+/// What was seen of a Lease.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SeenLease {
+    /// Until when this process leads; `None` when it does not.
+    pub leads_until: Option<Instant>,
+    /// Who holds it; `None` when nobody does, or none was read yet.
+    pub holder: Option<String>,
+}
+
+impl LeaseView {
+    /// What was seen last.
+    pub fn seen(&self) -> SeenLease {
+        self.lock().clone()
+    }
+
+    fn note(&self, leads_until: Option<Instant>, shown: &Value) {
+        let holder = shown["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty());
+        let mut seen = self.lock();
+        seen.leads_until = leads_until;
+        if seen.holder.as_deref() != holder {
+            seen.holder = holder.map(str::to_owned);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SeenLease> {
+        // Every change is complete.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// How leading ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -64,7 +101,8 @@ impl LeaseName {
     }
 }
 
-/// Takes the Lease and keeps it. `until` shows until when this replica leads; `None` while it does not.
+/// Takes the Lease and keeps it. `until` shows until when this replica leads; `None` while it does not. `view` shows that to
+/// people, with the holder.
 ///
 /// Returns when the lease is lost, or after `stop`. After `stop` a leader goes on renewing until `drained`: its writes may
 /// still be in flight. Then it gives the Lease up, so that another replica need not wait.
@@ -72,7 +110,7 @@ pub async fn lead(
     client: &Client,
     lease: &LeaseName,
     terms: Terms,
-    until: &watch::Sender<Option<Instant>>,
+    (until, view): (&watch::Sender<Option<Instant>>, &LeaseView),
     stop: &CancellationToken,
     drained: impl Future<Output = ()>,
 ) -> Ended {
@@ -83,6 +121,7 @@ pub async fn lead(
     let mut drained = std::pin::pin!(drained);
     loop {
         let leads = election.leads_until().map(|until| start + until);
+        view.note(leads, &shown);
         until.send_if_modified(|shown| {
             let differs = *shown != leads;
             if leads.is_some() && shown.is_none() {
@@ -98,6 +137,7 @@ pub async fn lead(
         let taken = match election.next(now) {
             Next::Lost(loss) => {
                 until.send_replace(None);
+                view.note(None, &shown);
                 let why = match loss {
                     Loss::Taken => "another process holds it",
                     Loss::NotRenewed => "the API server took no renewal before it ended",
@@ -111,6 +151,7 @@ pub async fn lead(
                     () = stop.cancelled(), if leads.is_none() => {}
                     () = &mut drained, if stop.is_cancelled() => {
                         until.send_replace(None);
+                        view.note(None, &Value::Null);
                         give_up(client, lease, shown).await;
                         return Ended::Stopped;
                     }
@@ -284,6 +325,7 @@ mod tests {
     use super::*;
 
     struct Replica {
+        view: LeaseView,
         until: watch::Receiver<Option<Instant>>,
         stop: CancellationToken,
         drained: CancellationToken,
@@ -301,10 +343,12 @@ mod tests {
             let (until, shown) = watch::channel(None);
             let (stop, drained) = (CancellationToken::new(), CancellationToken::new());
             let (stops, drains) = (stop.clone(), drained.clone());
+            let view = LeaseView::default();
+            let views = view.clone();
             let task = tokio::spawn(async move {
-                lead(&client, &lease, Terms::default(), &until, &stops, drains.cancelled()).await
+                lead(&client, &lease, Terms::default(), (&until, &views), &stops, drains.cancelled()).await
             });
-            Self { until: shown, stop, drained, task }
+            Self { view, until: shown, stop, drained, task }
         }
 
         fn leads(&self) -> bool {
@@ -324,6 +368,10 @@ mod tests {
         let second = Replica::start(&server, "second");
         sleep(Duration::from_secs(60)).await;
         assert!(first.leads() && !second.leads());
+        for (replica, leads) in [(&first, true), (&second, false)] {
+            let seen = replica.view.seen();
+            assert_eq!((seen.leads_until.is_some(), seen.holder.as_deref()), (leads, Some("first")));
+        }
         assert_eq!(lease(&server)["spec"]["leaseTransitions"], 0);
         first.task.abort();
         sleep(Duration::from_secs(13)).await;
@@ -336,7 +384,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_whose_namespace_does_not_exist_is_tried_every_few_seconds() {
-        let count = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let count = Arc::new(std::sync::atomic::AtomicU32::new(0));
         let asked = count.clone();
         let router = axum::Router::new().fallback(move || {
             asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -350,7 +398,8 @@ mod tests {
             LeaseName { namespace: name("nope"), name: name("cloud-controller-manager"), identity: name("first") };
         let (until, _shown) = watch::channel(None);
         let stop = CancellationToken::new();
-        let leads = lead(&client, &lease, Terms::default(), &until, &stop, std::future::pending());
+        let view = LeaseView::default();
+        let leads = lead(&client, &lease, Terms::default(), (&until, &view), &stop, std::future::pending());
         assert!(timeout(Duration::from_secs(20), leads).await.is_err());
         let asked = count.load(std::sync::atomic::Ordering::Relaxed);
         assert!((4..=24).contains(&asked), "{asked} requests in 20 s");

@@ -8,6 +8,7 @@
 mod answering;
 mod attachment_source;
 mod backends;
+mod claims;
 mod client;
 mod cloud_nodes;
 mod cluster_ips;
@@ -37,6 +38,7 @@ mod volumes;
 pub use answering::keep_asking;
 pub use attachment_source::{AttachmentSourceError, attachment_source};
 pub use backends::{BackendsChange, follow_backends};
+pub use claims::{ClaimedVolume, ReadClaimError, claimed_volume};
 pub use client::{ConnectError, connect, connect_as};
 pub use cloud_nodes::{
     CloudNodesChange, WriteNodeError, control_plane, delete_node, follow_cloud_nodes, node_exists, patch_node,
@@ -49,7 +51,7 @@ pub use inventory::{
     AttachedVolume, ListError, ListedAttachment, ListedNode, lease_holder, list_attachments, list_containers,
     list_nodes, list_reservations, list_services, list_volumes,
 };
-pub use lease::{Ended, LeaseName, lead, read_mark, write_mark};
+pub use lease::{Ended, LeaseName, LeaseView, SeenLease, lead, read_mark, write_mark};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};
 pub use namespaces::{NamespacesChange, follow_namespaces};

@@ -30,8 +30,8 @@ use lazuli_balancing::{
     events,
 };
 use lazuli_cluster::{
-    BackendsChange, Change, Ended, LeaseName, VersionedService, follow_backends, follow_endpoints, follow_namespaces,
-    follow_services, lead,
+    BackendsChange, Change, Ended, LeaseName, LeaseView, VersionedService, follow_backends, follow_endpoints,
+    follow_namespaces, follow_services, lead,
 };
 use lazuli_engine::{
     freshness,
@@ -39,6 +39,7 @@ use lazuli_engine::{
     object::{EnvChange, Event as ObjectEvent},
     service::{Desired, Event, Snapshot},
 };
+use lazuli_journal::Recorder;
 use lazuli_model::{ArmIdError, address::Cidr, fault::Fault};
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::{Clock, LeaseHolder, Workers, metrics::Metrics, object::Objects};
@@ -90,6 +91,8 @@ pub struct Options {
     pub zones: Option<Vec<String>>,
     /// The lease of the controllers.
     pub lease: LeaseName,
+    /// Where what is seen of it is shown.
+    pub lease_view: LeaseView,
     /// The `loadBalancerClass` that is claimed; `None` for Services without one.
     pub class: Option<String>,
     /// The hash of the plan that the operator has accepted: what it removes or replaces is done at the first leadership too.
@@ -100,6 +103,8 @@ pub struct Options {
     pub resync: Option<Duration>,
     /// Where events for the owners of Services go.
     pub events: lossy::Sender<lazuli_model::event::Event>,
+    /// Where it is noted what happens to each object.
+    pub journal: Recorder,
 }
 
 /// The service controller.
@@ -133,22 +138,33 @@ impl Controller {
         let clock = Clock::start();
         let (holder, lease) = LeaseHolder::new(clock, LEAST_LEASE);
         let informed = Arc::new(Informed::new(clock, lease, &options, network, Api::new(api)));
-        fn objects<O>(informed: &Arc<Informed>, clock: Clock, metrics: &Metrics) -> Workers<Objects<O, Of<O>>>
+        fn objects<O>(
+            informed: &Arc<Informed>,
+            clock: Clock,
+            metrics: &Metrics,
+            journal: &Recorder,
+        ) -> Workers<Objects<O, Of<O>>>
         where
             Objects<O, Of<O>>: lazuli_reconcile::Kind,
             O: lazuli_engine::object::Object,
             Of<O>: lazuli_reconcile::object::Adapter<O>,
         {
-            Workers::new(Arc::new(Objects::new(Arc::new(Of::new(informed.clone())), clock)), clock, metrics.clone())
+            let objects = Arc::new(Objects::new(Arc::new(Of::new(informed.clone())), clock));
+            Workers::with_journal(objects, clock, metrics.clone(), journal.clone())
         }
         let workers = AllWorkers {
-            public_ips: objects(&informed, clock, &metrics),
-            load_balancers: objects(&informed, clock, &metrics),
-            security_groups: objects(&informed, clock, &metrics),
-            private_links: objects(&informed, clock, &metrics),
-            subnets: objects(&informed, clock, &metrics),
-            nics: objects(&informed, clock, &metrics),
-            services: Workers::new(Arc::new(Services::new(informed.clone())), clock, metrics.clone()),
+            public_ips: objects(&informed, clock, &metrics, &options.journal),
+            load_balancers: objects(&informed, clock, &metrics, &options.journal),
+            security_groups: objects(&informed, clock, &metrics, &options.journal),
+            private_links: objects(&informed, clock, &metrics, &options.journal),
+            subnets: objects(&informed, clock, &metrics, &options.journal),
+            nics: objects(&informed, clock, &metrics, &options.journal),
+            services: Workers::with_journal(
+                Arc::new(Services::new(informed.clone())),
+                clock,
+                metrics.clone(),
+                options.journal.clone(),
+            ),
         };
         _ = informed.workers.set(workers);
         Self { informed, options, holder, metrics, nodes: None, serves_services: true }
@@ -159,8 +175,8 @@ impl Controller {
     pub fn with_nodes(mut self, options: NodeOptions, compute: Compute) -> Self {
         let Informed { clock, lease, network, api, .. } = &*self.informed;
         let clients = (compute, network.clone(), api.clone());
-        let events = self.options.events.clone();
-        self.nodes = Some(NodeControllers::new(options, clients, (*clock, lease.clone()), events, &self.metrics));
+        let telling = (self.options.events.clone(), self.options.journal.clone());
+        self.nodes = Some(NodeControllers::new(options, clients, (*clock, lease.clone()), telling, &self.metrics));
         self
     }
 
@@ -176,7 +192,8 @@ impl Controller {
         let (until, mut leads) = watch::channel(None);
         let api = self.informed.api.client.clone();
         let drained = CancellationToken::new();
-        let leading = lead(&api, &self.options.lease, Terms::default(), &until, &stop, drained.cancelled());
+        let shown = (&until, &self.options.lease_view);
+        let leading = lead(&api, &self.options.lease, Terms::default(), shown, &stop, drained.cancelled());
         let feeding = async {
             let watching = async {
                 let mut led = false;

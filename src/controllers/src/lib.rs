@@ -16,6 +16,7 @@
 //! | [`settings`] | from the cloud configuration to what planners know |
 //! | `evidence` | what a Service is read beside: what load balancers show of it, and addresses that it may not name |
 //! | `informed` | what the informers, the lease and the lists of the start have told |
+//! | `notes` | what the journal notes of Services and Nodes |
 //! | `objects` | public IPs, load balancers, security groups and private link services as objects of the engine |
 //! | `pools` | several load balancers: what they hold, and the members of their pools |
 //! | `preview` | what would be written, for `--dry-run` and at a take-over |
@@ -29,6 +30,7 @@ pub mod controller;
 mod evidence;
 mod informed;
 mod nodes;
+mod notes;
 mod objects;
 mod pools;
 mod preview;

@@ -26,6 +26,7 @@ use lazuli_engine::{
     object::{Cause, Failure, Object, Taint},
     service,
 };
+use lazuli_journal::{Key as JournalKey, Subject};
 use lazuli_model::{ArmId, ServiceKey, fault::Fault, json::BodyError};
 use lazuli_quota::{
     permit::Priority,
@@ -75,6 +76,10 @@ pub(crate) trait Planned: Object<Related = Key> {
         Self::TYPE
     }
     const NAME: &'static str;
+    /// What it is in the journal.
+    const SUBJECT: Subject;
+    /// A requester in the journal.
+    fn requester_key(requester: &Self::Requester) -> Option<JournalKey<'_>>;
     /// The rank of its reads. Many Services wait for one read of what they share.
     const READ_PRIORITY: Priority;
     /// Tells a requester what became of its want.
@@ -106,7 +111,12 @@ fn whole(body: Option<Value>) -> Target {
 impl Planned for PublicIps {
     const TYPE: NetworkType = NetworkType::PublicIp;
     const NAME: &'static str = "public_ip";
+    const SUBJECT: Subject = Subject::PublicIp;
     const READ_PRIORITY: Priority = Priority::Read;
+
+    fn requester_key(service: &ServiceKey) -> Option<JournalKey<'_>> {
+        Some(JournalKey::service(service))
+    }
 
     fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
         informed.to_service(to, service::Event::Told { key: Key::PublicIp(id.clone()), generation, outcome });
@@ -152,7 +162,12 @@ impl Planned for PublicIps {
 impl Planned for LoadBalancers {
     const TYPE: NetworkType = NetworkType::LoadBalancer;
     const NAME: &'static str = "load_balancer";
+    const SUBJECT: Subject = Subject::LoadBalancer;
     const READ_PRIORITY: Priority = Priority::Attach;
+
+    fn requester_key(service: &ServiceKey) -> Option<JournalKey<'_>> {
+        Some(JournalKey::service(service))
+    }
 
     fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
         informed.to_service(to, service::Event::Told { key: Key::LoadBalancer(id.clone()), generation, outcome });
@@ -208,7 +223,12 @@ impl Planned for LoadBalancers {
 impl Planned for SecurityGroups {
     const TYPE: NetworkType = NetworkType::SecurityGroup;
     const NAME: &'static str = "security_group";
+    const SUBJECT: Subject = Subject::SecurityGroup;
     const READ_PRIORITY: Priority = Priority::Attach;
+
+    fn requester_key(service: &ServiceKey) -> Option<JournalKey<'_>> {
+        Some(JournalKey::service(service))
+    }
 
     fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
         informed.to_service(to, service::Event::Told { key: Key::SecurityGroup(id.clone()), generation, outcome });
@@ -254,7 +274,12 @@ impl Planned for SecurityGroups {
 impl Planned for PrivateLinks {
     const TYPE: NetworkType = NetworkType::PrivateLinkService;
     const NAME: &'static str = "private_link_service";
+    const SUBJECT: Subject = Subject::PrivateLink;
     const READ_PRIORITY: Priority = Priority::Read;
+
+    fn requester_key(service: &ServiceKey) -> Option<JournalKey<'_>> {
+        Some(JournalKey::service(service))
+    }
 
     fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
         informed.to_service(to, service::Event::Told { key: Key::PrivateLink(id.clone()), generation, outcome });
@@ -287,7 +312,12 @@ impl Planned for PrivateLinks {
 impl Planned for Subnets {
     const TYPE: NetworkType = NetworkType::Subnet;
     const NAME: &'static str = "subnet";
+    const SUBJECT: Subject = Subject::Subnet;
     const READ_PRIORITY: Priority = Priority::Read;
+
+    fn requester_key(service: &ServiceKey) -> Option<JournalKey<'_>> {
+        Some(JournalKey::service(service))
+    }
 
     fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
         informed.to_service(to, service::Event::Told { key: Key::Subnet(id.clone()), generation, outcome });
@@ -314,7 +344,12 @@ impl Planned for Subnets {
 impl Planned for Interfaces {
     const TYPE: NetworkType = NetworkType::Interface;
     const NAME: &'static str = "nic";
+    const SUBJECT: Subject = Subject::Interface;
     const READ_PRIORITY: Priority = Priority::Read;
+
+    fn requester_key(_: &Membership) -> Option<JournalKey<'_>> {
+        None
+    }
 
     fn resource_type(id: &ArmId) -> NetworkType {
         match Holder::of(id) {
@@ -611,5 +646,13 @@ where
 
     fn broken_off(&self, key: &ArmId) {
         O::broken_off(&self.informed, key);
+    }
+
+    fn journal_key(key: &ArmId) -> Option<JournalKey<'_>> {
+        Some(JournalKey::new(O::SUBJECT, key.as_str()))
+    }
+
+    fn requester_key(requester: &O::Requester) -> Option<JournalKey<'_>> {
+        O::requester_key(requester)
     }
 }

@@ -6,14 +6,15 @@ use futures::future::BoxFuture;
 use lazuli_balancing::{Balanced, Key, events};
 use lazuli_cluster::{PatchServiceError, ServicePatch, patch_service};
 use lazuli_engine::{
-    Outcome,
+    Awaited, Outcome,
     service::{self, Action, Env, Event, Patch, PatchFault, Reason},
 };
+use lazuli_journal::{Key as JournalKey, Note};
 use lazuli_model::{ServiceKey, event::Severity};
 use lazuli_reconcile::Kind;
 use tracing::{info, warn};
 
-use crate::informed::Informed;
+use crate::{informed::Informed, notes};
 
 /// The kind of all Services.
 pub(crate) struct Services {
@@ -140,5 +141,21 @@ impl Kind for Services {
 
     fn broken_off(&self, key: &ServiceKey) {
         self.informed.lost_service(key);
+    }
+
+    fn journal_key(key: &ServiceKey) -> Option<JournalKey<'_>> {
+        Some(JournalKey::service(key))
+    }
+
+    fn note_of_event(event: &Self::Event) -> Option<Note<'_>> {
+        notes::of_service_event(event)
+    }
+
+    fn note_of_action(action: &Self::Action) -> Option<Note<'_>> {
+        notes::of_service_action(action)
+    }
+
+    fn awaited(&self, state: &Self::State, now: Duration) -> Option<Awaited> {
+        Some(state.awaited(&self.informed.shared(), now))
     }
 }

@@ -24,6 +24,7 @@ use csi_proto::csi::{
     validate_volume_capabilities_response,
 };
 use lazuli_disk::{CreateError, ExpandError, Found, VolumeError, Volumes};
+use lazuli_journal::{Key, Recorder, Subject, Word};
 use lazuli_model::{
     ArmId, VolumeId,
     event::{Claim, Event, Failure, Regarding},
@@ -34,6 +35,7 @@ use lazuli_telemetry::lossy;
 use tonic::{Request, Response, Status};
 
 use super::{
+    asked::Asked,
     capability::{capability, ordered, segments},
     mount_flags,
     server::{RpcNote, failure, status},
@@ -61,6 +63,7 @@ pub struct ControllerService {
     list_volumes: ListVolumes,
     snapshots: Snapshots,
     events: lossy::Sender<Event>,
+    journal: Recorder,
 }
 
 /// Whether ListVolumes is offered. Where it is, external-attacher compares the list with the VolumeAttachments once a
@@ -86,8 +89,8 @@ impl ListVolumes {
 impl ControllerService {
     /// A service over these volumes; `defaults` stand where a StorageClass says nothing.
     pub fn new(volumes: Volumes, defaults: Defaults) -> Self {
-        let events = lossy::Sender::nowhere();
-        Self { volumes, defaults, list_volumes: ListVolumes::On, snapshots: Snapshots::default(), events }
+        let (events, journal) = (lossy::Sender::nowhere(), Recorder::nowhere());
+        Self { volumes, defaults, list_volumes: ListVolumes::On, snapshots: Snapshots::default(), events, journal }
     }
 
     /// The same service, which sends events for people there.
@@ -95,10 +98,20 @@ impl ControllerService {
         Self { events, ..self }
     }
 
+    /// The same service, which notes what is asked of each disk there.
+    pub fn with_journal(self, journal: Recorder) -> Self {
+        Self { journal, ..self }
+    }
+
     /// The same service, which offers ListVolumes or does not.
     pub fn with_list_volumes(self, list_volumes: ListVolumes) -> Self {
         Self { list_volumes, ..self }
     }
+}
+
+/// A node in the journal.
+fn node_key(name: &str) -> Key<'_> {
+    Key::new(Subject::Node, name)
 }
 
 fn failed(rpc: Rpc, error: &VolumeError) -> Status {
@@ -211,15 +224,21 @@ impl ControllerService {
         for warning in &plan.warnings {
             tracing::warn!(volume = request.name, "{warning}");
         }
-        let created = self.volumes.create(&plan).await.map_err(|error| match &error {
-            CreateError::Exists(mismatch) => failure(Code::AlreadyExists, mismatch),
-            CreateError::Failed(error) => {
+        let asked = Asked::new(&self.journal, &plan.disk, Word::CreateAsked.number(plan.spec.size.get()));
+        let created = match self.volumes.create(&plan).await {
+            Ok(created) => created,
+            Err(CreateError::Exists(mismatch)) => {
+                return Err(asked.failed(failure(Code::AlreadyExists, &mismatch), None));
+            }
+            Err(CreateError::Failed(error)) => {
                 let spec = &plan.spec;
                 let (name, sku) = (plan.disk.name(), spec.sku.as_str());
                 let what = format!("Disk {name} ({}, {sku}, {}) cannot be created", spec.size, spec.location);
-                self.reported(Rpc::CreateVolume, claim.clone().map(Regarding::Claim), &what, error)
+                let status = self.reported(Rpc::CreateVolume, claim.clone().map(Regarding::Claim), &what, &error);
+                return Err(asked.failed(status, Some(&error.fault)));
             }
-        })?;
+        };
+        asked.done(Word::Answered);
         Ok(CreateVolumeResponse {
             volume: Some(Volume {
                 capacity_bytes: wire_bytes(created.adopted.size.bytes()),
@@ -243,10 +262,12 @@ impl ControllerService {
             tracing::warn!(volume = request.volume_id, "this handle names no managed disk; there is nothing to delete");
             return Ok(DeleteVolumeResponse {});
         };
+        let asked = Asked::new(&self.journal, id.disk(), Word::DeleteAsked);
         match self.volumes.delete(id.disk()).await {
-            Ok(()) => Ok(DeleteVolumeResponse {}),
-            Err(error) => Err(failed(Rpc::DeleteVolume, &error)),
+            Ok(()) => asked.done(Word::Answered),
+            Err(error) => return Err(asked.failed(failed(Rpc::DeleteVolume, &error), Some(&error.fault))),
         }
+        Ok(DeleteVolumeResponse {})
     }
 
     async fn publish(
@@ -264,17 +285,23 @@ impl ControllerService {
             .map_err(|error| failure(Code::InvalidArgument, &error))?;
         let id = volume(&request.volume_id)?;
         self.volumes.learn_handle_casing(&id);
-        let published = self
-            .volumes
-            .publish(id.disk(), &node, parameters.caching)
-            .await
-            .map_err(|error| self.reported_on_node(Rpc::Publish, id.disk(), &node, "attached to", &error))?;
-        // A volume that no driver made says nothing of its disk; the node learns it from here.
-        let described = if parameters.is_static {
-            Some(self.volumes.get(id.disk()).await.map_err(|error| failed(Rpc::Publish, &error))?)
-        } else {
-            None
+        let asked = Asked::new(&self.journal, id.disk(), Word::AttachAsked.about(node_key(&node)));
+        let published = match self.volumes.publish(id.disk(), &node, parameters.caching).await {
+            Ok(published) => published,
+            Err(error) => {
+                let status = self.reported_on_node(Rpc::Publish, id.disk(), &node, "attached to", &error);
+                return Err(asked.failed(status, Some(&error.fault)));
+            }
         };
+        // A volume that no driver made says nothing of its disk; the node learns it from here.
+        let described = match parameters.is_static {
+            false => None,
+            true => match self.volumes.get(id.disk()).await {
+                Ok(found) => Some(found),
+                Err(error) => return Err(asked.failed(failed(Rpc::Publish, &error), Some(&error.fault))),
+            },
+        };
+        asked.done(Word::AnsweredLun.number(published.lun.get()));
         let mut publish_context =
             parameters.publish_context(published.lun, described.as_ref().map(|found| &*found.disk));
         let source = published.source.or_else(|| described.and_then(|found| found.disk.source.clone()));
@@ -296,10 +323,16 @@ impl ControllerService {
         };
         self.volumes.learn_handle_casing(&id);
         let node = Some(request.node_id.as_str()).filter(|node| !node.is_empty());
-        self.volumes.unpublish(id.disk(), node).await.map_err(|error| match node {
-            Some(node) => self.reported_on_node(Rpc::Unpublish, id.disk(), node, "detached from", &error),
-            None => failed(Rpc::Unpublish, &error),
-        })?;
+        let note = node.map_or(Word::DetachAsked.into(), |node| Word::DetachAsked.about(node_key(node)));
+        let asked = Asked::new(&self.journal, id.disk(), note);
+        if let Err(error) = self.volumes.unpublish(id.disk(), node).await {
+            let status = match node {
+                Some(node) => self.reported_on_node(Rpc::Unpublish, id.disk(), node, "detached from", &error),
+                None => failed(Rpc::Unpublish, &error),
+            };
+            return Err(asked.failed(status, Some(&error.fault)));
+        }
+        asked.done(Word::Answered);
         Ok(ControllerUnpublishVolumeResponse {})
     }
 
@@ -365,13 +398,19 @@ impl ControllerService {
         let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
         let id = volume(&request.volume_id)?;
         self.volumes.learn_handle_casing(&id);
-        let size = self.volumes.expand(id.disk(), required_bytes, limit_bytes).await.map_err(|error| match &error {
-            ExpandError::Range(error) => refused(error),
-            ExpandError::Failed(error) => {
+        // The number is for people: a request is in whole GiB but for its last part.
+        let asked = Asked::new(&self.journal, id.disk(), Word::ExpandAsked.number(required_bytes.div_euclid(1 << 30)));
+        let size = match self.volumes.expand(id.disk(), required_bytes, limit_bytes).await {
+            Ok(size) => size,
+            Err(ExpandError::Range(error)) => return Err(asked.failed(refused(&error), None)),
+            Err(ExpandError::Failed(error)) => {
                 let what = format!("Disk {} cannot be expanded", id.disk().name());
-                self.reported(Rpc::Expand, Some(Regarding::ClaimOf(id.disk().clone())), &what, error)
+                let regarding = Some(Regarding::ClaimOf(id.disk().clone()));
+                let status = self.reported(Rpc::Expand, regarding, &what, &error);
+                return Err(asked.failed(status, Some(&error.fault)));
             }
-        })?;
+        };
+        asked.done(Word::Answered);
         Ok(ControllerExpandVolumeResponse { capacity_bytes: wire_bytes(size.bytes()), node_expansion_required: true })
     }
 }

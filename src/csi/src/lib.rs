@@ -12,6 +12,7 @@
 //! | [`node`] | `csi.v1.Node` of `disk.csi.azure.com`, on every node |
 //! | [`registration`] | `pluginregistration.Registration`, so that kubelet finds the node service |
 
+mod asked;
 mod capability;
 pub mod controller;
 pub mod identity;

@@ -24,6 +24,7 @@ use std::{
 };
 
 use lazuli_azure::compute::{Compute, Freshness};
+use lazuli_journal::Recorder;
 use lazuli_model::{
     ArmId, CachingMode, Disk, Gib, Lun, VolumeId,
     disk_spec::{DiskSpec, Mismatch},
@@ -113,6 +114,8 @@ pub struct Settings {
     pub method: VmWriteMethod,
     /// The metrics of the VMs' work.
     pub metrics: Metrics,
+    /// Where it is noted what happens to disks and VMs.
+    pub journal: Recorder,
 }
 
 /// A disk and the nodes it is attached to.
@@ -183,14 +186,22 @@ impl Volumes {
             admission,
             method,
             metrics,
+            journal,
         } = settings;
         let client = Client::new(compute);
         let nodes = Nodes::new(&subscription, &resource_group, nodes);
         let reservations = ClusterSnapshot::new(reservations, |luns| *luns != LunReservations::Cold);
         let policy = worker::Policy { force_detach, events: events.clone() };
         let memory = Memory::new(method);
-        let workers =
-            VmWorkers::new(client.clone(), nodes.clone(), reservations.clone(), sizes, memory, policy, metrics);
+        let workers = VmWorkers::new(
+            client.clone(),
+            nodes.clone(),
+            reservations.clone(),
+            sizes,
+            memory,
+            policy,
+            worker::Notes { metrics, journal },
+        );
         Self {
             client,
             group: ResourceGroup { subscription, name: resource_group },

@@ -20,19 +20,20 @@ use lazuli_azure::{
     error::ArmError,
     permits::Permit,
 };
-use lazuli_engine::Id;
+use lazuli_engine::{Awaited, Id};
+use lazuli_journal::{Key, Note, Recorder, Word};
 use lazuli_model::{
     ArmId, Disk, Vm,
     event::{self, Reason, Regarding},
     fault::{Effect, Fault},
-    op::VmWrite,
+    op::{VmWrite, VmWriteMethod},
     size::SizeLimits,
 };
 use lazuli_quota::{
     permit::Priority,
     read::{Accept, By, Seen},
 };
-use lazuli_reconcile::{Clock, Kind, Workers, metrics::Metrics};
+use lazuli_reconcile::{Clock, Kind, Workers, journal::word, metrics::Metrics};
 pub(crate) use lazuli_storage::attach::Goal;
 use lazuli_storage::{
     dangling::Dangling,
@@ -76,6 +77,14 @@ pub(crate) struct VmDisks {
     /// How many requests there are, by VM and disk.
     requested: Arc<Mutex<BTreeMap<(ArmId, ArmId), usize>>>,
     callers: AtomicU64,
+    journal: Recorder,
+}
+
+/// Where it is noted what is done.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    pub(crate) metrics: Metrics,
+    pub(crate) journal: Recorder,
 }
 
 /// Whether disks may be detached by force, and where that is reported.
@@ -103,6 +112,9 @@ impl Drop for Hold {
     }
 }
 
+/// The answer to a write was lost.
+const OUTCOME_UNKNOWN: Fault = Fault::OutcomeUnknown;
+
 /// Every change under such a lock is complete, so a panic elsewhere leaves what it guards consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -116,8 +128,9 @@ impl VmWorkers {
         sizes: watch::Receiver<SizeLimits>,
         memory: Memory,
         policy: Policy,
-        metrics: Metrics,
+        notes: Notes,
     ) -> Self {
+        let Notes { metrics, journal } = notes;
         let clock = Clock::start();
         let kind = Arc::new(VmDisks {
             client,
@@ -129,8 +142,9 @@ impl VmWorkers {
             memory: Mutex::new(memory),
             requested: Arc::default(),
             callers: AtomicU64::new(0),
+            journal: journal.clone(),
         });
-        Self { workers: Workers::new(kind.clone(), clock, metrics), kind }
+        Self { workers: Workers::with_journal(kind.clone(), clock, metrics, journal), kind }
     }
 
     /// What is remembered of all VMs.
@@ -242,7 +256,7 @@ impl VmWorkers {
         interest.is_answered = true;
         outcome.unwrap_or_else(|_| {
             let message = format!("{disk} on node {node}: the work on it was broken off");
-            Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
+            Err(VolumeError::new(OUTCOME_UNKNOWN, message).with_effect(Effect::Possible))
         })
     }
 }
@@ -365,6 +379,36 @@ impl VmDisks {
         }
     }
 
+    /// Notes what the disks of a VM's requests wait for.
+    fn note_waits(&self, vm: &ArmId, state: &VmState, awaited: Awaited) {
+        let word = match awaited {
+            Awaited::Nothing => return,
+            Awaited::Moment => Word::AwaitsBurst,
+            awaited => word(awaited),
+        };
+        for disk in state.holds.keys() {
+            self.journal.note(&Key::disk(disk), word.about(Key::vm(vm)));
+        }
+    }
+
+    /// Notes what a write that is sent changes of each disk.
+    fn note_write(&self, vm: &ArmId, write: &VmWrite, method: VmWriteMethod) {
+        let note = |disk: &ArmId, planned: Word, lun: Option<lazuli_model::Lun>| {
+            let planned = planned.about(Key::vm(vm));
+            let planned = match lun {
+                Some(lun) => planned.number(lun.get()),
+                None => planned,
+            };
+            self.journal.note(&Key::disk(disk), planned);
+            self.journal.note(&Key::disk(disk), sends(method).about(Key::vm(vm)));
+        };
+        write.attach.iter().for_each(|attach| note(&attach.disk, Word::PlansAttach, Some(attach.lun)));
+        for disk in &write.detach {
+            let is_forced = write.force.contains(disk);
+            note(disk, if is_forced { Word::PlansForcedDetach } else { Word::PlansDetach }, None);
+        }
+    }
+
     async fn read_disks(
         client: Client,
         clock: Clock,
@@ -474,9 +518,14 @@ impl Kind for VmDisks {
         let force_detach = self.policy.force_detach;
         let env = Env { attachments: &attachments, nodes: &nodes, sizes: &sizes, force_detach };
         let step = state.step.get_or_insert_with(|| State::new(vm.clone()));
+        let (before, asks) = (step.awaited(), matches!(event, Event::Requested { .. }));
         let actions = step.step(&mut lock(&self.memory), &env, now, event);
+        let awaited = step.awaited();
         // Before the answers, because their callers may ask for something else of the disk.
         state.holds.retain(|disk, _| step.is_requested(disk));
+        if awaited != before || asks {
+            self.note_waits(vm, state, awaited);
+        }
         actions
     }
 
@@ -540,9 +589,12 @@ impl Kind for VmDisks {
                 let read = state.snapshot.as_ref().filter(|(read, _)| *read == observation);
                 let (_, read) = read.expect("a step names the last read that it was given").clone();
                 let permit = permit.and_then(|permit| state.permits.remove(&permit));
+                self.note_write(&vm, &write, method);
+                let journal = self.journal.clone();
                 Some(Box::pin(async move {
                     let written = client.write_vm(&read, &write, method, priority, permit).await;
                     log(&write, &written);
+                    note_end(&journal, &vm, &write, &written);
                     let written = written.map(|accepted| clock.since(accepted)).map_err(Answer);
                     VmEvent::Step(Event::Written(id, written))
                 }))
@@ -567,8 +619,66 @@ impl Kind for VmDisks {
         }
     }
 
+    fn journal_key(vm: &ArmId) -> Option<Key<'_>> {
+        Some(Key::vm(vm))
+    }
+
+    fn note_of_event(event: &VmEvent) -> Option<Note<'_>> {
+        Some(match event {
+            VmEvent::Requested(request) => match request.goal {
+                Goal::Attached(_) => Word::DiskAttachAsked.about(Key::disk(&request.disk)),
+                Goal::Detached => Word::DiskDetachAsked.about(Key::disk(&request.disk)),
+            },
+            VmEvent::VmRead(_, _, Ok(read)) if read.seen.by == By::List => Word::SeenInList.into(),
+            VmEvent::VmRead(_, _, Ok(_)) => Word::SeenAlone.into(),
+            VmEvent::VmRead(_, _, Err(error)) => Word::NotRead.fault(&error.fault),
+            VmEvent::Permitted(..) => Word::PermitGranted.into(),
+            VmEvent::Step(Event::Written(_, Ok(_))) => Word::Wrote.into(),
+            VmEvent::Step(Event::Written(_, Err(Answer(error)))) => Word::WriteFailed.fault(&error.fault),
+            _ => return None,
+        })
+    }
+
+    fn note_of_action(action: &Action<Answer>) -> Option<Note<'_>> {
+        match action {
+            Action::Write { method, .. } => Some(sends(*method).into()),
+            _ => None,
+        }
+    }
+
+    fn awaited(&self, state: &VmState, _: Duration) -> Option<Awaited> {
+        state.step.as_ref().map(State::awaited)
+    }
+
     /// The callers learn it by their answers, which are dropped with the state.
     fn broken_off(&self, _: &ArmId) {}
+}
+
+/// The word for a write that is sent.
+fn sends(method: VmWriteMethod) -> Word {
+    match method {
+        VmWriteMethod::Action => Word::WritesAction,
+        VmWriteMethod::WholeList | VmWriteMethod::WholeListByOmission => Word::WritesWholeList,
+    }
+}
+
+/// Notes how a write of these disks has ended.
+fn note_end(journal: &Recorder, vm: &ArmId, write: &VmWrite, written: &Result<Instant, ArmError>) {
+    let note = match written {
+        Ok(_) => Word::OperationDone.about(Key::vm(vm)),
+        Err(error) => {
+            let word = match (error.fault == OUTCOME_UNKNOWN, error.status) {
+                (true, _) => Word::OutcomeLost,
+                (false, Some(200..300)) => Word::OperationFailed,
+                (false, _) => Word::WriteRefused,
+            };
+            let note = word.about(Key::vm(vm)).fault(&error.fault);
+            error.status.map_or_else(|| note.clone(), |status| note.clone().number(status))
+        }
+    };
+    for disk in write.attach.iter().map(|attachment| &attachment.disk).chain(&write.detach) {
+        journal.note(&Key::disk(disk), note.clone());
+    }
 }
 
 fn log(write: &VmWrite, written: &Result<Instant, ArmError>) {

@@ -24,6 +24,7 @@
 //! | [`reaction`] | what the step does about a fault |
 //! | [`object`] | the step of one object of Azure |
 //! | [`service`] | the step of a Service: the order in which it tells objects what it wants |
+//! | [`Awaited`] | what a key waits for, for people who ask |
 //!
 //! # What holds
 //!
@@ -37,6 +38,7 @@
 //! - **The phase is derived.** A process may end between any two actions. The next one starts with empty states, reads
 //!   the objects, and comes to the same decisions.
 
+mod awaited;
 pub mod backoff;
 pub mod bisection;
 pub mod callers;
@@ -54,11 +56,19 @@ pub mod wants;
 
 use std::{fmt, time::Duration};
 
+pub use awaited::Awaited;
 use lazuli_model::fault::Fault;
 
 /// The id of one read, write, permit or patch of a key. A later one is greater. Each key counts its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(u64);
+
+impl Id {
+    /// The number, for people who compare records of one key.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
 
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -32,7 +32,7 @@ use lazuli_quota::{
 };
 
 use super::{
-    Acceptance, Explanation, Id, Ids, Outcome, Refusal, Shared, Waiting,
+    Acceptance, Awaited, Explanation, Id, Ids, Outcome, Refusal, Shared, Waiting,
     backoff::Backoff,
     bisection::Bisection,
     freshness::{Freshness, LAG, OLDEST_ABSENCE},
@@ -473,6 +473,32 @@ impl<O: Object> State<O> {
         self.write.is_some()
     }
 
+    /// What the object waits for.
+    pub fn awaited(&self, shared: &Shared, now: Duration) -> Awaited {
+        if let Some(write) = &self.write {
+            return if write.is_accepted() { Awaited::Operation } else { Awaited::Answer };
+        }
+        let is_lagging = self.last_write.as_ref().is_some_and(|write| write.lagging > 0 && write.shown_by.is_none());
+        match () {
+            () if self.draining => Awaited::End,
+            () if self.wants.is_empty() && self.suspected.is_none() => Awaited::Nothing,
+            () if !shared.synced => Awaited::Informers,
+            () if self.reading.is_some() => Awaited::Read,
+            () if matches!(self.permit, PermitState::Asked(_)) => Awaited::Permit,
+            () if now < self.pause_until && self.updating_since.is_some() => Awaited::OtherOperation,
+            () if now < self.pause_until && is_lagging => Awaited::FreshReads,
+            () if now < self.pause_until => Awaited::Pause,
+            // A look at all wants for each of a burst would take long.
+            () if self.quiet.wait_until(now).is_some() => Awaited::Moment,
+            () => self
+                .wants
+                .iter()
+                .map(|(_, entry)| of_want(entry.told(), shared, now))
+                .max_by_key(rank)
+                .unwrap_or(Awaited::Moment),
+        }
+    }
+
     fn fold(&mut self, now: Duration, event: Event<O>, actions: &mut Vec<Action<O>>) {
         match event {
             Event::Requested { from, generation, want, acceptance } => {
@@ -671,6 +697,38 @@ impl<O: Object> State<O> {
                 }
             }
         }
+    }
+}
+
+/// What an object that has nothing under way waits for, because of one want.
+fn of_want<R>(told: Option<&Outcome<R>>, shared: &Shared, now: Duration) -> Awaited {
+    match told {
+        Some(Outcome::Done(_)) => Awaited::Nothing,
+        Some(Outcome::Refused(_)) => Awaited::Change,
+        Some(Outcome::Waiting(waiting)) => match waiting {
+            Waiting::Write if !shared.lease.covers_write(now) => Awaited::Lease,
+            Waiting::Write => Awaited::Moment,
+            Waiting::OtherOperation => Awaited::OtherOperation,
+            Waiting::FreshReads => Awaited::FreshReads,
+            Waiting::Acceptance => Awaited::Acceptance,
+            Waiting::Retry(_) => Awaited::Pause,
+            Waiting::Plan(_) => Awaited::Plan,
+        },
+        None => Awaited::Moment,
+    }
+}
+
+/// Which of the waits of several wants is told: the one that ends by itself goes after those that a person must know of.
+fn rank(awaited: &Awaited) -> u8 {
+    match awaited {
+        Awaited::Nothing => 0,
+        Awaited::Moment => 1,
+        Awaited::FreshReads | Awaited::OtherOperation => 2,
+        Awaited::Plan => 3,
+        Awaited::Pause => 4,
+        Awaited::Change => 5,
+        Awaited::Acceptance => 6,
+        _ => 7,
     }
 }
 

@@ -74,7 +74,7 @@ pub use parts::{Desired, Level, Order, Reports, Role, Seen, Service, Snapshot};
 
 use lazuli_model::fault::Fault;
 
-use super::{Acceptance, Id, Ids, Outcome, Refusal, Shared, Waiting, backoff::Backoff, earlier};
+use super::{Acceptance, Awaited, Id, Ids, Outcome, Refusal, Shared, Waiting, backoff::Backoff, earlier};
 
 /// How long the Service must have waited for one thing before an event reports it.
 pub const LONG_WAIT: Duration = Duration::from_secs(60);
@@ -278,7 +278,7 @@ pub struct State<S: Service> {
     /// Whether the ladder has ended at a stage that is not done, and nothing has happened since that a stage looks at.
     waits: bool,
     /// What the Service itself waits for, beside its objects, and since when.
-    awaited: Option<(Awaited<S::Key>, Duration)>,
+    awaited: Option<(OwnWait<S::Key>, Duration)>,
     draining: bool,
     wake: Option<Duration>,
 }
@@ -314,7 +314,7 @@ impl<S: Service> Default for State<S> {
 
 /// What a Service waits for beside what its objects report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Awaited<K> {
+enum OwnWait<K> {
     /// The first backend of an object.
     Members(K, String),
     /// Places where it may have parts.
@@ -354,6 +354,28 @@ impl<S: Service> State<S> {
     pub fn level_of(&self, key: &S::Key) -> Option<(Level, bool)> {
         let asked = self.asked.get(key)?;
         Some((asked.level, asked.is_done()))
+    }
+
+    /// What the Service waits for.
+    pub fn awaited(&self, shared: &Shared, now: Duration) -> Awaited {
+        let Some(snapshot) = &self.snapshot else { return Awaited::Nothing };
+        let is_done = self.asked.values().all(|asked| asked.is_done());
+        let is_reported = |reason: &Reason<S::Key>| self.reported.as_ref() == Some(&(self.spec, reason.clone()));
+        match (&snapshot.desired, &self.awaited) {
+            _ if self.patch.is_some() => Awaited::Patch,
+            _ if self.draining => Awaited::End,
+            _ if !shared.synced => Awaited::Informers,
+            _ if now < self.pause_until => Awaited::Pause,
+            (Desired::Invalid(_), _) => Awaited::Specification,
+            (Desired::Gone, _) if !snapshot.finalizer => Awaited::Nothing,
+            (_, Some((OwnWait::Members(..), _))) => Awaited::Members,
+            (_, Some((OwnWait::Unread(_), _))) => Awaited::Places,
+            // Objects out of reach hold up nothing.
+            (Desired::Present(_), _) if !self.waits && is_reported(&Reason::Ensured) => Awaited::Nothing,
+            _ if !shared.lease.covers_write(now) => Awaited::Lease,
+            _ if !is_done => Awaited::Objects,
+            _ => Awaited::Moment,
+        }
     }
 
     fn fold(&mut self, now: Duration, event: Event<S>, actions: &mut Vec<Action<S>>) {

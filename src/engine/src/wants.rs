@@ -27,6 +27,11 @@ pub struct Entry<W, R> {
 }
 
 impl<W, R> Entry<W, R> {
+    /// What the requester was told last of this want.
+    pub fn told(&self) -> Option<&Outcome<R>> {
+        self.told.as_ref()
+    }
+
     /// Whether the last report to the requester was that it is done.
     pub fn is_done(&self) -> bool {
         matches!(self.told, Some(Outcome::Done(_)))

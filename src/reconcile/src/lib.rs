@@ -15,11 +15,14 @@
 //!   lost, [`Workers::abort`] cancels what is unsent, and the process ends.
 //! - **Drain.** [`Workers::drain`] starts nothing new and waits for what is in flight.
 //! - **Panics.** A panic in the step or the adapter of one key ends the state of that key alone. The adapter is told, and
-//!   the next event starts with an empty state, which reads what is there.
+//!   the next event starts with an empty state, which reads what is there. The journal of the key is logged.
+//! - **Journal.** Events, actions and what a key waits for are noted for `lazuli why`
+//!   ([`Workers::with_journal`], [`lazuli_journal`]).
 //!
 //! [`object`] is the adapter's half that all objects of Azure share. Another object costs a planner
 //! ([`lazuli_engine::object::Object`]) and an [`object::Adapter`]; `tests/route_table.rs` below `src` is a whole one.
 
+pub mod journal;
 mod lease;
 pub mod metrics;
 pub mod object;
@@ -30,6 +33,8 @@ mod workers;
 use std::{fmt, time::Duration};
 
 use futures::future::BoxFuture;
+use lazuli_engine::Awaited;
+use lazuli_journal::{Key as JournalKey, Note};
 pub use lease::{Lease, LeaseHolder};
 use tokio::time::Instant;
 pub use workers::Workers;
@@ -80,6 +85,26 @@ pub trait Kind: Send + Sync + Sized + 'static {
 
     /// The work on a key was broken off by a panic, and its state is lost. Those who asked it for something ask again.
     fn broken_off(&self, key: &Self::Key);
+
+    /// The key in the journal; `None` where nothing is noted of this kind.
+    fn journal_key(_: &Self::Key) -> Option<JournalKey<'_>> {
+        None
+    }
+
+    /// What the journal notes of an event.
+    fn note_of_event(_: &Self::Event) -> Option<Note<'_>> {
+        None
+    }
+
+    /// What the journal notes of an action.
+    fn note_of_action(_: &Self::Action) -> Option<Note<'_>> {
+        None
+    }
+
+    /// What a key waits for after a step; `None` where the words of its events and actions say that.
+    fn awaited(&self, _: &Self::State, _now: Duration) -> Option<Awaited> {
+        None
+    }
 }
 
 /// Turns tokio's clock into the durations that steps reckon with.

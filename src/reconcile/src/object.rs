@@ -1,13 +1,16 @@
 //! What the adapters of all objects of Azure share: the raw body of the last observation, permits, and the operations of
 //! writes.
 
+mod notes;
+
 use std::{cell::OnceCell, collections::BTreeMap, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use lazuli_engine::{
-    Id, Outcome, Shared,
+    Awaited, Id, Outcome, Shared,
     object::{self, Action, After, Env, Event, Failure, Object, Taint},
 };
+use lazuli_journal::{Key as JournalKey, Note};
 use lazuli_model::fault::Fault;
 use lazuli_quota::{
     permit::Priority,
@@ -69,6 +72,16 @@ pub trait Adapter<O: Object>: Send + Sync + 'static {
 
     /// The state of this object was lost: its requesters ask again.
     fn broken_off(&self, key: &Self::Key);
+
+    /// The object in the journal; `None` where nothing is noted of this kind.
+    fn journal_key(_: &Self::Key) -> Option<JournalKey<'_>> {
+        None
+    }
+
+    /// A requester in the journal.
+    fn requester_key(_: &O::Requester) -> Option<JournalKey<'_>> {
+        None
+    }
 }
 
 /// What a read has given.
@@ -275,6 +288,22 @@ where
 
     fn broken_off(&self, key: &A::Key) {
         self.adapter.broken_off(key);
+    }
+
+    fn journal_key(key: &A::Key) -> Option<JournalKey<'_>> {
+        A::journal_key(key)
+    }
+
+    fn note_of_event(event: &Self::Event) -> Option<Note<'_>> {
+        notes::of_event::<O, A>(event)
+    }
+
+    fn note_of_action(action: &Action<O>) -> Option<Note<'_>> {
+        notes::of_action::<O, A>(action)
+    }
+
+    fn awaited(&self, state: &Self::State, now: Duration) -> Option<Awaited> {
+        Some(state.step.awaited(&self.adapter.shared(), now))
     }
 }
 

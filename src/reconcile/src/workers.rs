@@ -11,6 +11,7 @@ use futures::{
     future::{BoxFuture, OptionFuture},
     stream::FuturesUnordered,
 };
+use lazuli_journal::Recorder;
 use lazuli_telemetry::panics::catch;
 use tokio::{
     sync::{Notify, mpsc, watch},
@@ -19,7 +20,7 @@ use tokio::{
 };
 use tracing::{Instrument as _, error};
 
-use crate::{Clock, Kind, metrics::Metrics};
+use crate::{Clock, Kind, journal::Notes, metrics::Metrics};
 
 /// The workers of all keys of a kind. Clones share them.
 pub struct Workers<K: Kind> {
@@ -30,6 +31,7 @@ struct Shared<K: Kind> {
     kind: Arc<K>,
     clock: Clock,
     metrics: Metrics,
+    journal: Recorder,
     keys: Mutex<Keys<K>>,
     /// How many tasks run.
     running: watch::Sender<usize>,
@@ -77,10 +79,15 @@ impl<K: Kind> Shared<K> {
 }
 
 impl<K: Kind> Workers<K> {
-    /// Workers without a key.
+    /// Workers without a key, and without a journal.
     pub fn new(kind: Arc<K>, clock: Clock, metrics: Metrics) -> Self {
+        Self::with_journal(kind, clock, metrics, Recorder::nowhere())
+    }
+
+    /// Workers without a key, which note in this journal what happens to their keys.
+    pub fn with_journal(kind: Arc<K>, clock: Clock, metrics: Metrics, journal: Recorder) -> Self {
         let keys = Keys { mailboxes: BTreeMap::new(), draining: false, aborted: false, tasks: 0 };
-        let shared = Shared { kind, clock, metrics, keys: Mutex::new(keys), running: watch::Sender::new(0) };
+        let shared = Shared { kind, clock, metrics, journal, keys: Mutex::new(keys), running: watch::Sender::new(0) };
         Self { shared: Arc::new(shared) }
     }
 
@@ -204,6 +211,7 @@ impl<K: Kind> Task<K> {
                 Ok(()) => return,
                 Err(panicked) => {
                     self.shared.metrics.panicked(K::NAME);
+                    Notes::of::<K>(&self.shared.journal, &self.key).panicked();
                     error!(error = %panicked, "the work on this key was broken off; it starts with an empty state");
                     self.shared.kind.broken_off(&self.key);
                 }
@@ -215,6 +223,7 @@ impl<K: Kind> Task<K> {
     async fn serve(&self, events: &mut Receiver<K>, woken: &Notify) {
         let kind = &self.shared.kind;
         let mut state = K::State::default();
+        let mut notes = Notes::of::<K>(&self.shared.journal, &self.key);
         let mut in_flight: FuturesUnordered<BoxFuture<'static, K::Event>> = FuturesUnordered::new();
         loop {
             if in_flight.is_empty() && kind.is_idle(&state) && self.may_end(events) {
@@ -234,7 +243,10 @@ impl<K: Kind> Task<K> {
                 Next::Woken => K::woke(),
             };
             self.shared.metrics.stepped(K::NAME);
-            let actions = kind.step(&self.key, &mut state, self.shared.clock.now(), event);
+            notes.event::<K>(&event);
+            let now = self.shared.clock.now();
+            let actions = kind.step(&self.key, &mut state, now, event);
+            notes.step(&**kind, &state, now, &actions);
             for action in actions {
                 let name = K::action_name(&action);
                 self.shared.metrics.action(K::NAME, name);

@@ -28,6 +28,7 @@ use lazuli_csi::{
 };
 use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
 use lazuli_host::Host;
+use lazuli_journal::{PrintedAtFailure, Recorder};
 use lazuli_model::{event::Event, node::ClusterNodes, size::SizeLimits};
 use lazuli_storage::{
     dangling::DetachUnused, disk::AllowedResourceGroups, force_detach::ForceDetach, inline_volume::InlineVolumes,
@@ -36,7 +37,7 @@ use lazuli_storage::{
 use lazuli_telemetry::lossy;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint as ClientEndpoint};
 
@@ -120,6 +121,7 @@ pub struct Lab {
     seed: u64,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
+    journals: PrintedAtFailure,
 }
 
 impl Lab {
@@ -146,6 +148,7 @@ impl Lab {
             node_facts: options.node_facts,
             attachment_source: options.attachment_source,
             events: options.events,
+            journal: Recorder::nowhere(),
         };
         Ok(Self {
             emulator,
@@ -163,10 +166,12 @@ impl Lab {
             seed: options.seed,
             stop: CancellationToken::new(),
             tasks: Vec::new(),
+            journals: PrintedAtFailure::default(),
         })
     }
 
-    /// Starts a controller of this name and connects to it. A second one is a second replica.
+    /// Starts a controller of this name and connects to it. A second one is a second replica. Where a test that holds this lab
+    /// fails, it prints what the journal of each has of disks that wait or have failed.
     ///
     /// # Errors
     /// When it cannot serve.
@@ -174,7 +179,10 @@ impl Lab {
         let mut registry = Registry::default();
         let mut azure = clients::connect(&self.config, Routes::none(), &mut registry, self.seed).await?;
         azure.defaults.allowed_resource_groups = self.allowed_resource_groups.clone();
-        let routes = services::controller(&azure, DISK_DRIVER, self.cluster.clone(), self.policy, &mut registry);
+        let start = Instant::now();
+        let journal = self.journals.recorder(name, move || start.elapsed());
+        let cluster = ClusterView { journal, ..self.cluster.clone() };
+        let routes = services::controller(&azure, DISK_DRIVER, cluster, self.policy, &mut registry);
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
     }

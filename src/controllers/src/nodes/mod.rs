@@ -38,6 +38,7 @@ use lazuli_azure::{
 };
 use lazuli_cluster::{Change, follow_cloud_nodes, node_exists};
 use lazuli_engine::{Acceptance, object::Event as ObjectEvent};
+use lazuli_journal::Recorder;
 use lazuli_model::{ArmId, address::Cidr, fault::Fault, tags::TagPolicy};
 use lazuli_nodes::{
     cloud_node::{
@@ -46,7 +47,7 @@ use lazuli_nodes::{
     },
     routing::{self, RouteTable, Want, names},
 };
-use lazuli_reconcile::{Clock, Lease, Workers, metrics::Metrics, object::Objects};
+use lazuli_reconcile::{Clock, Kind, Lease, Workers, metrics::Metrics, object::Objects};
 use lazuli_telemetry::lossy;
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
@@ -117,23 +118,18 @@ impl NodeControllers {
         options: NodeOptions,
         (compute, network, api): (Compute, Network, Api),
         (clock, lease): (Clock, Lease),
-        events: lossy::Sender<lazuli_model::event::Event>,
+        (events, journal): (lossy::Sender<lazuli_model::event::Event>, Recorder),
         metrics: &Metrics,
     ) -> Self {
+        fn workers<K: Kind>(kind: K, clock: Clock, metrics: &Metrics, journal: &Recorder) -> Workers<K> {
+            Workers::with_journal(Arc::new(kind), clock, metrics.clone(), journal.clone())
+        }
         let known = Arc::new(Known::new(options, (compute, network, api), (clock, lease), events));
         let workers = NodeWorkers {
-            nodes: Workers::new(Arc::new(Nodes::new(known.clone())), clock, metrics.clone()),
-            breaker: Workers::new(Arc::new(Breaker::new(known.clone())), clock, metrics.clone()),
-            tables: Workers::new(
-                Arc::new(Objects::new(Arc::new(RoutingOf::new(known.clone())), clock)),
-                clock,
-                metrics.clone(),
-            ),
-            subnets: Workers::new(
-                Arc::new(Objects::new(Arc::new(RoutingOf::new(known.clone())), clock)),
-                clock,
-                metrics.clone(),
-            ),
+            nodes: workers(Nodes::new(known.clone()), clock, metrics, &journal),
+            breaker: workers(Breaker::new(known.clone()), clock, metrics, &journal),
+            tables: workers(Objects::new(Arc::new(RoutingOf::new(known.clone())), clock), clock, metrics, &journal),
+            subnets: workers(Objects::new(Arc::new(RoutingOf::new(known.clone())), clock), clock, metrics, &journal),
         };
         _ = known.workers.set(workers);
         Self { known, leads: Notify::new() }

@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use lazuli_cluster::{WriteNodeError, delete_node, patch_node};
-use lazuli_engine::{Acceptance, object};
+use lazuli_engine::{Acceptance, Awaited, object};
+use lazuli_journal::{Key as JournalKey, Note};
 use lazuli_nodes::{
     cloud_node::{
         breaker, events,
@@ -16,6 +17,7 @@ use lazuli_reconcile::Kind;
 use tracing::{debug, info, warn};
 
 use super::{breaker::KEY, known::Known, machine};
+use crate::notes;
 
 /// The kind of all Nodes.
 pub(crate) struct Nodes {
@@ -179,5 +181,21 @@ impl Kind for Nodes {
         if let Some(node) = node {
             self.known.to_node(key, Event::Changed(node));
         }
+    }
+
+    fn journal_key(key: &String) -> Option<JournalKey<'_>> {
+        Some(JournalKey::node(key))
+    }
+
+    fn note_of_event(event: &Event) -> Option<Note<'_>> {
+        notes::of_node_event(event)
+    }
+
+    fn note_of_action(action: &Action) -> Option<Note<'_>> {
+        notes::of_node_action(action)
+    }
+
+    fn awaited(&self, state: &State, now: Duration) -> Option<Awaited> {
+        Some(state.awaited(&self.known.env(), now))
     }
 }

@@ -14,6 +14,7 @@ use lazuli_engine::{
     Outcome, Refusal, Shared,
     object::{EnvChange, Event, Object, Taint},
 };
+use lazuli_journal::{Key as JournalKey, Subject};
 use lazuli_model::{ArmId, fault::Fault, json::BodyError};
 use lazuli_nodes::{
     cloud_node::step,
@@ -38,6 +39,9 @@ use crate::objects::{READ, Raw, WRITE, failure, model, permit, polled, written};
 pub(crate) trait Routed: Object<Related = ArmId> {
     const TYPE: NetworkType;
     const NAME: &'static str;
+    const SUBJECT: Subject;
+    /// A requester in the journal.
+    fn requester_key(requester: &Self::Requester) -> JournalKey<'_>;
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
     fn body(body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Option<Value>;
     fn inputs(known: &Known) -> Self::Inputs;
@@ -54,6 +58,11 @@ pub(crate) trait Routed: Object<Related = ArmId> {
 impl Routed for RouteTables {
     const TYPE: NetworkType = NetworkType::RouteTable;
     const NAME: &'static str = "route_table";
+    const SUBJECT: Subject = Subject::RouteTable;
+
+    fn requester_key(node: &String) -> JournalKey<'_> {
+        JournalKey::node(node)
+    }
 
     fn read(id: &ArmId, body: &Value) -> Result<RouteTable, BodyError> {
         RouteTable::read(id, body)
@@ -104,6 +113,11 @@ impl Routed for RouteTables {
 impl Routed for SubnetAssociations {
     const TYPE: NetworkType = NetworkType::Subnet;
     const NAME: &'static str = "subnet";
+    const SUBJECT: Subject = Subject::Subnet;
+
+    fn requester_key(table: &ArmId) -> JournalKey<'_> {
+        JournalKey::new(Subject::RouteTable, table.as_str())
+    }
 
     fn read(id: &ArmId, body: &Value) -> Result<AssociatedSubnet, BodyError> {
         AssociatedSubnet::read(id, body)
@@ -247,5 +261,13 @@ where
 
     fn broken_off(&self, _: &ArmId) {
         O::broken_off(&self.known);
+    }
+
+    fn journal_key(key: &ArmId) -> Option<JournalKey<'_>> {
+        Some(JournalKey::new(O::SUBJECT, key.as_str()))
+    }
+
+    fn requester_key(requester: &O::Requester) -> Option<JournalKey<'_>> {
+        Some(O::requester_key(requester))
     }
 }

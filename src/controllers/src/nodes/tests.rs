@@ -20,6 +20,7 @@ use lazuli_emulator::{
     Emulator, Options as EmulatorOptions, Switches, incident::Incident, latency::Profile, options::MissingInstance,
     scenario,
 };
+use lazuli_journal::PrintedAtFailure;
 use lazuli_model::{
     ArmId,
     event::{Event, Regarding},
@@ -48,6 +49,7 @@ struct Rig {
     network: Network,
     events: lossy::Sender<Event>,
     told: Mutex<lossy::Receiver<Event>>,
+    journals: PrintedAtFailure,
 }
 
 fn id(kind: &str, name: &str) -> ArmId {
@@ -94,10 +96,19 @@ impl Rig {
             .unwrap();
         let (events, told) = lossy::channel(1_000, Counter::default());
         let server = ApiServer::start(ApiServerOptions::default());
-        Self { emulator, server, compute, network, events, told: Mutex::new(told) }
+        Self {
+            emulator,
+            server,
+            compute,
+            network,
+            events,
+            told: Mutex::new(told),
+            journals: PrintedAtFailure::default(),
+        }
     }
 
     fn controller(&self, identity: &str) -> (CancellationToken, JoinHandle<Ended>) {
+        let start = Instant::now();
         let options = Options {
             settings: settings(),
             zones: None,
@@ -106,11 +117,13 @@ impl Rig {
                 name: "cloud-controller-manager".to_owned(),
                 identity: identity.to_owned(),
             },
+            lease_view: Default::default(),
             class: None,
             external: Default::default(),
             accepted_plan: None,
             resync: None,
             events: self.events.clone(),
+            journal: self.journals.recorder(identity, move || start.elapsed()),
         };
         let subnet = format!(
             "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Network/virtualNetworks/lazuli-vnet/subnets/nodes",

@@ -15,6 +15,7 @@ use lazuli_emulator::{
     latency::Profile,
     scenario::{self, Scenario},
 };
+use lazuli_journal::{PrintedAtFailure, Recorder};
 use lazuli_model::tags::TagPolicy;
 use lazuli_services::{
     network::{
@@ -41,6 +42,7 @@ mod discovery;
 mod dual_stack;
 mod events;
 mod external;
+mod journal;
 mod nics;
 mod policy;
 mod preconfigured;
@@ -56,6 +58,7 @@ struct Rig {
     network: Network,
     settings: Settings,
     external: ClusterAddresses,
+    journals: PrintedAtFailure,
 }
 
 pub(crate) fn settings() -> Settings {
@@ -139,7 +142,8 @@ impl Rig {
                 "status": {"addresses": [{"type": "InternalIP", "address": address}]}});
             server.put("nodes", node).unwrap();
         }
-        Self { emulator, server, network, settings, external: ClusterAddresses::default() }
+        let (external, journals) = (ClusterAddresses::default(), PrintedAtFailure::default());
+        Self { emulator, server, network, settings, external, journals }
     }
 
     fn client(&self) -> Client {
@@ -155,6 +159,19 @@ impl Rig {
 
     /// A replica that has not begun; its events are written until `stop`.
     fn replica(&self, identity: &str, accepted_plan: Option<String>, stop: &CancellationToken) -> Controller {
+        let start = Instant::now();
+        let journal = self.journals.recorder(identity, move || start.elapsed());
+        self.recorded(identity, accepted_plan, stop, journal)
+    }
+
+    /// The same with this journal.
+    fn recorded(
+        &self,
+        identity: &str,
+        accepted_plan: Option<String>,
+        stop: &CancellationToken,
+        journal: Recorder,
+    ) -> Controller {
         let metrics = EventMetrics::register(&mut prometheus_client::registry::Registry::default());
         let (events, queue) = event_queue(&metrics);
         let reporter = Reporter { controller: "lazuli-cloud-controllers".to_owned(), instance: identity.to_owned() };
@@ -168,11 +185,13 @@ impl Rig {
                 name: "cloud-controller-manager".to_owned(),
                 identity: identity.to_owned(),
             },
+            lease_view: Default::default(),
             class: None,
             external: self.external.clone(),
             accepted_plan,
             resync: Some(RESYNC),
             events,
+            journal,
         };
         let metrics = lazuli_reconcile::metrics::Metrics::unregistered();
         Controller::new(options, self.network.clone(), self.client(), metrics)

@@ -145,6 +145,15 @@ impl Listener {
         }
     }
 
+    /// The unix socket and its file, for another protocol than gRPC; `None` of a TCP port. Whoever takes it removes the file
+    /// at the end.
+    pub fn into_unix(self) -> Option<(UnixListener, SocketFile)> {
+        match self.socket {
+            Socket::Unix(listener, file) => Some((listener, file)),
+            Socket::Tcp(_) => None,
+        }
+    }
+
     /// The socket's file, if it has one: to watch whether it is still there.
     pub fn file(&self) -> Option<SocketFile> {
         match &self.socket {

@@ -88,6 +88,7 @@ impl Rig {
             admission: Admission::default(),
             method: self.method,
             metrics: lazuli_reconcile::metrics::Metrics::unregistered(),
+            journal: lazuli_journal::Recorder::nowhere(),
         })
     }
 

@@ -29,7 +29,15 @@ fn workers() -> VmWorkers {
     let sizes = watch::channel(SizeLimits::default()).1;
     let policy = Policy { force_detach: ForceDetach::Off, events: lossy::Sender::nowhere() };
     let memory = Memory::new(VmWriteMethod::Action);
-    VmWorkers::new(client, nodes, reservations, sizes, memory, policy, Metrics::unregistered())
+    VmWorkers::new(
+        client,
+        nodes,
+        reservations,
+        sizes,
+        memory,
+        policy,
+        Notes { metrics: Metrics::unregistered(), journal: Recorder::nowhere() },
+    )
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use std::{
 
 use lazuli_model::fault::Fault;
 
-use super::{Action, Asked, Awaited, Desired, Env, Level, Order, Patch, Reason, Role, Seen, Service, Snapshot, State};
+use super::{Action, Asked, Desired, Env, Level, Order, OwnWait, Patch, Reason, Role, Seen, Service, Snapshot, State};
 
 /// The levels that the objects are to be told, up to the first stage that is not done.
 struct Ladder<'a, S: Service> {
@@ -120,7 +120,7 @@ impl<S: Service> State<S> {
                 self.forget(env, (spec, &snapshot), matches!(end, End::Top), actions);
                 match end {
                     End::Stage => self.waits = true,
-                    End::Members(key, what) => self.awaits(Awaited::Members(key, what), now),
+                    End::Members(key, what) => self.awaits(OwnWait::Members(key, what), now),
                     End::Patch(patch) => self.patch(env, now, patch, actions),
                     End::Top => {
                         self.left.clear();
@@ -133,7 +133,7 @@ impl<S: Service> State<S> {
                 self.tell_refused_again(&BTreeSet::new());
                 let end = self.climb(env, actions, |ladder| ladder.gone(&snapshot), None);
                 if matches!(end, End::Top) && !snapshot.unread.is_empty() {
-                    self.awaits(Awaited::Unread(snapshot.unread.clone()), now);
+                    self.awaits(OwnWait::Unread(snapshot.unread.clone()), now);
                     return;
                 }
                 self.awaited = None;

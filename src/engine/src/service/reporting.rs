@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_model::fault::Fault;
 
-use super::{Action, Asked, Awaited, LONG_WAIT, Outcome, Reason, Service, State, Waiting, earlier};
+use super::{Action, Asked, LONG_WAIT, Outcome, OwnWait, Reason, Service, State, Waiting, earlier};
 
 /// How long Azure must have refused requests as too many before the owner of the Service is told.
 pub(super) const THROTTLED: Duration = Duration::from_secs(120);
@@ -74,8 +74,8 @@ impl<S: Service> State<S> {
         });
         let own = self.awaited.iter().map(|(awaited, since)| {
             let reason = match awaited {
-                Awaited::Members(key, what) => Reason::Waits(key.clone(), Waiting::Plan(what.clone())),
-                Awaited::Unread(places) => Reason::Unread(places.clone()),
+                OwnWait::Members(key, what) => Reason::Waits(key.clone(), Waiting::Plan(what.clone())),
+                OwnWait::Unread(places) => Reason::Unread(places.clone()),
             };
             (*since + LONG_WAIT, reason)
         });
@@ -88,7 +88,7 @@ impl<S: Service> State<S> {
     }
 
     /// Notes what the Service itself waits for from now on, if it did not wait for that already.
-    pub(super) fn awaits(&mut self, awaited: Awaited<S::Key>, now: Duration) {
+    pub(super) fn awaits(&mut self, awaited: OwnWait<S::Key>, now: Duration) {
         let since = match &self.awaited {
             Some((before, since)) if std::mem::discriminant(before) == std::mem::discriminant(&awaited) => *since,
             _ => now,

@@ -21,7 +21,7 @@ use super::{
     world::{Azure, Body, Name, Owner, POISON, Provisioning, Version},
 };
 use crate::{
-    Acceptance, Id, Lease, Outcome, Shared,
+    Acceptance, Awaited, Id, Lease, Outcome, Shared,
     freshness::LATE,
     object::{self, EnvChange, Taint},
     service::{self, Patch, PatchFault},
@@ -238,6 +238,7 @@ impl Run {
         let end = schedule.incidents.last().map_or(Duration::ZERO, |(at, _)| *at) + REST;
         self.until_rest(end)?;
         self.oracle.at_rest(&self.azure, &self.api)?;
+        self.waits_are_told()?;
         // Another process takes over an unchanged cluster: it writes nothing.
         let refusable = |(owner, service): (&Owner, &ApiService)| match &service.ask {
             Some(ask) => ask.ports.contains(&POISON),
@@ -263,6 +264,7 @@ impl Run {
         if is_clean && !failed && (self.writes != writes || self.api.services != version) {
             return Err(format!("a take-over of an unchanged cluster made {} writes", self.writes - writes));
         }
+        self.waits_are_told()?;
         self.oracle.at_rest(&self.azure, &self.api)
     }
 
@@ -285,6 +287,39 @@ impl Run {
             }
         }
         self.pending.clear();
+        Ok(())
+    }
+
+    /// At rest nothing is said to wait for what ends by itself, and a Service that is as it should be waits for nothing.
+    fn waits_are_told(&self) -> Result<(), String> {
+        let leader = usize::from(self.replicas[1].leads);
+        let (replica, shared) = (&self.replicas[leader], self.shared(leader));
+        let ends_by_itself = |awaited: Awaited| {
+            !matches!(
+                awaited,
+                Awaited::Nothing
+                    | Awaited::Change
+                    | Awaited::Plan
+                    | Awaited::Objects
+                    | Awaited::Members
+                    | Awaited::Specification
+            )
+        };
+        for (owner, state) in &replica.services {
+            let awaited = state.awaited(&shared, self.now);
+            let asks =
+                self.api.services.get(owner).filter(|service| service.claimed).and_then(|service| service.ask.as_ref());
+            let is_good = asks.is_some_and(|ask| !ask.ports.contains(&POISON));
+            if ends_by_itself(awaited) || (is_good && awaited != Awaited::Nothing) {
+                return Err(format!("at rest service {owner} waits for {awaited:?}"));
+            }
+        }
+        for (name, state) in &replica.objects {
+            let awaited = state.awaited(&shared, self.now);
+            if ends_by_itself(awaited) {
+                return Err(format!("at rest {name:?} waits for {awaited:?}"));
+            }
+        }
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 pub use action::{Action, Lookup, NetworkCondition, Patch, Reason};
 pub use event::{Checked, Event, PatchFault};
-use lazuli_engine::{Id, Ids, Shared, backoff::Backoff, earlier};
+use lazuli_engine::{Awaited, Id, Ids, Shared, backoff::Backoff, earlier};
 use lazuli_model::{PowerState, ProvisioningState, fault::Fault};
 use refresh::Refresh;
 
@@ -197,6 +197,31 @@ impl State {
     /// Whether the state may be dropped: the Node is gone, its routes too, and nothing is in flight.
     pub fn is_idle(&self) -> bool {
         self.node.is_none() && self.removed.is_none() && !self.is_busy()
+    }
+
+    /// What the Node waits for.
+    pub fn awaited(&self, env: &Env<'_>, now: Duration) -> Awaited {
+        match (&self.node, self.proof.map(|proof| proof.what)) {
+            _ if self.writing.is_some() => Awaited::Patch,
+            _ if self.reading.is_some() || self.refresh.reading.is_some() || self.checking.is_some() => {
+                Awaited::Machine
+            }
+            _ if self.draining => Awaited::End,
+            (None, _) if self.removed.is_none() => Awaited::Nothing,
+            (Some(node), _) if !node.is_ours() || node.is_deleting || self.is_deleted => Awaited::Nothing,
+            _ if !env.shared.synced => Awaited::Informers,
+            _ if !env.shared.lease.covers_write(now) => Awaited::Lease,
+            (None, _) => Awaited::Routes,
+            (Some(_), _) if self.grant == Grant::Asked => Awaited::Breaker,
+            (Some(_), Some(Proved::Gone { .. })) => Awaited::Proof,
+            (Some(node), _) if env.controllers.node && node.has_taint(Taint::UNINITIALIZED) => {
+                let waits_for_metadata = self.instance.is_none() && now < self.known_since + env.metadata_wait;
+                if waits_for_metadata { Awaited::Metadata } else { Awaited::Pause }
+            }
+            (Some(node), _) if env.controllers.lifecycle && !node.is_ready => Awaited::Readiness,
+            (Some(_), _) if self.requests.is_known() && !self.requests.is_done() => Awaited::Routes,
+            (Some(_), _) => Awaited::Nothing,
+        }
     }
 
     fn is_busy(&self) -> bool {

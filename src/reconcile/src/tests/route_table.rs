@@ -11,6 +11,7 @@ use lazuli_engine::{
     Acceptance, Outcome, Shared,
     object::{Cause, Event, Failure, Object, Plan, Served, Taint, Write},
 };
+use lazuli_journal::{Key as JournalKey, Recorder, Standing, Subject, Word};
 use lazuli_model::fault::Fault;
 use lazuli_quota::{
     permit::Priority,
@@ -154,6 +155,14 @@ impl Adapter<RouteTable> for RouteTables {
     fn taint(&self, _: Vec<()>, _: Taint) {}
 
     fn broken_off(&self, _: &String) {}
+
+    fn journal_key(key: &String) -> Option<JournalKey<'_>> {
+        Some(JournalKey::new(Subject::RouteTable, key))
+    }
+
+    fn requester_key(node: &&'static str) -> Option<JournalKey<'static>> {
+        Some(JournalKey::node(node))
+    }
 }
 
 // ---- its Azure, and the tests ----
@@ -230,4 +239,63 @@ async fn a_burst_of_nodes_makes_one_write_and_a_foreign_write_is_kept() {
     workers.drain().await;
     assert!(workers.is_empty());
     assert_eq!(metrics.keys("route_table"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_journal_has_what_was_wanted_seen_and_done_and_what_is_waited_for() {
+    let clock = Clock::start();
+    let (holder, lease) = LeaseHolder::new(clock, Duration::from_secs(5));
+    let azure = Arc::new(Mutex::new(Azure::default()));
+    let (outcomes, mut told) = mpsc::unbounded_channel();
+    let adapter = RouteTables { azure: azure.clone(), lease, clock, outcomes };
+    let journal = Recorder::new(move || clock.now());
+    let objects = Arc::new(Objects::new(Arc::new(adapter), clock));
+    let workers = Workers::with_journal(objects, clock, Metrics::unregistered(), journal.clone());
+    let key = "rt".to_owned();
+    let acceptance = Acceptance::Given;
+    workers.send(&key, Event::Requested { from: "node-1", generation: 7, want: Some("10.0.0.1"), acceptance }.into());
+    sleep(Duration::from_secs(1)).await;
+    let table = JournalKey::new(Subject::RouteTable, &*key);
+    let story = || journal.look(|journal| journal.story_of(&table)).unwrap().unwrap();
+    let open = || story().open().iter().map(|told| told.word).collect::<Vec<_>>();
+    assert_eq!((open(), story().standing), (vec![Word::AwaitsLease], Standing::Waits));
+
+    holder.renewed(Duration::from_secs(3_600));
+    azure.lock().unwrap().etag += 1;
+    workers.wake_all();
+    while told.recv().await.unwrap().2 != Outcome::Done(()) {}
+    // The task goes on to note what it waits for then.
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((open(), story().standing), (vec![], Standing::Settled));
+    let lines = journal.lines_of(&table);
+    let said: Vec<&str> = lines.iter().map(|line| line.split_once(" s  ").map_or(&**line, |(_, said)| said)).collect();
+    let expected = [
+        "route table rt waits for nothing, since 4.9 s",
+        "asked    Node node-1 wants something of it (want 7)",
+        "waits    a read",
+        "seen     a read of it alone shows it",
+        "decided  tells Node node-1 that it must wait (want 7)",
+        "waits    the Lease: a process without it, or with little of it left, writes nothing",
+        "waits    a permit to write: Azure takes only so many requests",
+        "seen     the permit to write it is granted",
+        "decided  sends a write (number 3)",
+        "waits    Azure's answer to a write",
+        "seen     the write has failed (number 3): it is not as it was read: another writer has changed it",
+        "waits    the end of a pause after a failure",
+        "waits    a read",
+        "seen     a read of it alone shows it",
+        "waits    a permit to write: Azure takes only so many requests",
+        "seen     the permit to write it is granted",
+        "decided  sends a write (number 6)",
+        "waits    Azure's answer to a write",
+        "waits    the end of an operation that Azure has accepted",
+        "seen     the operation still runs (2 times)",
+        "seen     the write has succeeded (number 6)",
+        "waits    a read",
+        "seen     a read of it alone shows it",
+        "decided  tells Node node-1 that Azure shows what it wants (want 7)",
+        "done     nothing is left to do",
+    ];
+    assert_eq!(said, expected, "{lines:#?}");
+    workers.drain().await;
 }

@@ -12,6 +12,7 @@ use lazuli_engine::{
     callers::{Callers, Joined},
     object::{Cause, Event, Failure, Object, Plan, Served, Taint, Write},
 };
+use lazuli_journal::{Key, Recorder, Standing, Subject, Word};
 use lazuli_model::fault::Fault;
 use lazuli_quota::{
     permit::Priority,
@@ -115,6 +116,7 @@ struct Vms {
     clock: Clock,
     waiting: Mutex<WaitingCallers>,
     workers: std::sync::OnceLock<Workers<Objects<DataDisks, Vms>>>,
+    journal: Recorder,
 }
 
 #[derive(Debug, Default)]
@@ -277,15 +279,24 @@ impl Adapter<DataDisks> for Vms {
             _ = sender.send(Err(Fault::OutcomeUnknown));
         }
     }
+
+    fn journal_key(vm: &String) -> Option<Key<'_>> {
+        Some(Key::new(Subject::Vm, vm))
+    }
+
+    fn requester_key(disk: &String) -> Option<Key<'_>> {
+        Some(Key::new(Subject::Disk, disk))
+    }
 }
 
 /// A replica on an Azure.
 fn replica(azure: &Arc<Mutex<Azure>>, clock: Clock) -> (Arc<Vms>, LeaseHolder) {
     let (holder, lease) = LeaseHolder::new(clock, Duration::from_secs(5));
     let waiting = Mutex::default();
-    let vms = Arc::new(Vms { azure: azure.clone(), lease, clock, waiting, workers: std::sync::OnceLock::new() });
+    let (workers, journal) = (std::sync::OnceLock::new(), Recorder::new(move || clock.now()));
+    let vms = Arc::new(Vms { azure: azure.clone(), lease, clock, waiting, workers, journal: journal.clone() });
     let objects = Arc::new(Objects::new(vms.clone(), clock));
-    vms.workers.set(Workers::new(objects, clock, Metrics::unregistered())).unwrap();
+    vms.workers.set(Workers::with_journal(objects, clock, Metrics::unregistered(), journal)).unwrap();
     (vms, holder)
 }
 
@@ -432,6 +443,10 @@ async fn a_panic_ends_the_state_of_one_key_and_answers_its_callers() {
     let call = vms.request("disk-1", Goal::Attached).unwrap();
     let answer = call.answered().await;
     assert_eq!(answer, Err(Fault::OutcomeUnknown));
+    let story = vms.journal.look(|journal| journal.story_of(&Key::new(Subject::Vm, "vm"))).unwrap().unwrap();
+    let words: Vec<Word> = story.records.iter().map(|told| told.word).collect();
+    assert_eq!(words, [Word::Wanted, Word::AwaitsRead, Word::Panicked]);
+    assert_eq!((story.standing, story.open().len()), (Standing::Failed, 1));
     azure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).broken = false;
     azure.clear_poison();
     assert_eq!(vms.request("disk-1", Goal::Attached).unwrap().answered().await, Ok(()));

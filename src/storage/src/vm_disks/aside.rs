@@ -96,7 +96,7 @@ impl<E: AzureError> State<E> {
             Stage::Writing(sent) => sent.answers_meanwhile().then(|| sent.sent_at + SLOW_WRITE),
             Stage::Judging(judge) => judge.waits().then_some(Duration::ZERO),
             Stage::Waiting(Waiting::Attachments(_)) => None,
-            Stage::Waiting(Waiting::Until(_) | Waiting::Permit(..) | Waiting::AtRest(..)) => always,
+            Stage::Waiting(Waiting::Until(..) | Waiting::Permit(..) | Waiting::AtRest(..)) => always,
             _ => None,
         }
     }

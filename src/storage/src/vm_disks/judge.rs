@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use lazuli_engine::Id;
+use lazuli_engine::{Awaited, Id};
 use lazuli_model::{
     ArmId, DataDisk, DataDiskSource, Lun, ProvisioningState, Vm,
     fault::{Effect, Fault},
@@ -144,6 +144,15 @@ impl<E: AzureError> Judge<E> {
             Self::Reapplied { paused, .. } => *paused,
             Self::Verify(verify) => verify.paused.or(verify.rest.and_then(|rest| rest.next)),
             Self::Others { .. } | Self::OthersOfRemoval { .. } => None,
+        }
+    }
+
+    /// What it waits for.
+    pub(super) fn awaited(&self) -> Awaited {
+        match self {
+            Self::Verify(verify) if verify.rest.is_some() => Awaited::OtherOperation,
+            _ if self.wake_at().is_some() => Awaited::Pause,
+            _ => Awaited::Read,
         }
     }
 
@@ -391,7 +400,7 @@ impl<E: AzureError> State<E> {
         if let Some(pause) = self.attempts.pause(&error) {
             // Azure did nothing. After the pause the VM and the requests may have changed, so they are planned again.
             self.try_again(cx, &members, &Failure::azure(Why::Deferred, error), Retry::Free);
-            return self.wait_until(cx.now + pause);
+            return self.wait_until(cx.now + pause, Awaited::Pause);
         }
         // An action that fails after Azure accepted it exists, and the identity may use it.
         let is_accepted = error.status().is_some_and(|status| (200..300).contains(&status));

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use lazuli_engine::{Id, bisection::BisectionStep};
+use lazuli_engine::{Awaited, Id, bisection::BisectionStep};
 use lazuli_model::{ArmId, Lun, fault::Fault, op::VmWriteMethod};
 use lazuli_quota::{
     permit::Priority,
@@ -121,7 +121,7 @@ pub(super) enum Waiting<E> {
     /// The VolumeAttachments, until then.
     Attachments(Duration),
     /// The time from which on reads are fresh, or the end of a pause.
-    Until(Duration),
+    Until(Duration, Awaited),
     /// A permit, with the requests of the round, and the reads that the round after the wait may use.
     Permit(Batch, DiskReads<E>),
     /// The end of another writer's write of the VM, on which these depend.
@@ -510,7 +510,7 @@ impl<E: AzureError> State<E> {
                 self.next_round(cx);
             }
             Some(Wait::FreshReads) => match cx.memory.fresh_from() {
-                Some(fresh_from) => self.wait_until(fresh_from),
+                Some(fresh_from) => self.wait_until(fresh_from, Awaited::FreshReads),
                 None => self.next_round(cx),
             },
             Some(Wait::VmAtRest(disks)) => {
@@ -520,8 +520,8 @@ impl<E: AzureError> State<E> {
         }
     }
 
-    pub(super) fn wait_until(&mut self, until: Duration) {
-        self.stage = Stage::Waiting(Waiting::Until(until));
+    pub(super) fn wait_until(&mut self, until: Duration, awaited: Awaited) {
+        self.stage = Stage::Waiting(Waiting::Until(until, awaited));
     }
 
     pub(super) fn wait_for_rest(&mut self, cx: &mut Cx<'_, E>, batch: Batch) {
@@ -561,7 +561,7 @@ impl<E: AzureError> State<E> {
                 self.next_round(cx);
                 return true;
             }
-            Stage::Waiting(Waiting::Until(until)) if cx.now >= *until => {
+            Stage::Waiting(Waiting::Until(until, _)) if cx.now >= *until => {
                 self.next_round(cx);
                 return true;
             }
@@ -585,12 +585,33 @@ impl<E: AzureError> State<E> {
     pub fn wake_at(&self) -> Option<Duration> {
         let stage = match &self.stage {
             Stage::Burst(burst, _) => Some(burst.ends_at(self.queue.last_arrival())),
-            Stage::Waiting(Waiting::Attachments(at) | Waiting::Until(at)) => Some(*at),
+            Stage::Waiting(Waiting::Attachments(at) | Waiting::Until(at, _)) => Some(*at),
             Stage::Waiting(Waiting::AtRest(_, rest)) => rest.next,
             Stage::Judging(judge) => judge.wake_at(),
             _ => None,
         };
         [stage, self.aside_wakes_at()].into_iter().flatten().min()
+    }
+
+    /// What is waited for, for people who ask.
+    pub fn awaited(&self) -> Awaited {
+        match &self.stage {
+            Stage::Idle => Awaited::Nothing,
+            Stage::Burst(..) => Awaited::Moment,
+            Stage::Permit(_) | Stage::Waiting(Waiting::Permit(..)) => Awaited::Permit,
+            Stage::FirstRead(_)
+            | Stage::Others(..)
+            | Stage::Planning(_)
+            | Stage::FailedDetaches(_)
+            | Stage::InstanceView(..)
+            | Stage::Conditions(..)
+            | Stage::Removing(_) => Awaited::Read,
+            Stage::Writing(_) => Awaited::Answer,
+            Stage::Judging(judge) => judge.awaited(),
+            Stage::Waiting(Waiting::Attachments(_)) => Awaited::Attachments,
+            Stage::Waiting(Waiting::Until(_, awaited)) => *awaited,
+            Stage::Waiting(Waiting::AtRest(..)) => Awaited::OtherOperation,
+        }
     }
 
     /// Plans once, by what has been read.

@@ -20,7 +20,7 @@
 
 use std::collections::BTreeSet;
 
-use lazuli_engine::Id;
+use lazuli_engine::{Awaited, Id};
 use lazuli_model::{
     ArmId, ProvisioningState, Vm,
     fault::Fault,
@@ -248,7 +248,7 @@ impl<E: AzureError> State<E> {
         }
         if let Some(pause) = self.attempts.pause(&error) {
             self.attempts.stale_disks = removal.stale_disks;
-            return self.wait_until(cx.now + pause);
+            return self.wait_until(cx.now + pause, Awaited::Pause);
         }
         match attach::reaction(error.fault(), method, vm.read.seen.by) {
             Reaction::ReadAgain => {

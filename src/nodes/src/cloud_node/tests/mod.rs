@@ -7,7 +7,7 @@ mod schedules;
 
 use std::time::Duration;
 
-use lazuli_engine::{Acceptance, Id, Lease, Outcome, Refusal, Shared, Waiting};
+use lazuli_engine::{Acceptance, Awaited, Id, Lease, Outcome, Refusal, Shared, Waiting};
 use lazuli_model::{ArmId, InstanceView, PowerState, ProvisioningState, fault::Fault};
 
 use super::{
@@ -221,6 +221,49 @@ fn a_new_node_is_told_of_its_machine_by_two_writes_and_unavailable_until_its_rou
     let created =
         NetworkCondition { is_unavailable: false, reason: "RouteCreated", message: "RouteController created a route" };
     assert_eq!(third, Some(Patch::Status { addresses: None, network: Some(created) }));
+}
+
+#[test]
+fn a_node_says_what_it_waits_for_at_each_step() {
+    let mut rig = Rig {
+        state: State::default(),
+        env: Env { metadata_wait: s(5), ..env() },
+        now: s(100),
+        node: new_node(),
+        actions: vec![],
+    };
+    let waits = |rig: &Rig| rig.state.awaited(&rig.env, rig.now);
+    assert_eq!(waits(&rig), Awaited::Nothing, "it is not known");
+    rig.env.shared.lease.until = None;
+    rig.tell(Event::Changed(rig.node.clone()));
+    assert_eq!(waits(&rig), Awaited::Lease);
+    rig.env.shared.lease.until = Some(Duration::MAX);
+    rig.tell(Event::Woke);
+    assert_eq!(waits(&rig), Awaited::Metadata);
+    rig.wake();
+    assert_eq!(waits(&rig), Awaited::Machine);
+    rig.read(Err(Fault::Unavailable));
+    assert_eq!(waits(&rig), Awaited::Pause);
+    rig.wake();
+    rig.read(Ok(instance()));
+    assert_eq!(waits(&rig), Awaited::Patch);
+    rig.patch().expect("its status");
+    rig.patch().expect("the Node");
+    let route = rig.actions.iter().find_map(|action| match action {
+        Action::Route { generation, .. } => Some(*generation),
+        _ => None,
+    });
+    rig.change(|node| node.is_ready = true);
+    assert_eq!(waits(&rig), Awaited::Routes);
+    let generation = route.expect("it asks for its route");
+    let report = Report { is_associated: true, is_provisioned: true, objection: None };
+    rig.tell(Event::Routed { generation, outcome: Outcome::Done(report) });
+    rig.patch().expect("its condition");
+    assert_eq!(waits(&rig), Awaited::Nothing);
+    rig.change(|node| node.is_ready = false);
+    assert_eq!(waits(&rig), Awaited::Machine, "it is read whether it runs");
+    rig.tell(Event::Drain);
+    assert_eq!(waits(&rig), Awaited::Machine);
 }
 
 #[test]

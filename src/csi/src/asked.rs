@@ -1,0 +1,86 @@
+//! A request about a disk in the journal: from when it is asked to its answer.
+
+use lazuli_journal::{Key, Note, Recorder, Word};
+use lazuli_model::{ArmId, fault::Fault};
+use tonic::Status;
+
+/// A request that is not answered yet. Dropped before, its caller has left; or a bug has broken it off, and the journal of
+/// the disk goes to the log.
+#[must_use]
+pub(crate) struct Asked<'a> {
+    journal: &'a Recorder,
+    disk: &'a ArmId,
+    is_answered: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// Notes that this is asked of a disk.
+    pub(crate) fn new<'n>(journal: &'a Recorder, disk: &'a ArmId, note: impl Into<Note<'n>>) -> Self {
+        journal.note(&Key::disk(disk), note);
+        Self { journal, disk, is_answered: false }
+    }
+
+    /// It was done.
+    pub(crate) fn done<'n>(mut self, note: impl Into<Note<'n>>) {
+        self.is_answered = true;
+        self.journal.note(&Key::disk(self.disk), note);
+    }
+
+    /// It was not done. `fault` where Azure, or what was read of it, is the reason.
+    pub(crate) fn failed(mut self, status: Status, fault: Option<&Fault>) -> Status {
+        self.is_answered = true;
+        let note = Word::AnsweredFailure.number(i32::from(status.code()));
+        self.journal.note(&Key::disk(self.disk), fault.map_or(note.clone(), |fault| note.fault(fault)));
+        status
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        let key = Key::disk(self.disk);
+        if std::thread::panicking() {
+            self.journal.note(&key, Word::Panicked);
+            self.journal.lines_of(&key).iter().for_each(|line| tracing::error!("journal: {line}"));
+        } else {
+            self.journal.note(&key, Word::CallerLeft);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lazuli_journal::Standing;
+
+    use super::*;
+
+    #[test]
+    fn a_request_settles_its_disk_by_its_answer_and_not_when_its_caller_leaves() {
+        let journal = Recorder::new(|| Duration::ZERO);
+        let disk = ArmId::disk("s", "g", "pvc-1").expect("an id");
+        let asked = || Asked::new(&journal, &disk, Word::AttachAsked.about(Key::node("node-0")));
+        let last = || {
+            let story = journal.look(|journal| journal.story_of(&Key::disk(&disk))).flatten().expect("it was asked");
+            let told = story.records.last().expect("has a record");
+            (story.standing, told.word, told.number, told.cause)
+        };
+        let request = asked();
+        assert_eq!(last(), (Standing::Waits, Word::AttachAsked, None, None));
+        request.done(Word::AnsweredLun.number(3));
+        assert_eq!(last(), (Standing::Settled, Word::AnsweredLun, Some(3), None));
+        _ = asked().failed(Status::unavailable("a message of Azure"), Some(&Fault::Busy));
+        let why = Some("another request for the same is under way");
+        assert_eq!(last(), (Standing::Failed, Word::AnsweredFailure, Some(14), why));
+        let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _asked = asked();
+            panic!("a bug");
+        }));
+        assert_eq!((broken.is_err(), last()), (true, (Standing::Failed, Word::Panicked, None, None)));
+        drop(asked());
+        assert_eq!(last(), (Standing::Failed, Word::CallerLeft, None, None));
+    }
+}
