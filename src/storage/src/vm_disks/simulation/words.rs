@@ -72,7 +72,7 @@ pub(super) fn stage<E>(stage: &Stage<E>) -> &'static str {
         Stage::Judging(Judge::Others { .. }) => "stage: judging other disks",
         Stage::Judging(Judge::OthersOfRemoval { .. }) => "stage: judging a failed removal",
         Stage::Waiting(Waiting::Attachments(_)) => "stage: waiting for attachments",
-        Stage::Waiting(Waiting::Until(_)) => "stage: waiting for a time",
+        Stage::Waiting(Waiting::Until(..)) => "stage: waiting for a time",
         Stage::Waiting(Waiting::Permit(..)) => "stage: waiting for a permit",
         Stage::Waiting(Waiting::AtRest(..)) => "stage: waiting for another write",
     }
