@@ -21,19 +21,19 @@ use lazuli_azure::{
     permits::Permit,
 };
 use lazuli_engine::{Awaited, Id};
-use lazuli_journal::{Key, Note, Recorder, Word};
+use lazuli_journal::{Key, Note, Recorder};
 use lazuli_model::{
     ArmId, Disk, Vm,
     event::{self, Reason, Regarding},
     fault::{Effect, Fault},
-    op::{VmWrite, VmWriteMethod},
+    op::VmWrite,
     size::SizeLimits,
 };
 use lazuli_quota::{
     permit::Priority,
     read::{Accept, By, Seen},
 };
-use lazuli_reconcile::{Clock, Kind, Workers, journal::word, metrics::Metrics};
+use lazuli_reconcile::{Clock, Kind, Workers, metrics::Metrics};
 pub(crate) use lazuli_storage::attach::Goal;
 use lazuli_storage::{
     dangling::Dangling,
@@ -53,6 +53,7 @@ use words::{Answer, may_be_attaching, volume_error};
 
 use super::{DiskHold, Nodes, VolumeError, client::Client, cluster_snapshot::ClusterSnapshot};
 
+mod notes;
 mod words;
 
 /// What a caller gets: the LUN of an attached disk, nothing for a detached one.
@@ -111,9 +112,6 @@ impl Drop for Hold {
         requested.retain(|_, count| *count > 0);
     }
 }
-
-/// The answer to a write was lost.
-const OUTCOME_UNKNOWN: Fault = Fault::OutcomeUnknown;
 
 /// Every change under such a lock is complete, so a panic elsewhere leaves what it guards consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -256,7 +254,7 @@ impl VmWorkers {
         interest.is_answered = true;
         outcome.unwrap_or_else(|_| {
             let message = format!("{disk} on node {node}: the work on it was broken off");
-            Err(VolumeError::new(OUTCOME_UNKNOWN, message).with_effect(Effect::Possible))
+            Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
         })
     }
 }
@@ -303,13 +301,19 @@ pub(crate) enum VmEvent {
     Panic,
 }
 
+/// The hold of a request, and its callers.
+struct Held {
+    _hold: Hold,
+    callers: Vec<Caller>,
+}
+
 /// The facts of one VM, and what belongs to the ids that the step uses.
 #[derive(Default)]
 pub(crate) struct VmState {
     step: Option<State<Answer>>,
     answers: BTreeMap<Caller, oneshot::Sender<Outcome>>,
     /// By disk of a request.
-    holds: BTreeMap<ArmId, Hold>,
+    holds: BTreeMap<ArmId, Held>,
     permits: BTreeMap<Id, Permit>,
     /// The last read that a write may name.
     snapshot: Option<(Id, Box<Snapshot<Vm>>)>,
@@ -348,8 +352,14 @@ impl VmDisks {
     fn keep(&self, state: &mut VmState, event: VmEvent) -> Event<Answer> {
         match event {
             VmEvent::Step(event) => {
-                if let Event::DisksRead(id, _) | Event::ViewRead(id, _) | Event::AttachmentsKnown(id) = &event {
-                    state.running.remove(id);
+                match &event {
+                    Event::DisksRead(id, _)
+                    | Event::ViewRead(id, _)
+                    | Event::PermitFailed(id, _)
+                    | Event::AttachmentsKnown(id) => drop(state.running.remove(id)),
+                    // No outcome goes to it.
+                    Event::Abandoned(caller) => drop(state.answers.remove(caller)),
+                    _ => {}
                 }
                 event
             }
@@ -357,7 +367,8 @@ impl VmDisks {
                 let Request { caller, node, disk, goal, only_if, hold, answer } = *request;
                 state.answers.insert(caller, answer);
                 // A caller that joins needs no hold of its own.
-                state.holds.entry(disk.clone()).or_insert(hold);
+                let held = state.holds.entry(disk.clone()).or_insert(Held { _hold: hold, callers: Vec::new() });
+                held.callers.push(caller);
                 Event::Requested { caller, node, disk, goal, only_if }
             }
             VmEvent::VmRead(id, keep, read) => {
@@ -379,34 +390,11 @@ impl VmDisks {
         }
     }
 
-    /// Notes what the disks of a VM's requests wait for.
+    /// Notes what the disks of a VM's requests wait for, of which a caller waits.
     fn note_waits(&self, vm: &ArmId, state: &VmState, awaited: Awaited) {
-        let word = match awaited {
-            Awaited::Nothing => return,
-            Awaited::Moment => Word::AwaitsBurst,
-            awaited => word(awaited),
-        };
-        for disk in state.holds.keys() {
-            self.journal.note(&Key::disk(disk), word.about(Key::vm(vm)));
-        }
-    }
-
-    /// Notes what a write that is sent changes of each disk.
-    fn note_write(&self, vm: &ArmId, write: &VmWrite, method: VmWriteMethod) {
-        let note = |disk: &ArmId, planned: Word, lun: Option<lazuli_model::Lun>| {
-            let planned = planned.about(Key::vm(vm));
-            let planned = match lun {
-                Some(lun) => planned.number(lun.get()),
-                None => planned,
-            };
-            self.journal.note(&Key::disk(disk), planned);
-            self.journal.note(&Key::disk(disk), sends(method).about(Key::vm(vm)));
-        };
-        write.attach.iter().for_each(|attach| note(&attach.disk, Word::PlansAttach, Some(attach.lun)));
-        for disk in &write.detach {
-            let is_forced = write.force.contains(disk);
-            note(disk, if is_forced { Word::PlansForcedDetach } else { Word::PlansDetach }, None);
-        }
+        let waits = |caller: &Caller| state.answers.get(caller).is_some_and(|answer| !answer.is_closed());
+        let waiting = state.holds.iter().filter(|(_, held)| held.callers.iter().any(waits));
+        notes::waits(&self.journal, vm, waiting.map(|(disk, _)| disk), awaited);
     }
 
     async fn read_disks(
@@ -589,12 +577,12 @@ impl Kind for VmDisks {
                 let read = state.snapshot.as_ref().filter(|(read, _)| *read == observation);
                 let (_, read) = read.expect("a step names the last read that it was given").clone();
                 let permit = permit.and_then(|permit| state.permits.remove(&permit));
-                self.note_write(&vm, &write, method);
+                notes::write_is_sent(&self.journal, &vm, &write, method);
                 let journal = self.journal.clone();
                 Some(Box::pin(async move {
                     let written = client.write_vm(&read, &write, method, priority, permit).await;
                     log(&write, &written);
-                    note_end(&journal, &vm, &write, &written);
+                    notes::write_has_ended(&journal, &vm, &write, &written);
                     let written = written.map(|accepted| clock.since(accepted)).map_err(Answer);
                     VmEvent::Step(Event::Written(id, written))
                 }))
@@ -624,24 +612,12 @@ impl Kind for VmDisks {
     }
 
     fn note_of_event(event: &VmEvent) -> Option<Note<'_>> {
-        Some(match event {
-            VmEvent::Requested(request) => match request.goal {
-                Goal::Attached(_) => Word::DiskAttachAsked.about(Key::disk(&request.disk)),
-                Goal::Detached => Word::DiskDetachAsked.about(Key::disk(&request.disk)),
-            },
-            VmEvent::VmRead(_, _, Ok(read)) if read.seen.by == By::List => Word::SeenInList.into(),
-            VmEvent::VmRead(_, _, Ok(_)) => Word::SeenAlone.into(),
-            VmEvent::VmRead(_, _, Err(error)) => Word::NotRead.fault(&error.fault),
-            VmEvent::Permitted(..) => Word::PermitGranted.into(),
-            VmEvent::Step(Event::Written(_, Ok(_))) => Word::Wrote.into(),
-            VmEvent::Step(Event::Written(_, Err(Answer(error)))) => Word::WriteFailed.fault(&error.fault),
-            _ => return None,
-        })
+        notes::of_event(event)
     }
 
     fn note_of_action(action: &Action<Answer>) -> Option<Note<'_>> {
         match action {
-            Action::Write { method, .. } => Some(sends(*method).into()),
+            Action::Write { write, method, .. } => Some(notes::sends(write, *method).into()),
             _ => None,
         }
     }
@@ -652,33 +628,6 @@ impl Kind for VmDisks {
 
     /// The callers learn it by their answers, which are dropped with the state.
     fn broken_off(&self, _: &ArmId) {}
-}
-
-/// The word for a write that is sent.
-fn sends(method: VmWriteMethod) -> Word {
-    match method {
-        VmWriteMethod::Action => Word::WritesAction,
-        VmWriteMethod::WholeList | VmWriteMethod::WholeListByOmission => Word::WritesWholeList,
-    }
-}
-
-/// Notes how a write of these disks has ended.
-fn note_end(journal: &Recorder, vm: &ArmId, write: &VmWrite, written: &Result<Instant, ArmError>) {
-    let note = match written {
-        Ok(_) => Word::OperationDone.about(Key::vm(vm)),
-        Err(error) => {
-            let word = match (error.fault == OUTCOME_UNKNOWN, error.status) {
-                (true, _) => Word::OutcomeLost,
-                (false, Some(200..300)) => Word::OperationFailed,
-                (false, _) => Word::WriteRefused,
-            };
-            let note = word.about(Key::vm(vm)).fault(&error.fault);
-            error.status.map_or_else(|| note.clone(), |status| note.clone().number(status))
-        }
-    };
-    for disk in write.attach.iter().map(|attachment| &attachment.disk).chain(&write.detach) {
-        journal.note(&Key::disk(disk), note.clone());
-    }
 }
 
 fn log(write: &VmWrite, written: &Result<Instant, ArmError>) {

@@ -52,6 +52,8 @@ pub struct Suspicions<T> {
 struct Suspicion<T> {
     until: T,
     last_requested: T,
+    /// When the detach was answered OK. It is repeated only where that answer was lost.
+    answered: Option<T>,
 }
 
 impl<T> Default for Suspicions<T> {
@@ -68,7 +70,12 @@ impl<T: Moment> Suspicions<T> {
         let key = (vm.clone(), disk.clone());
         let lost = self.lost.get(&key).copied();
         let of_leader_before = may_be_under_way_until(record, leading_since).map(|until| {
-            let suspicion = self.of.entry(key).or_insert(Suspicion { until, last_requested: now });
+            let anew = Suspicion { until, last_requested: now, answered: None };
+            let suspicion = self.of.entry(key).or_insert(anew);
+            // Another replica may have led since, and have sent an attach that is another VolumeAttachment's.
+            if suspicion.answered.is_some_and(|answered| leading_since > answered) {
+                *suspicion = anew;
+            }
             suspicion.last_requested = now;
             suspicion.until
         });
@@ -90,11 +97,24 @@ impl<T: Moment> Suspicions<T> {
     pub fn shown(&mut self, vm: &ArmId, disk: &ArmId, now: T) {
         self.forget_old(now);
         self.lost.remove(&(vm.clone(), disk.clone()));
-        self.of.insert((vm.clone(), disk.clone()), Suspicion { until: now, last_requested: now });
+        let shown = Suspicion { until: now, last_requested: now, answered: None };
+        self.of.insert((vm.clone(), disk.clone()), shown);
     }
 
-    /// An attach of the disk to the VM is requested, or its detach is answered OK: the next detach is another
-    /// VolumeAttachment's.
+    /// An attach of the disk to the VM is shown to have ended.
+    pub fn ended(&mut self, vm: &ArmId, disk: &ArmId) {
+        self.lost.remove(&(vm.clone(), disk.clone()));
+    }
+
+    /// The detach of the disk from the VM is answered OK. It is repeated only where that answer is lost. After another
+    /// replica may have led, the next detach is another VolumeAttachment's.
+    pub fn answered(&mut self, vm: &ArmId, disk: &ArmId, now: T) {
+        if let Some(suspicion) = self.of.get_mut(&(vm.clone(), disk.clone())) {
+            suspicion.answered = Some(now);
+        }
+    }
+
+    /// An attach of the disk to the VM is requested: the next detach is another VolumeAttachment's.
     pub fn forget(&mut self, vm: &ArmId, disk: &ArmId) {
         self.of.remove(&(vm.clone(), disk.clone()));
     }
@@ -152,6 +172,18 @@ mod tests {
         suspicions.answer_lost(&vm(), &disk(), at(200), at(210));
         suspicions.shown(&vm(), &disk(), at(215));
         assert_eq!(of_detach(&mut suspicions, 220), None);
+    }
+
+    #[test]
+    fn a_detach_that_was_answered_is_suspected_anew_only_after_another_leadership() {
+        let mut suspicions = Suspicions::default();
+        let of_detach = |suspicions: &mut Suspicions<Duration>, leading_since: u64, now: u64| {
+            suspicions.of_detach(&vm(), &disk(), Record::NotAttached, at(leading_since), at(now))
+        };
+        assert_eq!(of_detach(&mut suspicions, 10, 10), Some(at(70)));
+        suspicions.answered(&vm(), &disk(), at(71));
+        assert_eq!(of_detach(&mut suspicions, 10, 72), Some(at(70)), "the answer was lost");
+        assert_eq!(of_detach(&mut suspicions, 90, 90), Some(at(150)), "another replica may have attached it");
     }
 
     #[test]

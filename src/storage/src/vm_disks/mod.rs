@@ -460,10 +460,12 @@ impl<E: AzureError> State<E> {
         if let Some(detach) = self.queue.detach_of(disk, goal) {
             self.note_outcome(cx, disk, goal, detach, outcome, answered);
             let callers = self.queue.resolve(disk, goal, sent_at);
-            if goal == Goal::Detached && outcome.is_ok() && !callers.is_empty() {
-                // It is not repeated. The next detach is another VolumeAttachment's, also where another replica attaches the
-                // disk in between.
-                cx.memory.suspicions.forget(&self.vm, disk);
+            match goal {
+                Goal::Attached(_) if outcome.is_ok() => cx.memory.suspicions.ended(&self.vm, disk),
+                Goal::Detached if outcome.is_ok() && !callers.is_empty() => {
+                    cx.memory.suspicions.answered(&self.vm, disk, cx.now);
+                }
+                Goal::Attached(_) | Goal::Detached => {}
             }
             cx.answer(callers, disk, outcome);
         }
