@@ -17,7 +17,7 @@ fn vm_id() -> ArmId {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Refused(Fault);
+struct Refused(Fault, Option<ArmId>);
 
 impl AzureError for Refused {
     fn fault(&self) -> &Fault {
@@ -33,7 +33,7 @@ impl AzureError for Refused {
     }
 
     fn named_disk(&self) -> Option<ArmId> {
-        None
+        self.1.clone()
     }
 }
 
@@ -119,15 +119,19 @@ impl Course {
         let unattached = |id: &ArmId| Disk { state: Some(DiskState::Unattached), ..Disk::unattached(id.name()) };
         let read = |id: &ArmId| match exist {
             true => (id.clone(), Ok(DiskSeen { disk: unattached(id), seen })),
-            false => (id.clone(), Err(Refused(Fault::NotFound))),
+            false => (id.clone(), Err(Refused(Fault::NotFound, None))),
         };
         let reads = singly.iter().chain(listed).map(read).collect();
         self.happens(Event::DisksRead(*id, reads))
     }
 
     fn refused(&mut self, actions: &[Action<Refused>], fault: Fault) -> Vec<Action<Refused>> {
+        self.refused_for(actions, fault, None)
+    }
+
+    fn refused_for(&mut self, actions: &[Action<Refused>], fault: Fault, named: Option<ArmId>) -> Vec<Action<Refused>> {
         let (id, ..) = written(actions);
-        self.happens(Event::Written(id, Err(Refused(fault))))
+        self.happens(Event::Written(id, Err(Refused(fault, named))))
     }
 
     /// A stale disk is about to be removed, for the attach of it.
@@ -227,6 +231,23 @@ fn a_deleted_disk_that_azure_refuses_to_detach_by_a_list_is_left_out_of_it() {
     let actions = course.shows_disks(&actions, false);
     let (_, _, write, method, _) = written(&actions);
     assert_eq!((method, write.detach), (VmWriteMethod::WholeListByOmission, vec![disk(0)]));
+}
+
+#[test]
+fn an_action_that_misses_a_stale_disk_exists_and_the_disk_is_looked_at() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    course.provisioning = ProvisioningState::Failed;
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0, 1]);
+    assert_eq!(written(&actions).2.detach, [disk(0)]);
+    let actions = course.refused_for(&actions, Fault::NotFound, Some(disk(1)));
+    let actions = course.shows(&actions, By::Single, &[0, 1]);
+    let [Action::ReadDisks { singly, .. }] = actions.as_slice() else { panic!("{actions:?}") };
+    assert!(singly.contains(&disk(1)), "{singly:?}");
+    course.shows_disks(&actions, false);
+    assert!(course.state.attempts.stale_disks.contains(&disk(1)));
+    assert_eq!(course.state.attempts.method, None);
 }
 
 #[test]

@@ -402,9 +402,10 @@ impl<E: AzureError> State<E> {
             self.try_again(cx, &members, &Failure::azure(Why::Deferred, error), Retry::Free);
             return self.wait_until(cx.now + pause, Awaited::Pause);
         }
-        // An action that fails after Azure accepted it exists, and the identity may use it.
+        // An action that fails after Azure accepted it exists, and the identity may use it. So does one that misses a disk.
+        let misses_a_disk = *error.fault() == Fault::NotFound && error.named_disk().is_some();
         let is_accepted = error.status().is_some_and(|status| (200..300).contains(&status));
-        let tried_method = if is_accepted { VmWriteMethod::WholeList } else { method };
+        let tried_method = if is_accepted || misses_a_disk { VmWriteMethod::WholeList } else { method };
         let mut reaction = attach::reaction(error.fault(), tried_method, vm.read.seen.by);
         let failures = self.attempts.count_failure(members.len());
         let error = Failure::azure(Why::Write, error);

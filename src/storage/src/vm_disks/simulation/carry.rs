@@ -489,7 +489,7 @@ impl Run {
                 }
                 let takes = match sent.fate {
                     Some(Fate::Slow(seconds)) => Duration::from_secs(seconds),
-                    _ if !self.quiet && self.numbers.one_in(12) => self.numbers.ms(70_000),
+                    _ if !self.quiet && self.numbers.one_in(12) => Duration::from_secs(1) + self.numbers.ms(70_000),
                     _ => Duration::from_millis(800) + self.numbers.ms(11_000),
                 };
                 self.operation_begins(operation, takes, Some(sent));
@@ -501,7 +501,8 @@ impl Run {
         let ends = self.now + takes;
         let is_early = sent.as_ref().is_some_and(|sent| sent.fate == Some(Fate::AnswersEarly));
         let most = if is_early { 4_000 } else { 1_500 };
-        let before = self.numbers.ms(most).min(takes / 2);
+        // Never at the same time.
+        let before = (Duration::from_millis(1) + self.numbers.ms(most)).min(takes / 2);
         self.at(ends.saturating_sub(before), Happens::Takes(operation));
         self.at(ends, Happens::Ends(operation));
         if let Some(sent) = sent {
