@@ -79,6 +79,30 @@ pub fn run_many(
     })
 }
 
+/// The incidents of a schedule that fails, without those that it fails without: first in halves, at last one by one.
+pub fn shortest<T: Clone>(incidents: &[T], fails: impl Fn(&[T]) -> bool) -> Vec<T> {
+    let mut shortest = incidents.to_vec();
+    let mut part = shortest.len().div_ceil(2);
+    while part > 0 {
+        let mut from = 0;
+        let mut found = false;
+        while from < shortest.len() {
+            let mut shorter = shortest.clone();
+            shorter.drain(from..(from + part).min(shortest.len()));
+            if fails(&shorter) {
+                shortest = shorter;
+                found = true;
+            } else {
+                from += part;
+            }
+        }
+        if !found || part > 1 {
+            part /= 2;
+        }
+    }
+    shortest
+}
+
 /// How many schedules a test runs, of which these are a quick and a full run.
 pub fn how_many(variable: &str, quick: u64, full: u64) -> u64 {
     number(variable).unwrap_or_else(|| env::var_os("LAZULI_TEST_FULL").map_or(quick, |_| full))

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use lazuli_model::seeded::Numbers;
+use lazuli_model::seeded::{self, Numbers};
 
 use super::{
     api::{Ask, AskAddress},
@@ -303,33 +303,9 @@ impl Schedule {
         Self { seed, by_interface, incidents }
     }
 
-    /// The schedule without some of its incidents.
-    fn without(&self, from: usize, count: usize) -> Self {
-        let mut shorter = self.clone();
-        shorter.incidents.drain(from..(from + count).min(self.incidents.len()));
-        shorter
-    }
-
     /// A shorter schedule that still fails: no part of it can be left out.
     pub(super) fn shrink(self, fails: impl Fn(&Self) -> bool) -> Self {
-        let mut shortest = self;
-        let mut part = shortest.incidents.len() / 2;
-        while part > 0 {
-            let mut from = 0;
-            let mut found = false;
-            while from < shortest.incidents.len() {
-                let shorter = shortest.without(from, part);
-                if fails(&shorter) {
-                    shortest = shorter;
-                    found = true;
-                } else {
-                    from += part;
-                }
-            }
-            if !found || part > 1 {
-                part /= 2;
-            }
-        }
-        shortest
+        let with = |incidents: &[_]| Self { incidents: incidents.to_vec(), ..self.clone() };
+        with(&seeded::shortest(&self.incidents, |incidents| fails(&with(incidents))))
     }
 }

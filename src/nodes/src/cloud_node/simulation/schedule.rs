@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use lazuli_model::seeded::Numbers;
+use lazuli_model::seeded::{self, Numbers};
 
 /// The Nodes that may exist.
 pub(super) const NODES: u64 = 6;
@@ -127,20 +127,10 @@ impl Schedule {
         Self { seed, incidents }
     }
 
-    /// The shortest schedule, by leaving away incidents, that still fails.
-    pub(super) fn shrink(&self, fails: impl Fn(&Self) -> bool) -> Self {
-        let mut shortest = self.clone();
-        let mut at = 0;
-        while at < shortest.incidents.len() {
-            let mut shorter = shortest.clone();
-            shorter.incidents.remove(at);
-            if fails(&shorter) {
-                shortest = shorter;
-            } else {
-                at += 1;
-            }
-        }
-        shortest
+    /// A shorter schedule that still fails: no part of it can be left out.
+    pub(super) fn shrink(self, fails: impl Fn(&Self) -> bool) -> Self {
+        let with = |incidents: &[_]| Self { incidents: incidents.to_vec(), ..self.clone() };
+        with(&seeded::shortest(&self.incidents, |incidents| fails(&with(incidents))))
     }
 }
 

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use lazuli_model::{op::VmWriteMethod, seeded::Numbers};
+use lazuli_model::{
+    op::VmWriteMethod,
+    seeded::{self, Numbers},
+};
 
 /// A VM, by its number. Its node has the same number.
 pub(super) type VmNo = usize;
@@ -472,34 +475,10 @@ impl Schedule {
         }
     }
 
-    /// The schedule without some of its incidents.
-    fn without(&self, from: usize, count: usize) -> Self {
-        let mut shorter = self.clone();
-        shorter.incidents.drain(from..(from + count).min(self.incidents.len()));
-        shorter
-    }
-
     /// A shorter schedule that still fails: no part of it can be left out.
-    pub(super) fn shrink(self, fails: impl Fn(&Self) -> bool) -> Self {
-        let mut shortest = self;
-        shortest.incidents.sort_by_key(|(at, _)| *at);
-        let mut part = shortest.incidents.len() / 2;
-        while part > 0 {
-            let mut from = 0;
-            let mut found = false;
-            while from < shortest.incidents.len() {
-                let shorter = shortest.without(from, part);
-                if fails(&shorter) {
-                    shortest = shorter;
-                    found = true;
-                } else {
-                    from += part;
-                }
-            }
-            if !found || part > 1 {
-                part /= 2;
-            }
-        }
-        shortest
+    pub(super) fn shrink(mut self, fails: impl Fn(&Self) -> bool) -> Self {
+        self.incidents.sort_by_key(|(at, _)| *at);
+        let with = |incidents: &[_]| Self { incidents: incidents.to_vec(), ..self.clone() };
+        with(&seeded::shortest(&self.incidents, |incidents| fails(&with(incidents))))
     }
 }
