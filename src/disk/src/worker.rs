@@ -336,7 +336,7 @@ impl VmDisks {
 
     /// A read's time on the clock of the steps.
     fn seen(&self, seen: Seen<Instant>) -> Seen<Duration> {
-        Seen { by: seen.by, sent_at: self.clock.since(seen.sent_at) }
+        by_clock(self.clock, seen)
     }
 
     fn vm_read(&self, read: &Snapshot<Vm>) -> VmRead {
@@ -407,10 +407,7 @@ impl VmDisks {
             let client = client.clone();
             async move {
                 let read = client.read_disk(&disk, freshness).await.map_err(Answer);
-                let read = read.map(|read| DiskSeen {
-                    seen: Seen { by: read.seen.by, sent_at: clock.since(read.seen.sent_at) },
-                    disk: read.model,
-                });
+                let read = read.map(|read| DiskSeen { seen: by_clock(clock, read.seen), disk: read.model });
                 (disk, read)
             }
         }))
@@ -456,6 +453,11 @@ impl VmState {
     fn node(&self) -> &str {
         self.step.as_ref().map_or("", State::node)
     }
+}
+
+/// A read's time on the clock of the steps.
+fn by_clock(clock: Clock, seen: Seen<Instant>) -> Seen<Duration> {
+    Seen { by: seen.by, sent_at: clock.since(seen.sent_at) }
 }
 
 /// A read of this place in the queue; `None` for that of a read.

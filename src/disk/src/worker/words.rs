@@ -100,7 +100,6 @@ fn of_the_vm(why: &Why) -> &'static str {
         Why::StaleNotRemoved => "a stale data disk cannot be removed from its VM's model",
         Why::StaleStillListed => "its VM still lists a stale data disk that was removed from it",
         Why::ChangedMeanwhile => "its VM changed while a stale data disk was being removed from it",
-        Why::BrokenOff => "the work on its data disks was broken off",
         Why::Write
         | Why::Opposed { .. }
         | Why::Resolved(_)

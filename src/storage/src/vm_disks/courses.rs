@@ -1,4 +1,7 @@
-//! Courses of events of one VM that the random schedules have found ([`simulation`](super::simulation)).
+//! Courses of events of one VM: the usual ones, and some that the random schedules have found
+//! ([`simulation`](super::simulation)).
+
+use std::collections::BTreeSet;
 
 use lazuli_model::{
     CachingMode, DataDisk, DataDiskSource, DiskState, ProvisioningState, fault::Effect, node::ClusterNodes,
@@ -6,7 +9,7 @@ use lazuli_model::{
 };
 use lazuli_quota::read::By;
 
-use super::*;
+use super::{judge::unnamed_disks_gone, *};
 
 fn disk(n: u8) -> ArmId {
     ArmId::disk("s", "g", &format!("d{n}")).unwrap()
@@ -14,6 +17,26 @@ fn disk(n: u8) -> ArmId {
 
 fn vm_id() -> ArmId {
     ArmId::virtual_machine("s", "g", "node-0").unwrap()
+}
+
+/// The VM with these disks, each at the LUN of its number.
+fn vm(provisioning_state: ProvisioningState, disks: &[u8]) -> Vm {
+    let element = |n: &u8| DataDisk {
+        lun: Lun::try_from(i64::from(*n)).unwrap(),
+        source: DataDiskSource::Managed(disk(*n)),
+        caching: CachingMode::None,
+        to_be_detached: false,
+    };
+    Vm {
+        id: vm_id(),
+        location: "local".into(),
+        size: "Standard_DS2_v2".into(),
+        zone: None,
+        computer_name: None,
+        provisioning_state,
+        etag: Some("1".to_owned()),
+        data_disks: disks.iter().map(element).collect(),
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -87,25 +110,10 @@ impl Course {
 
     fn shows(&mut self, actions: &[Action<Refused>], by: By, disks: &[u8]) -> Vec<Action<Refused>> {
         let Some(Action::ReadVm { id, .. }) = actions.last() else { panic!("{actions:?}") };
-        let element = |n: &u8| DataDisk {
-            lun: Lun::try_from(i64::from(*n)).unwrap(),
-            source: DataDiskSource::Managed(disk(*n)),
-            caching: CachingMode::None,
-            to_be_detached: false,
-        };
-        let etag = Some("1".to_owned());
+        let vm = vm(self.provisioning, disks);
         let read = VmRead {
-            vm: Vm {
-                id: vm_id(),
-                location: "local".into(),
-                size: "Standard_DS2_v2".into(),
-                zone: None,
-                computer_name: None,
-                provisioning_state: self.provisioning,
-                etag: etag.clone(),
-                data_disks: disks.iter().map(element).collect(),
-            },
-            version: VmVersion { machine: None, etag },
+            version: VmVersion { machine: None, etag: vm.etag.clone() },
+            vm,
             seen: Seen { by, sent_at: self.now },
             answered: None,
         };
@@ -312,4 +320,93 @@ fn a_detach_is_not_answered_while_an_attach_may_be_under_way_whose_answer_was_lo
     let actions = course.permitted(&actions);
     let actions = course.shows(&actions, By::Single, &[]);
     assert_eq!(answers(&actions), [Ok(None)]);
+}
+
+#[test]
+fn a_disk_that_left_with_a_write_that_did_not_name_it_is_told() {
+    let write =
+        VmWrite { vm: vm_id(), attach: Vec::new(), detach: vec![disk(1)], force: BTreeSet::new(), reapply: Vec::new() };
+    let of = |disks: &[u8]| vm(ProvisioningState::Succeeded, disks);
+    assert_eq!(unnamed_disks_gone(&of(&[0, 1, 2]), &write, &of(&[0, 2])), []);
+    assert_eq!(unnamed_disks_gone(&of(&[0, 1, 2]), &write, &of(&[0])), [Lun::try_from(2).unwrap()]);
+}
+
+/// The answers by caller.
+fn answers_by_caller(actions: &[Action<Refused>]) -> Vec<(Caller, Result<Option<u8>, Fault>)> {
+    let callers = actions.iter().filter_map(|action| match action {
+        Action::Answer { caller, .. } => Some(*caller),
+        _ => None,
+    });
+    let outcomes = answers(actions).into_iter().map(|outcome| outcome.map(|lun| lun.map(Lun::get)));
+    callers.zip(outcomes).collect()
+}
+
+impl Course {
+    /// A request, of which the burst goes on.
+    fn asks(&mut self, caller: Caller, n: u8, goal: Goal) -> Vec<Action<Refused>> {
+        self.happens(Event::Requested { caller, node: "node-0".into(), disk: disk(n), goal, only_if: None })
+    }
+
+    fn not_permitted(&mut self, actions: &[Action<Refused>]) -> (Id, Vec<Action<Refused>>) {
+        let [Action::TryPermit(id, _)] = actions else { panic!("{actions:?}") };
+        (*id, self.happens(Event::NotPermitted(*id)))
+    }
+}
+
+#[test]
+fn a_burst_of_requests_is_one_write_and_each_caller_is_answered_by_a_read_after_it() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    for (caller, n) in [(1, 0), (2, 1), (3, 1)] {
+        let actions = course.asks(caller, n, Goal::Attached(None));
+        assert!(actions.is_empty(), "the end of the burst is waited for: {actions:?}");
+    }
+    let actions = course.wakes();
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[]);
+    let actions = course.shows_disks(&actions, true);
+    let (id, _, write, _, permit) = written(&actions);
+    assert!(write.attach.len() == 2 && permit.is_some(), "{actions:?}");
+    course.now += Duration::from_secs(10);
+    let actions = course.happens(Event::Written(id, Ok(course.now)));
+    assert!(answers(&actions).is_empty(), "the VM is read first");
+    let actions = course.shows(&actions, By::Single, &[0, 1]);
+    assert_eq!(answers_by_caller(&actions), [(1, Ok(Some(0))), (2, Ok(Some(1))), (3, Ok(Some(1)))]);
+    assert!(course.state.is_idle() && course.state.wake_at().is_none());
+}
+
+#[test]
+fn who_gives_up_before_the_write_leaves_and_what_was_asked_for_it_is_dropped() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    let actions = course.requested(1, 0, Goal::Attached(None));
+    let [Action::TryPermit(permit, _)] = actions[..] else { panic!("{actions:?}") };
+    let actions = course.permitted(&actions);
+    let [Action::ReadVm { id: read, .. }] = actions[..] else { panic!("{actions:?}") };
+    let actions = course.happens(Event::Abandoned(1));
+    assert_eq!(actions, [Action::Drop(read), Action::ReleasePermit(permit)]);
+    assert!(course.state.is_idle());
+}
+
+#[test]
+fn the_opposite_of_what_is_requested_is_refused_and_both_callers_are_answered_once() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    course.asks(1, 0, Goal::Attached(None));
+    let actions = course.asks(2, 0, Goal::Detached);
+    assert_eq!(answers_by_caller(&actions), [(2, Err(Fault::Busy))]);
+    let actions = course.wakes();
+    let (_, actions) = course.not_permitted(&actions);
+    let [Action::ReadVm { id, .. }] = actions[..] else { panic!("{actions:?}") };
+    let actions = course.happens(Event::VmRead(id, Err(Refused(Fault::Forbidden, None))));
+    assert_eq!(answers_by_caller(&actions), [(1, Err(Fault::Forbidden))]);
+    assert!(course.state.is_idle());
+}
+
+#[test]
+fn an_answer_that_is_not_waited_for_changes_nothing_and_a_late_permit_goes_back() {
+    let mut course = Course::new(VmWriteMethod::Action);
+    let actions = course.requested(1, 0, Goal::Attached(None));
+    let (permit, reads) = course.not_permitted(&actions);
+    assert!(course.happens(Event::Written(permit, Ok(course.now))).is_empty());
+    assert_eq!(course.happens(Event::Permitted(permit)), [Action::ReleasePermit(permit)]);
+    let actions = course.shows(&reads, By::Single, &[0]);
+    assert_eq!(answers_by_caller(&actions), [(1, Ok(Some(0)))]);
 }

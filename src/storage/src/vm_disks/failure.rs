@@ -91,8 +91,6 @@ pub enum Why {
     SlowReads,
     /// The disk cannot be read.
     DiskUnreadable,
-    /// The work was broken off.
-    BrokenOff,
 }
 
 impl<E> Failure<E> {

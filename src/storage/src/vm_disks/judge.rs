@@ -461,11 +461,11 @@ impl<E: AzureError> State<E> {
         self.stage = Stage::Judging(judge);
     }
 
-    pub(super) fn judge_vm_read(&mut self, cx: &mut Cx<'_, E>, judge: Judge<E>, id: Id, read: Result<VmRead, E>) {
+    pub(super) fn judge_vm_read(&mut self, cx: &mut Cx<'_, E>, judge: Judge<E>, read: Result<VmRead, E>) {
         match judge {
             Judge::Verify(verify) => self.verify_read(cx, verify, read),
             Judge::OthersOfRemoval { removal, failure } => self.removal_vm_read(cx, removal, failure, read),
-            Judge::Refused(refusal, then) => self.refusal_vm_read(cx, refusal, then, id, read),
+            Judge::Refused(refusal, then) => self.refusal_vm_read(cx, refusal, then, read),
             judge @ (Judge::Reapplied { .. } | Judge::Others { .. }) => self.judge(judge),
         }
     }

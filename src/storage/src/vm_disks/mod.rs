@@ -42,6 +42,7 @@
 //! |---|---|
 //! | [`queue`] | the requests and their callers |
 //! | [`round`] | from the requests to one write: which reads, which plan |
+//! | [`plan`] | the plan by what has been read, and how its write is sent |
 //! | [`conditions`], [`forced`] | what a round reads last, right before a detach |
 //! | [`stale`] | the write that removes stale disks from the VM's model |
 //! | [`judge`] | what follows from a write that has ended |
@@ -82,6 +83,7 @@ mod failure;
 mod forced;
 mod judge;
 mod memory;
+mod plan;
 mod queue;
 mod reads;
 mod refusal;
@@ -89,8 +91,6 @@ mod round;
 #[cfg(test)]
 mod simulation;
 mod stale;
-#[cfg(test)]
-mod tests;
 mod waits;
 
 use aside::Aside;

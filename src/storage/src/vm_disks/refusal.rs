@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use lazuli_engine::Id;
 use lazuli_model::{ArmId, Disk, Vm, fault::Fault};
 use lazuli_quota::read::{Accept, By, Seen};
 
@@ -144,7 +143,6 @@ impl<E: AzureError> State<E> {
         cx: &mut Cx<'_, E>,
         mut refusal: Box<Refusal<E>>,
         then: AfterRefusal,
-        _: Id,
         read: Result<VmRead, E>,
     ) {
         refusal.of_vm = read.ok();

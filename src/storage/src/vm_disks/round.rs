@@ -7,13 +7,10 @@
 //! The permit comes before the read: a write without a condition must follow its read at once. A permit that is not used is
 //! given back.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_engine::{Awaited, Id, bisection::BisectionStep};
-use lazuli_model::{ArmId, Lun, fault::Fault, op::VmWriteMethod};
+use lazuli_model::{ArmId, fault::Fault};
 use lazuli_quota::{
     permit::Priority,
     read::{Accept, By},
@@ -28,7 +25,7 @@ use super::{
     waits::{AtRest, Burst},
 };
 use crate::{
-    attach::{self, Bounds, Evidence, Goal, Plan, Wait, Writes},
+    attach::{self, Goal, Plan, Wait, Writes},
     lun::LunReservations,
 };
 
@@ -263,7 +260,7 @@ impl<E: AzureError> State<E> {
                     }
                 }
             }
-            Stage::Judging(judge) => self.judge_vm_read(cx, judge, id, read),
+            Stage::Judging(judge) => self.judge_vm_read(cx, judge, read),
             stage => self.stage = stage,
         }
     }
@@ -319,10 +316,14 @@ impl<E: AzureError> State<E> {
 
     /// A round has ended, and the next one may begin at once.
     pub(super) fn round_ends(&mut self, cx: &mut Cx<'_, E>) {
+        self.note_attachments(cx);
+        self.next_round(cx);
+    }
+
+    fn note_attachments(&mut self, cx: &Cx<'_, E>) {
         if *cx.env.attachments != LunReservations::Cold {
             self.cold_since = None;
         }
-        self.next_round(cx);
     }
 
     fn round(&mut self, cx: &mut Cx<'_, E>, round: Round<E>, vm: Observation) {
@@ -393,8 +394,7 @@ impl<E: AzureError> State<E> {
     }
 
     fn plan_again(&mut self, cx: &mut Cx<'_, E>, mut planning: Box<Planning<E>>) {
-        let writes = self.writes(cx);
-        planning.plan = self.plan(cx, &planning.vm.read, &planning.reads, &planning.members, writes, &planning.force);
+        self.replan(cx, &mut planning);
         if planning.reads_made < MOST_READS {
             planning.asked_at = cx.now;
             if planning.plan.needs_single_read() {
@@ -489,10 +489,7 @@ impl<E: AzureError> State<E> {
 
     /// Waits for what a plan without a write waits for.
     fn wait_for(&mut self, cx: &mut Cx<'_, E>, wait: Option<Wait>, members: Batch) {
-        let is_known = *cx.env.attachments != LunReservations::Cold;
-        if is_known {
-            self.cold_since = None;
-        }
+        self.note_attachments(cx);
         match wait {
             None => self.next_round(cx),
             Some(Wait::Reservations) => {
@@ -612,75 +609,6 @@ impl<E: AzureError> State<E> {
             Stage::Waiting(Waiting::Until(_, awaited)) => *awaited,
             Stage::Waiting(Waiting::AtRest(..)) => Awaited::OtherOperation,
         }
-    }
-
-    /// Plans once, by what has been read.
-    pub(super) fn plan(
-        &self,
-        cx: &mut Cx<'_, E>,
-        read: &VmRead,
-        reads: &DiskReads<E>,
-        members: &Batch,
-        writes: Writes,
-        force: &BTreeSet<ArmId>,
-    ) -> Plan<Duration> {
-        let shown = cx.memory.shown_on(&self.vm);
-        let names = [Some(self.node.as_str()), Some(read.vm.id.name()), read.vm.computer_name.as_deref()];
-        let names: Vec<&str> = names.into_iter().flatten().collect();
-        let late_attaches = self.late_attaches(cx, read, &names, members);
-        let evidence = Evidence {
-            vm: &read.vm,
-            seen: read.seen,
-            disks: &reads.reads,
-            shown: &shown,
-            fresh_from: cx.memory.fresh_from(),
-            late_attaches: &late_attaches,
-            lists_from: cx.memory.lists_from(cx.env.attachments, cx.now),
-        };
-        let limit = cx.env.sizes.max_data_disks(&read.vm.size);
-        let max_data_disks = limit.map_or(usize::from(Lun::COUNT), usize::from);
-        let reservations = cx.env.attachments.of_node(&names);
-        let bounds = Bounds { reservations: &reservations, max_data_disks, force, writes };
-        attach::plan(&evidence, &self.queue.arrived_of(members), &bounds)
-    }
-
-    /// Until when attaches of the leader before may be under way, of those disks that are to be detached and that a read of
-    /// the VM does not show.
-    fn late_attaches(
-        &self,
-        cx: &mut Cx<'_, E>,
-        read: &VmRead,
-        names: &[&str],
-        members: &Batch,
-    ) -> BTreeMap<ArmId, Duration> {
-        let detach = members.iter().filter(|(_, goal)| **goal == Goal::Detached).map(|(disk, _)| disk);
-        let (listed, missing): (Vec<_>, Vec<_>) = detach.partition(|disk| read.vm.data_disk(disk).is_some());
-        if read.seen.by == By::Single {
-            listed.into_iter().for_each(|disk| cx.memory.suspicions.shown(&self.vm, disk, cx.now));
-        }
-        let late = missing.into_iter().map(|disk| {
-            let until = cx.memory.late_attach(cx.env.attachments, &self.vm, names, disk, cx.now)?;
-            Some((disk.clone(), until))
-        });
-        late.flatten().collect()
-    }
-
-    /// Which write may follow: one of the whole list of disks, and any after a failed one, needs a single read.
-    fn writes(&self, cx: &Cx<'_, E>) -> Writes {
-        match self.attempts.is_clean() && cx.memory.method == VmWriteMethod::Action {
-            true => Writes::AfterAnyRead,
-            false => Writes::AfterSingleRead,
-        }
-    }
-
-    /// How the next write is sent.
-    pub(super) fn method(&self, cx: &Cx<'_, E>) -> VmWriteMethod {
-        self.attempts.method.unwrap_or(cx.memory.method)
-    }
-
-    /// Whether the next write of the VM has no condition (etag).
-    pub(super) fn needs_permit(&self, cx: &Cx<'_, E>, read: &VmRead) -> bool {
-        self.method(cx) == VmWriteMethod::Action || read.version.etag.is_none()
     }
 
     /// Sends a write.

@@ -109,7 +109,6 @@ pub(super) fn answer(attaches: bool, outcome: &Outcome<ArmAnswer>) -> &'static s
             Why::NotDangling(_) => "answer: not dangling",
             Why::SlowReads => "answer: slow reads",
             Why::DiskUnreadable => "answer: disk unreadable",
-            Why::BrokenOff => "answer: broken off",
         },
     }
 }

@@ -1,0 +1,83 @@
+//! The plan of a VM's requests by what has been read, and how its write may be sent.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use lazuli_model::{ArmId, Lun, op::VmWriteMethod};
+use lazuli_quota::read::By;
+
+use super::{AzureError, Batch, Cx, DiskReads, State, VmRead};
+use crate::attach::{self, Bounds, Evidence, Goal, Plan, Writes};
+
+impl<E: AzureError> State<E> {
+    /// Plans once, by what has been read.
+    pub(super) fn plan(
+        &self,
+        cx: &mut Cx<'_, E>,
+        read: &VmRead,
+        reads: &DiskReads<E>,
+        members: &Batch,
+        writes: Writes,
+        force: &BTreeSet<ArmId>,
+    ) -> Plan<Duration> {
+        let shown = cx.memory.shown_on(&self.vm);
+        let names = [Some(self.node.as_str()), Some(read.vm.id.name()), read.vm.computer_name.as_deref()];
+        let names: Vec<&str> = names.into_iter().flatten().collect();
+        let late_attaches = self.late_attaches(cx, read, &names, members);
+        let evidence = Evidence {
+            vm: &read.vm,
+            seen: read.seen,
+            disks: &reads.reads,
+            shown: &shown,
+            fresh_from: cx.memory.fresh_from(),
+            late_attaches: &late_attaches,
+            lists_from: cx.memory.lists_from(cx.env.attachments, cx.now),
+        };
+        let limit = cx.env.sizes.max_data_disks(&read.vm.size);
+        let max_data_disks = limit.map_or(usize::from(Lun::COUNT), usize::from);
+        let reservations = cx.env.attachments.of_node(&names);
+        let bounds = Bounds { reservations: &reservations, max_data_disks, force, writes };
+        attach::plan(&evidence, &self.queue.arrived_of(members), &bounds)
+    }
+
+    /// Until when attaches of the leader before may be under way, of those disks that are to be detached and that a read of
+    /// the VM does not show.
+    fn late_attaches(
+        &self,
+        cx: &mut Cx<'_, E>,
+        read: &VmRead,
+        names: &[&str],
+        members: &Batch,
+    ) -> BTreeMap<ArmId, Duration> {
+        let detach = members.iter().filter(|(_, goal)| **goal == Goal::Detached).map(|(disk, _)| disk);
+        let (listed, missing): (Vec<_>, Vec<_>) = detach.partition(|disk| read.vm.data_disk(disk).is_some());
+        if read.seen.by == By::Single {
+            listed.into_iter().for_each(|disk| cx.memory.suspicions.shown(&self.vm, disk, cx.now));
+        }
+        let late = missing.into_iter().map(|disk| {
+            let until = cx.memory.late_attach(cx.env.attachments, &self.vm, names, disk, cx.now)?;
+            Some((disk.clone(), until))
+        });
+        late.flatten().collect()
+    }
+
+    /// Which write may follow: one of the whole list of disks, and any after a failed one, needs a single read.
+    pub(super) fn writes(&self, cx: &Cx<'_, E>) -> Writes {
+        match self.attempts.is_clean() && cx.memory.method == VmWriteMethod::Action {
+            true => Writes::AfterAnyRead,
+            false => Writes::AfterSingleRead,
+        }
+    }
+
+    /// How the next write is sent.
+    pub(super) fn method(&self, cx: &Cx<'_, E>) -> VmWriteMethod {
+        self.attempts.method.unwrap_or(cx.memory.method)
+    }
+
+    /// Whether the next write of the VM has no condition (etag).
+    pub(super) fn needs_permit(&self, cx: &Cx<'_, E>, read: &VmRead) -> bool {
+        self.method(cx) == VmWriteMethod::Action || read.version.etag.is_none()
+    }
+}
