@@ -65,8 +65,8 @@ mod tests {
         let asked = || Asked::new(&journal, &disk, Word::AttachAsked.about(Key::node("node-0")));
         let last = || {
             let story = journal.look(|journal| journal.story_of(&Key::disk(&disk))).flatten().expect("it was asked");
-            let told = story.records.last().expect("has a record");
-            (story.standing, told.word, told.number, told.cause)
+            let record = story.records.last().expect("has a record");
+            (story.standing, record.word, record.number, record.cause)
         };
         let request = asked();
         assert_eq!(last(), (Standing::Waits, Word::AttachAsked, None, None));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     note::Subject,
-    store::{Journal, Other, Story, Told},
+    store::{Journal, Other, RecordView, Story},
     text::{called, duration, printable, sentence, short_name, utc, wrapped},
     words::Standing,
 };
@@ -180,16 +180,16 @@ const MOST_RELATED: usize = 8;
 /// How many records of another object.
 const RECORDS_OF_RELATED: usize = 8;
 
-fn line(told: &Told, times: Times) -> Line {
+fn line(record: &RecordView, times: Times) -> Line {
     Line {
-        time: times.at(told.at),
-        what: told.word.group().text().to_owned(),
-        word: told.word.name().to_owned(),
-        text: sentence(told),
-        times: told.times,
-        number: told.number,
-        cause: told.cause.map(str::to_owned),
-        other: match &told.other {
+        time: times.at(record.at),
+        what: record.word.group().text().to_owned(),
+        word: record.word.name().to_owned(),
+        text: sentence(record),
+        times: record.times,
+        number: record.number,
+        cause: record.cause.map(str::to_owned),
+        other: match &record.other {
             Other::Named(subject, name) => Some((subject.text().to_owned(), name.to_string())),
             Other::None | Other::Forgotten => None,
         },
@@ -208,8 +208,8 @@ fn object(story: &Story, times: Times, newest: usize) -> Object {
         name: story.name.to_string(),
         standing: standing.to_owned(),
         since: times.at(story.since),
-        waits_for: story.open().into_iter().map(|told| line(told, times)).collect(),
-        records: story.records.iter().skip(left_out).map(|told| line(told, times)).collect(),
+        waits_for: story.open().into_iter().map(|record| line(record, times)).collect(),
+        records: story.records.iter().skip(left_out).map(|record| line(record, times)).collect(),
     }
 }
 
@@ -242,8 +242,8 @@ impl Answer {
         more += found.len().saturating_sub(MOST_OBJECTS);
         found.truncate(MOST_OBJECTS);
         let mut related: Vec<Story> = Vec::new();
-        for told in found.iter().flat_map(Story::open) {
-            let Other::Named(subject, name) = &told.other else { continue };
+        for record in found.iter().flat_map(Story::open) {
+            let Other::Named(subject, name) = &record.other else { continue };
             let is_known = found.iter().chain(&related).any(|known| (known.subject, &known.name) == (*subject, name));
             if !is_known && related.len() < MOST_RELATED {
                 related.extend(journal.story_of(&crate::Key::new(*subject, &**name)));

@@ -74,6 +74,6 @@ pub use answer::{Answer, Leadership, Line, Object, Process, Question, Resolved, 
 pub use cause::FaultKind;
 pub use note::{Key, Note, Subject};
 pub use recorder::{PrintedAtFailure, Recorder};
-pub use store::{Journal, LIMIT, Other, Story, Told};
+pub use store::{Journal, LIMIT, Other, RecordView, Story};
 pub use text::printable;
 pub use words::{Group, Standing, Word};

@@ -130,7 +130,7 @@ struct List {
 
 /// A record as it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct RecordView {
     /// When, since the start of the process. Of what was noted several times in a row: the last time, and of a wait the
     /// first.
     pub at: Duration,
@@ -169,14 +169,14 @@ pub struct Story {
     /// Since when, since the start of the process.
     pub since: Duration,
     /// Its records, oldest first.
-    pub records: Vec<Told>,
+    pub records: Vec<RecordView>,
 }
 
 impl Story {
     /// What it waits for, or failed for: of each other object, and of itself, the newest record, where that leaves something
     /// open.
-    pub fn open(&self) -> Vec<&Told> {
-        let mut newest: Vec<&Told> = Vec::new();
+    pub fn open(&self) -> Vec<&RecordView> {
+        let mut newest: Vec<&RecordView> = Vec::new();
         for record in &self.records {
             match record.word.group() {
                 // An end ends everything.
@@ -301,7 +301,7 @@ impl Journal {
 
     fn story(&self, at: u16) -> Story {
         let entry = &self.keys[usize::from(at)];
-        let told = |record: &Record| Told {
+        let view = |record: &Record| RecordView {
             at: record.at(),
             times: record.times,
             word: record.word,
@@ -314,7 +314,7 @@ impl Journal {
             name: entry.name.clone().unwrap_or_default(),
             standing: entry.standing,
             since: Duration::from_millis(u64::from(entry.since) * 100),
-            records: self.records(at).map(told).collect(),
+            records: self.records(at).map(view).collect(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     note::Subject,
-    store::{Other, Story, Told},
+    store::{Other, RecordView, Story},
 };
 
 /// A name as it is printed: without control characters, and without what changes the direction or the place of text.
@@ -45,32 +45,32 @@ pub(crate) fn called(subject: Subject, name: &str) -> String {
 }
 
 /// The sentence of a record, with the names as they are.
-pub(crate) fn sentence(told: &Told) -> String {
-    let key = match &told.other {
+pub(crate) fn sentence(record: &RecordView) -> String {
+    let key = match &record.other {
         Other::None => None,
         Other::Forgotten => Some("an object whose name is kept no more".to_owned()),
         Other::Named(subject, name) => Some(called(*subject, name)),
     };
     let mut text = String::new();
     // The parts in brackets alternate with those outside of them.
-    for (place, part) in told.word.text().split(['[', ']']).enumerate() {
+    for (place, part) in record.word.text().split(['[', ']']).enumerate() {
         let is_optional = place % 2 == 1;
-        let lacks = part.contains("{key}") && key.is_none() || part.contains("{n}") && told.number.is_none();
+        let lacks = part.contains("{key}") && key.is_none() || part.contains("{n}") && record.number.is_none();
         if is_optional && lacks {
             continue;
         }
-        let number = told.number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+        let number = record.number.map_or_else(|| "?".to_owned(), |number| number.to_string());
         let part = part.replace("{n}", &number);
         // Last: a name may hold what looks like a placeholder.
         text.push_str(&part.replace("{key}", key.as_deref().unwrap_or("another object")));
     }
-    if let Some(cause) = told.cause {
+    if let Some(cause) = record.cause {
         text.push_str(": ");
         text.push_str(cause);
     }
-    if told.times > 1 {
+    if record.times > 1 {
         let times =
-            if told.times == u8::MAX { "255 times or more".to_owned() } else { format!("{} times", told.times) };
+            if record.times == u8::MAX { "255 times or more".to_owned() } else { format!("{} times", record.times) };
         text.push_str(&format!(" ({times})"));
     }
     text
@@ -117,8 +117,9 @@ impl Story {
         let seconds = |at: Duration| at.as_millis() as f64 / 1_000.0;
         let name = called(self.subject, &self.name);
         let head = format!("{name} {}, since {:.1} s", self.standing.text(), seconds(self.since));
-        let line =
-            |told: &Told| format!("{:>10.3} s  {:<7}  {}", seconds(told.at), told.word.group().text(), sentence(told));
+        let line = |record: &RecordView| {
+            format!("{:>10.3} s  {:<7}  {}", seconds(record.at), record.word.group().text(), sentence(record))
+        };
         let lines = [head].into_iter().chain(self.records.iter().map(line));
         lines.map(|line| printable(&line)).collect()
     }
@@ -178,26 +179,27 @@ mod tests {
         let vm = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/node-0";
         let instance = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/7";
         let named = |name: &str| Other::Named(Subject::Vm, name.into());
-        let told = |word, number, cause, other, times| Told { at: Duration::ZERO, times, word, number, cause, other };
-        for (told, expected) in [
-            (told(Word::PlansAttach, Some(3), None, named(vm), 1), "plans the attach to VM node-0 at LUN 3"),
-            (told(Word::PlansAttach, None, None, named(instance), 1), "plans the attach to VM pool/7"),
+        let record =
+            |word, number, cause, other, times| RecordView { at: Duration::ZERO, times, word, number, cause, other };
+        for (record, expected) in [
+            (record(Word::PlansAttach, Some(3), None, named(vm), 1), "plans the attach to VM node-0 at LUN 3"),
+            (record(Word::PlansAttach, None, None, named(instance), 1), "plans the attach to VM pool/7"),
             (
-                told(Word::AwaitsPermit, None, None, Other::None, 3),
+                record(Word::AwaitsPermit, None, None, Other::None, 3),
                 "a permit to write: Azure takes only so many requests (3 times)",
             ),
             (
-                told(Word::WriteRefused, Some(409), Some("Azure is busy"), named(vm), 1),
+                record(Word::WriteRefused, Some(409), Some("Azure is busy"), named(vm), 1),
                 "Azure has refused the write of VM node-0 with status 409: Azure is busy",
             ),
-            (told(Word::DetachAsked, None, None, Other::None, 255), "the detach is requested (255 times or more)"),
+            (record(Word::DetachAsked, None, None, Other::None, 255), "the detach is requested (255 times or more)"),
             (
-                told(Word::AttachAsked, None, None, Other::Forgotten, 1),
+                record(Word::AttachAsked, None, None, Other::Forgotten, 1),
                 "the attach to an object whose name is kept no more is requested",
             ),
-            (told(Word::VmNotRead, Some(1), None, named("{n}[x]{key}"), 1), "VM {n}[x]{key} cannot be read"),
+            (record(Word::VmNotRead, Some(1), None, named("{n}[x]{key}"), 1), "VM {n}[x]{key} cannot be read"),
         ] {
-            assert_eq!(sentence(&told), expected);
+            assert_eq!(sentence(&record), expected);
         }
     }
 

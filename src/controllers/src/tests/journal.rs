@@ -22,7 +22,7 @@ async fn a_served_service_waits_for_nothing_and_a_throttled_one_for_its_load_bal
     sleep(Duration::from_secs(20)).await;
     let web = story(&journal, Subject::Service, "default/web");
     assert_eq!((web.standing, web.open().len()), (Standing::Settled, 0));
-    let words: Vec<Word> = web.records.iter().map(|told| told.word).collect();
+    let words: Vec<Word> = web.records.iter().map(|record| record.word).collect();
     let steps = [Word::Shown, Word::AddsFinalizer, Word::Patched, Word::Tells, Word::ObjectDone, Word::SetsStatus];
     let mut rest = words.iter();
     assert!(steps.iter().all(|step| rest.any(|word| word == step)), "{words:?}");
@@ -38,12 +38,12 @@ async fn a_served_service_waits_for_nothing_and_a_throttled_one_for_its_load_bal
     sleep(Duration::from_secs(80)).await;
     let late = story(&journal, Subject::Service, "default/late");
     let open = late.open();
-    let [told] = &open[..] else { panic!("{open:?}") };
-    assert_eq!((told.word, told.number), (Word::ObjectRetries, Some(30)));
-    assert_eq!(told.cause, Some("Azure gets too many requests"));
-    assert_eq!(told.other, Other::Named(Subject::LoadBalancer, balancer.as_str().into()));
+    let [record] = &open[..] else { panic!("{open:?}") };
+    assert_eq!((record.word, record.number), (Word::ObjectRetries, Some(30)));
+    assert_eq!(record.cause, Some("Azure gets too many requests"));
+    assert_eq!(record.other, Other::Named(Subject::LoadBalancer, balancer.as_str().into()));
     let of_balancer = story(&journal, Subject::LoadBalancer, balancer.as_str());
-    assert_eq!(of_balancer.open().iter().map(|told| told.word).collect::<Vec<_>>(), [Word::AwaitsPause]);
+    assert_eq!(of_balancer.open().iter().map(|record| record.word).collect::<Vec<_>>(), [Word::AwaitsPause]);
     // What was there before waits for nothing all the while.
     assert_eq!(story(&journal, Subject::Service, "default/web").standing, Standing::Settled);
 
@@ -71,7 +71,7 @@ async fn a_replica_without_the_lease_says_that_it_waits_for_it() {
     sleep(Duration::from_secs(2)).await;
     for name in ["default/web", "default/late"] {
         let story = story(&journal, Subject::Service, name);
-        let open: Vec<Word> = story.open().iter().map(|told| told.word).collect();
+        let open: Vec<Word> = story.open().iter().map(|record| record.word).collect();
         assert!(open.contains(&Word::AwaitsLease), "{}", story.lines().join("\n"));
     }
     stop.cancel();

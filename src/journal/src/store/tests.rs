@@ -85,7 +85,7 @@ fn of_five_thousand_waiting_disks_each_keeps_three_records_what_was_asked_among_
     check(&journal);
     for name in &names {
         let story = journal.story_of(&key(Subject::Disk, name)).expect("a waiting disk is remembered");
-        let said: Vec<(Word, Option<u32>)> = story.records.iter().map(|told| (told.word, told.number)).collect();
+        let said: Vec<(Word, Option<u32>)> = story.records.iter().map(|record| (record.word, record.number)).collect();
         assert_eq!(said[0], (Word::AttachAsked, None), "{name}");
         assert_eq!(said[said.len() - 2..], [(Word::AwaitsPause, Some(4)), (Word::AwaitsPause, Some(5))], "{name}");
         assert_eq!((story.standing, story.since < at(20_000)), (Standing::Waits, true));
@@ -141,7 +141,7 @@ fn what_an_object_waits_for_is_the_newest_open_record_of_each_other_object_and_o
     let mut note = |note: Note<'_>| {
         journal.note(at(1), &service, &note);
         let open = journal.story_of(&service).expect("it is known");
-        open.open().iter().map(|told| told.word).collect::<Vec<_>>()
+        open.open().iter().map(|record| record.word).collect::<Vec<_>>()
     };
     assert_eq!(note(Word::Shown.into()), []);
     assert_eq!(note(Word::AwaitsPatch.into()), [Word::AwaitsPatch]);
@@ -270,7 +270,7 @@ proptest! {
                 asked = (word, number);
             }
             let story = journal.story_of(&key).expect("it waits");
-            let said: Vec<(Word, u32)> = story.records.iter().map(|told| (told.word, told.number.expect("has one"))).collect();
+            let said: Vec<(Word, u32)> = story.records.iter().map(|record| (record.word, record.number.expect("has one"))).collect();
             prop_assert!(said.contains(&asked), "{said:?} {asked:?}");
             prop_assert!(said.ends_with(&newest[newest.len().saturating_sub(2)..]));
             prop_assert!(said.len() >= newest.len().min(CHUNK));

@@ -257,7 +257,7 @@ async fn the_journal_has_what_was_wanted_seen_and_done_and_what_is_waited_for() 
     sleep(Duration::from_secs(1)).await;
     let table = JournalKey::new(Subject::RouteTable, &*key);
     let story = || journal.look(|journal| journal.story_of(&table)).unwrap().unwrap();
-    let open = || story().open().iter().map(|told| told.word).collect::<Vec<_>>();
+    let open = || story().open().iter().map(|record| record.word).collect::<Vec<_>>();
     assert_eq!((open(), story().standing), (vec![Word::AwaitsLease], Standing::Waits));
 
     holder.renewed(Duration::from_secs(3_600));

@@ -444,7 +444,7 @@ async fn a_panic_ends_the_state_of_one_key_and_answers_its_callers() {
     let answer = call.answered().await;
     assert_eq!(answer, Err(Fault::OutcomeUnknown));
     let story = vms.journal.look(|journal| journal.story_of(&Key::new(Subject::Vm, "vm"))).unwrap().unwrap();
-    let words: Vec<Word> = story.records.iter().map(|told| told.word).collect();
+    let words: Vec<Word> = story.records.iter().map(|record| record.word).collect();
     assert_eq!(words, [Word::Wanted, Word::AwaitsRead, Word::Panicked]);
     assert_eq!((story.standing, story.open().len()), (Standing::Failed, 1));
     azure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).broken = false;
