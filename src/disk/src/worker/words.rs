@@ -183,8 +183,9 @@ pub(crate) fn may_be_attaching(disk: &ArmId, node: &str) -> VolumeError {
     VolumeError::new(
         Fault::Busy,
         format!(
-            "{disk} may still become attached to node {node}: its VolumeAttachment names no LUN, and a controller that ran \
-             before this one may have sent an attach that Azure does not show yet; retry, the detach succeeds within {} s",
+            "{disk} may still become attached to node {node}: an attach may be under way that Azure does not show yet, sent by \
+             this controller, which has lost the answer, or by one before it, where the VolumeAttachment names no LUN; retry, \
+             the detach succeeds within {} s",
             late_attach::LONGEST.as_secs()
         ),
     )
