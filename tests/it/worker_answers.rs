@@ -80,6 +80,12 @@ fn the_worker_of_a_vm_answers_only_what_a_step_says() {
 }
 
 #[test]
+fn the_work_on_a_whole_disk_answers_only_what_a_step_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(contradictions(&code(&root.join("src/disk/src/whole_disk.rs"))), Vec::<String>::new());
+}
+
+#[test]
 fn a_decision_about_disks_has_no_clock_task_lock_or_await() {
     let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/storage/src"));
     assert!(sources.len() > 40, "{} sources", sources.len());

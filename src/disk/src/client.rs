@@ -56,14 +56,9 @@ impl Client {
         self.0.list_disks_with(&group.subscription, &group.name, &Until::working(LIST), take).await
     }
 
-    /// Waits for a permit to make, to grow or to delete a disk, as long as that is wanted.
-    pub(crate) async fn permit_disk(
-        &self,
-        verb: Verb,
-        disk: &ArmId,
-        wanted: &CancellationToken,
-    ) -> Result<Permit, ArmError> {
-        self.0.permit_disk(verb, disk, &unbounded().while_wanted(wanted.clone())).await
+    /// Waits for a permit to make, to grow or to delete a disk.
+    pub(crate) async fn permit_disk(&self, verb: Verb, disk: &ArmId) -> Result<Permit, ArmError> {
+        self.0.permit_disk(verb, disk, &unbounded()).await
     }
 
     /// Sends the creation of a disk once and at once, if it is wanted.
@@ -78,12 +73,6 @@ impl Client {
         self.0.create_disk(disk, compute::encode_disk(spec), Some(permit), &until).await
     }
 
-    /// Waits for the end of a disk's creation and gives the disk as Azure then describes it.
-    pub(crate) async fn created_disk(&self, disk: &ArmId, mut creation: Operation) -> Result<Disk, ArmError> {
-        let result = creation.wait(&Until::working(WRITE)).await?;
-        self.result(disk, result).await
-    }
-
     /// Sends the expansion of a disk once and at once, if it is wanted.
     pub(crate) async fn resize_disk(
         &self,
@@ -96,9 +85,9 @@ impl Client {
         self.0.resize_disk(disk, to, Some(permit), &until).await
     }
 
-    /// Waits for the end of a disk's expansion and gives the disk as Azure then describes it.
-    pub(crate) async fn resized_disk(&self, disk: &ArmId, mut expansion: Operation) -> Result<Disk, ArmError> {
-        let result = expansion.wait(&Until::working(WRITE)).await?;
+    /// Waits for the end of a disk's creation or expansion and gives the disk as Azure then describes it.
+    pub(crate) async fn written_disk(&self, disk: &ArmId, mut operation: Operation) -> Result<Disk, ArmError> {
+        let result = operation.wait(&Until::working(WRITE)).await?;
         self.result(disk, result).await
     }
 

@@ -165,7 +165,7 @@ impl Volumes {
         // A person may attach the disk there again while the cluster is asked and the detach waits. So the VM worker reads
         // the disk again before it sends the detach.
         let only_if = Dangling::new(blocked, &disk_read.model, holder);
-        let hold = self.in_flight.hold(disk).map_err(Kept::Failed)?;
+        let hold = self.occupied.attachment(disk).map_err(Kept::Failed)?;
         let detached = self.workers.detach_dangling(holder, &node, disk, only_if, hold).await;
         detached.map_err(|error| match error.why_not_dangling().cloned() {
             Some(reason) => kept(reason),

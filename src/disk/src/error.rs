@@ -3,11 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use lazuli_azure::error::ArmError;
+use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
     ArmId,
     fault::{Effect, Fault},
 };
-use lazuli_storage::dangling::NotDangling;
+use lazuli_storage::{dangling::NotDangling, vm_disks::AzureError};
 
 const DISK: &str = "Microsoft.Compute/disks";
 
@@ -98,8 +99,36 @@ impl VolumeError {
     }
 }
 
+/// Azure's own error, as a step sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer(pub(crate) ArmError);
+
+impl AzureFailure for Answer {
+    fn fault(&self) -> &Fault {
+        &self.0.fault
+    }
+
+    fn effect(&self) -> Effect {
+        self.0.effect
+    }
+
+    fn code(&self) -> &str {
+        &self.0.code
+    }
+}
+
+impl AzureError for Answer {
+    fn status(&self) -> Option<u16> {
+        self.0.status
+    }
+
+    fn named_disk(&self) -> Option<ArmId> {
+        named_disk(&self.0)
+    }
+}
+
 /// The disk that Azure's answer names as its target, if any.
-pub(crate) fn named_disk(error: &ArmError) -> Option<ArmId> {
+fn named_disk(error: &ArmError) -> Option<ArmId> {
     error.target.as_deref()?.parse().ok().filter(|id: &ArmId| id.is_type(DISK))
 }
 

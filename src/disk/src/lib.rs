@@ -1,7 +1,7 @@
 //! Managed disks as volumes: create, delete, publish, unpublish, expand, get, list.
 //!
 //! This crate turns decisions of `lazuli-storage` into calls of `lazuli-azure`, each in a task that outlives its
-//! caller: one worker per VM ([`worker`]) and one operation per disk ([`in_flight`]). It knows nothing of gRPC. Of
+//! caller: one worker per VM ([`worker`]) and one per disk that is made, changed or deleted ([`whole_disk`]). It knows nothing of gRPC. Of
 //! Kubernetes it knows only the snapshots that it is given: the LUNs that VolumeAttachments name, and the handles of
 //! PersistentVolumes. Its memory of nodes and of handle casing saves reads, and may be lost at any moment.
 
@@ -10,29 +10,23 @@ mod client;
 mod cluster_snapshot;
 mod dangling;
 mod error;
-mod in_flight;
 mod list;
 mod nodes;
+mod occupied;
+#[cfg(test)]
+mod on_nowhere;
 mod shared_machine;
 mod unpublish;
 mod whole_disk;
 mod worker;
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lazuli_azure::compute::{Compute, Freshness};
 use lazuli_journal::Recorder;
 use lazuli_model::{
-    ArmId, CachingMode, Disk, Gib, Lun, VolumeId,
-    disk_spec::{DiskSpec, Mismatch},
-    event::Event,
-    fault::Fault,
-    node::ClusterNodes,
-    op::VmWriteMethod,
-    size::SizeLimits,
+    ArmId, CachingMode, Disk, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event, fault::Fault, node::ClusterNodes,
+    op::VmWriteMethod, size::SizeLimits,
 };
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::metrics::Metrics;
@@ -43,6 +37,7 @@ use lazuli_storage::{
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
     vm_disks::Memory,
+    whole_disk::{Done, Wanted},
 };
 use lazuli_telemetry::lossy;
 use tokio::{sync::watch, time::Instant};
@@ -53,35 +48,13 @@ use cluster_snapshot::ClusterSnapshot;
 pub use dangling::NodeFactsReader;
 use dangling::is_held_elsewhere;
 pub use error::VolumeError;
-use in_flight::{Hold, InFlight};
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
 use nodes::{Candidate, Nodes};
+use occupied::Occupied;
 use shared_machine::Purpose;
-use whole_disk::{create, delete, expand, grows_only_detached};
+use whole_disk::{WholeDisks, grows_only_detached};
 use worker::{Goal, VmWorkers};
-
-/// A request that changes a disk as a whole. A repeated request joins the operation in flight of the same request.
-#[derive(Debug, Clone, PartialEq)]
-enum Request {
-    Create(Box<DiskSpec>),
-    Delete,
-    Expand(Gib),
-}
-
-impl fmt::Display for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Create(_) => f.write_str("its creation"),
-            Self::Delete => f.write_str("its deletion"),
-            Self::Expand(size) => write!(f, "its expansion to {size}"),
-        }
-    }
-}
-
-/// The disk after an operation on it; `None` after its deletion.
-type ResultingDisk = Option<Arc<Disk>>;
-type DiskHold = Hold<Request, ResultingDisk>;
 
 /// What [`Volumes`] is made from.
 #[derive(Debug)]
@@ -155,7 +128,8 @@ pub struct Volumes {
     group: ResourceGroup,
     nodes: Nodes,
     workers: VmWorkers,
-    in_flight: InFlight<Request, ResultingDisk>,
+    whole_disks: WholeDisks,
+    occupied: Occupied,
     reservations: ClusterSnapshot<LunReservations>,
     /// The handles of the requests so far, and of the disks that this process made.
     handle_casing: Arc<Mutex<HandleCasing>>,
@@ -191,6 +165,9 @@ impl Volumes {
         let client = Client::new(compute);
         let nodes = Nodes::new(&subscription, &resource_group, nodes);
         let reservations = ClusterSnapshot::new(reservations, |luns| *luns != LunReservations::Cold);
+        let occupied = Occupied::default();
+        let whole_disks =
+            WholeDisks::new(client.clone(), nodes.clone(), occupied.clone(), metrics.clone(), journal.clone());
         let policy = worker::Policy { force_detach, events: events.clone() };
         let memory = Memory::new(method);
         let workers = VmWorkers::new(
@@ -207,7 +184,8 @@ impl Volumes {
             group: ResourceGroup { subscription, name: resource_group },
             nodes,
             workers,
-            in_flight: InFlight::default(),
+            whole_disks,
+            occupied,
             reservations,
             handle_casing: Arc::default(),
             handles,
@@ -226,9 +204,8 @@ impl Volumes {
     /// [`Effect::Possible`](lazuli_model::fault::Effect::Possible) unless it is certain that no disk is left behind.
     pub async fn create(&self, plan: &CreatePlan) -> Result<Created, CreateError> {
         let requested_at = Instant::now();
-        let request = Request::Create(Box::new(plan.spec.clone()));
-        let operation = |wanted| create(self.client.clone(), plan.disk.clone(), plan.spec.clone(), wanted);
-        let disk = resulting_disk(self.in_flight.run(&plan.disk, request, operation).await?);
+        let made = self.whole_disks.request(&plan.disk, Wanted::Made(Arc::new(plan.spec.clone()))).await?;
+        let disk = resulting_disk(made);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
         self.workers.created(&disk, requested_at);
@@ -243,18 +220,13 @@ impl Volumes {
     /// # Errors
     /// [`Fault::InUse`] naming the nodes while it is attached; otherwise Azure's own failures.
     pub async fn delete(&self, disk: &ArmId) -> Result<(), VolumeError> {
-        let delete = || {
-            let operation = |wanted| delete(self.client.clone(), self.nodes.clone(), disk.clone(), wanted);
-            self.in_flight.run(disk, Request::Delete, operation)
-        };
+        let delete = || self.whole_disks.request(disk, Wanted::Deleted);
         match delete().await {
             Err(error) if error.fault == Fault::InUse => {
                 self.free_from_dangling(disk, Blocked::Delete, error).await?;
                 delete().await?;
             }
-            deleted => {
-                deleted?;
-            }
+            deleted => drop(deleted?),
         }
         self.handle_casing().remove(disk);
         self.workers.forget(disk);
@@ -329,7 +301,7 @@ impl Volumes {
     }
 
     async fn request(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal) -> worker::Outcome {
-        let hold = self.in_flight.hold(disk)?;
+        let hold = self.occupied.attachment(disk)?;
         self.workers.request(vm, node, disk, goal, hold).await
     }
 
@@ -352,8 +324,9 @@ impl Volumes {
                 to
             }
         };
-        let operation = |wanted| expand(self.client.clone(), read.model, read.seen.sent_at, to, wanted);
-        Ok(resulting_disk(self.in_flight.run(disk, Request::Expand(to), operation).await?).size)
+        let read_at = self.whole_disks.since_start(read.seen.sent_at);
+        let grown = self.whole_disks.request(disk, Wanted::Grown { before: Arc::new(read.model), read_at, to }).await?;
+        Ok(resulting_disk(grown).size)
     }
 
     /// A disk and its nodes.
@@ -410,8 +383,11 @@ pub enum ExpandError {
     Failed(#[from] VolumeError),
 }
 
-fn resulting_disk(disk: ResultingDisk) -> Arc<Disk> {
-    disk.expect("only a deletion leaves no disk, and a request joins only an operation of the same request")
+fn resulting_disk(done: Done) -> Arc<Disk> {
+    match done {
+        Done::Disk(disk) => disk,
+        Done::Gone | Done::Replaced => unreachable!("only a deletion leaves no disk"),
+    }
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl Volumes {
             return self.unpublish_from(disk, node).await;
         }
         // While the disk is being attached to a node it does not name that VM yet, and it must leave that node too.
-        if self.in_flight.is_attaching_or_detaching(disk) {
+        if self.occupied.is_attaching_or_detaching(disk) {
             return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached; retry")));
         }
         let holders: Vec<ArmId> = match self.client.get_disk(disk).await {
@@ -147,7 +147,7 @@ impl Volumes {
             Err(error) => return Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
         };
         // While the disk is being attached it does not name that VM yet, and that VM may be the node.
-        if self.in_flight.is_attaching_or_detaching(disk) {
+        if self.occupied.is_attaching_or_detaching(disk) {
             return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached; retry")));
         }
         for holder in unpublish::other_holders(&read, vm) {
@@ -237,7 +237,7 @@ impl Volumes {
             }
         }
         // While the disk is being attached it does not name that VM yet, and that VM may be the node.
-        if self.in_flight.is_attaching_or_detaching(disk) {
+        if self.occupied.is_attaching_or_detaching(disk) {
             return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached; retry")));
         }
         // The VM that was not found may be a guess by the node's name, and a VM of another resource group was not in the

@@ -49,9 +49,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
-use words::{Answer, may_be_attaching, volume_error};
+use words::{may_be_attaching, volume_error};
 
-use super::{DiskHold, Nodes, VolumeError, client::Client, cluster_snapshot::ClusterSnapshot};
+use super::{
+    Nodes, VolumeError, client::Client, cluster_snapshot::ClusterSnapshot, error::Answer, occupied::Hold as DiskHold,
+};
 
 mod notes;
 mod words;

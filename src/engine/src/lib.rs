@@ -24,6 +24,7 @@
 //! | [`reaction`] | what the step does about a fault |
 //! | [`object`] | the step of one object of Azure |
 //! | [`service`] | the step of a Service: the order in which it tells objects what it wants |
+//! | [`single`] | the step of one resource that is written as a whole for callers, without a lease |
 //! | [`Awaited`] | what a key waits for, for people who ask |
 //!
 //! # What holds
@@ -52,6 +53,7 @@ pub mod reaction;
 pub mod service;
 #[cfg(test)]
 mod simulation;
+pub mod single;
 pub mod wants;
 
 use std::{fmt, time::Duration};

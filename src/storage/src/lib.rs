@@ -34,3 +34,4 @@ pub mod single_write;
 pub mod source;
 pub mod unpublish;
 pub mod vm_disks;
+pub mod whole_disk;

@@ -13,7 +13,8 @@ use lazuli_reconcile::journal::word;
 use lazuli_storage::{attach::Goal, vm_disks::Event};
 use tokio::time::Instant;
 
-use super::{Answer, VmEvent};
+use super::VmEvent;
+use crate::error::Answer;
 
 /// What is noted of a VM's event.
 pub(super) fn of_event(event: &VmEvent) -> Option<Note<'_>> {

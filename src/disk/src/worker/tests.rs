@@ -1,14 +1,7 @@
-use lazuli_azure::{
-    arm::{Arm, Retry},
-    auth::{Credential, ManagedIdentity, Tokens},
-    compute::{ApiVersions, Compute},
-    metrics as azure_metrics,
-    transport::{Routes, Tls, Transport},
-};
 use lazuli_model::{node::ClusterNodes, op::VmWriteMethod};
 
 use super::*;
-use crate::{ResultingDisk, in_flight::InFlight};
+use crate::{occupied::Occupied, on_nowhere::client};
 
 fn disk(n: i64) -> ArmId {
     ArmId::disk("s", "g", &format!("d{n}")).unwrap()
@@ -16,14 +9,7 @@ fn disk(n: i64) -> ArmId {
 
 /// Workers without an Azure: no test here sends a request to it.
 fn workers() -> VmWorkers {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let authority = url::Url::parse("https://login.example").unwrap();
-    let credential = Credential::ManagedIdentity(ManagedIdentity::SystemAssigned);
-    let transport = Transport::new(Routes::none(), &Tls::default()).unwrap();
-    let tokens = Tokens::new(transport.clone(), credential, "audience", 1);
-    let metrics = azure_metrics::Metrics::unregistered();
-    let arm = Arm::new(authority, transport, tokens, metrics, Retry::default(), 1);
-    let client = Client::new(Compute::new(arm, ApiVersions::public()));
+    let client = client();
     let reservations = ClusterSnapshot::new(watch::channel(LunReservations::NoCluster).1, |_| true);
     let nodes = Nodes::new("s", "g", watch::channel(ClusterNodes::NoCluster).1);
     let sizes = watch::channel(SizeLimits::default()).1;
@@ -43,9 +29,9 @@ fn workers() -> VmWorkers {
 #[tokio::test(start_paused = true)]
 async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_starts_anew() {
     let (workers, vm) = (workers(), ArmId::virtual_machine("s", "g", "node-0").unwrap());
-    let in_flight: InFlight<crate::Request, ResultingDisk> = InFlight::default();
+    let occupied = Occupied::default();
     let request = |n: i64| {
-        let (workers, vm, hold) = (workers.clone(), vm.clone(), in_flight.hold(&disk(n)).unwrap());
+        let (workers, vm, hold) = (workers.clone(), vm.clone(), occupied.attachment(&disk(n)).unwrap());
         async move { (disk(n), workers.request(&vm, "node-0", &disk(n), Goal::Attached(None), hold).await) }
     };
     let broken_off = async {
@@ -60,7 +46,7 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
         assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
         let message = error.to_string();
         assert!(message.contains(disk.as_str()) && message.contains("node-0"), "{message}");
-        assert!(!in_flight.is_attaching_or_detaching(&disk) && !workers.is_requested(&vm, &disk), "{message}");
+        assert!(!occupied.is_attaching_or_detaching(&disk) && !workers.is_requested(&vm, &disk), "{message}");
     }
     // The next request is not the work that was broken off.
     let again = request(0);
@@ -72,11 +58,11 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_gives_up_ends_the_work_that_is_for_it_alone() {
     let (workers, vm) = (workers(), ArmId::virtual_machine("s", "g", "node-0").unwrap());
-    let in_flight: InFlight<crate::Request, ResultingDisk> = InFlight::default();
-    let (disk, hold) = (disk(0), in_flight.hold(&disk(0)).unwrap());
+    let occupied = Occupied::default();
+    let (disk, hold) = (disk(0), occupied.attachment(&disk(0)).unwrap());
     let request = workers.request(&vm, "node-0", &disk, Goal::Detached, hold);
     let gives_up = tokio::time::timeout(Duration::from_millis(10), request);
     assert!(gives_up.await.is_err());
     workers.workers.drain().await;
-    assert!(!in_flight.is_attaching_or_detaching(&disk) && !workers.is_requested(&vm, &disk));
+    assert!(!occupied.is_attaching_or_detaching(&disk) && !workers.is_requested(&vm, &disk));
 }

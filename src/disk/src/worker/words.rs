@@ -1,39 +1,13 @@
 //! A caller's words for the failure of its request.
 
-use lazuli_azure::error::ArmError;
-use lazuli_model::{
-    ArmId,
-    fault::{Effect, Fault},
-};
+use lazuli_model::{ArmId, fault::Fault};
 use lazuli_storage::{
     attach::{Goal, Resolved, Unattachable},
     late_attach,
-    vm_disks::{AzureError, Failure, Opposed, Why},
+    vm_disks::{Failure, Opposed, Why},
 };
 
-use crate::{VolumeError, error::named_disk};
-
-/// Azure's own error, as a step sees it.
-#[derive(Debug, Clone)]
-pub(crate) struct Answer(pub(crate) ArmError);
-
-impl AzureError for Answer {
-    fn fault(&self) -> &Fault {
-        &self.0.fault
-    }
-
-    fn effect(&self) -> Effect {
-        self.0.effect
-    }
-
-    fn status(&self) -> Option<u16> {
-        self.0.status
-    }
-
-    fn named_disk(&self) -> Option<ArmId> {
-        named_disk(&self.0)
-    }
-}
+use crate::{VolumeError, error::Answer};
 
 /// The failure of a request for a disk on a node. `name_of` is the node that a VM is.
 pub(crate) fn volume_error(

@@ -158,13 +158,15 @@ impl<E: AzureError> Attempts<E> {
 
 #[cfg(test)]
 mod tests {
+    use lazuli_engine::single::AzureFailure;
+
     use super::*;
 
     /// Azure's error, of which these tests need nothing.
     #[derive(Debug, Clone)]
     struct Refused;
 
-    impl AzureError for Refused {
+    impl AzureFailure for Refused {
         fn fault(&self) -> &Fault {
             &Fault::Denied
         }
@@ -173,6 +175,12 @@ mod tests {
             Effect::None
         }
 
+        fn code(&self) -> &str {
+            ""
+        }
+    }
+
+    impl AzureError for Refused {
         fn status(&self) -> Option<u16> {
             Some(403)
         }

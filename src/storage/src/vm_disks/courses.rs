@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
     CachingMode, DataDisk, DataDiskSource, DiskState, ProvisioningState, fault::Effect, node::ClusterNodes,
     size::SizeLimits,
@@ -42,7 +43,7 @@ fn vm(provisioning_state: ProvisioningState, disks: &[u8]) -> Vm {
 #[derive(Debug, Clone, PartialEq)]
 struct Refused(Fault, Option<ArmId>);
 
-impl AzureError for Refused {
+impl AzureFailure for Refused {
     fn fault(&self) -> &Fault {
         &self.0
     }
@@ -51,6 +52,12 @@ impl AzureError for Refused {
         if self.0 == Fault::OutcomeUnknown { Effect::Possible } else { Effect::None }
     }
 
+    fn code(&self) -> &str {
+        ""
+    }
+}
+
+impl AzureError for Refused {
     fn status(&self) -> Option<u16> {
         Some(400)
     }

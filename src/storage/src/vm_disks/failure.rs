@@ -1,7 +1,6 @@
 //! Why a request failed, as a value. The caller's words for it are made where its answer is.
 
-use std::fmt;
-
+use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
     ArmId,
     fault::{Effect, Fault},
@@ -14,11 +13,7 @@ use crate::{
 };
 
 /// Azure's own error, as the call gave it.
-pub trait AzureError: fmt::Debug + Clone {
-    /// What a caller may do about it.
-    fn fault(&self) -> &Fault;
-    /// Whether a write may be in progress.
-    fn effect(&self) -> Effect;
+pub trait AzureError: AzureFailure {
     /// The HTTP status, where Azure has answered.
     fn status(&self) -> Option<u16>;
     /// The disk that Azure's answer names as its target, if any.

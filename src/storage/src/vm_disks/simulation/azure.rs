@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use lazuli_engine::single::AzureFailure;
 use lazuli_model::{ArmId, ProvisioningState, fault::Effect, fault::Fault};
 
 use super::schedule::{Allowed, Bad, DiskNo, Fate, Habits, Power, VmNo};
@@ -47,7 +48,7 @@ impl ArmAnswer {
     }
 }
 
-impl AzureError for ArmAnswer {
+impl AzureFailure for ArmAnswer {
     fn fault(&self) -> &Fault {
         &self.fault
     }
@@ -56,6 +57,12 @@ impl AzureError for ArmAnswer {
         self.effect
     }
 
+    fn code(&self) -> &str {
+        ""
+    }
+}
+
+impl AzureError for ArmAnswer {
     fn status(&self) -> Option<u16> {
         self.status
     }

@@ -1,0 +1,56 @@
+//! A caller's words for the failure of its request.
+
+use lazuli_engine::single::Refusal;
+use lazuli_model::{ArmId, Gib, fault::Fault};
+use lazuli_storage::{
+    disk::DetachReason,
+    whole_disk::{Failure, Why, Write},
+};
+
+use super::Course;
+use crate::{VolumeError, error::Answer, occupied::busy};
+
+/// The failure of a request for a whole disk. `name_of` is the node that a VM is.
+pub(super) fn volume_error(refusal: Refusal<Course>, disk: &ArmId, name_of: impl Fn(&ArmId) -> String) -> VolumeError {
+    let Failure { fault, effect, why, azure } = match refusal {
+        Refusal::Busy(running) => return busy(disk, &format!("{} is in progress", running.wanted)),
+        Refusal::Why(failure) => failure,
+    };
+    let message = match why {
+        Why::Write(Write::Creation) => format!("{disk} cannot be created"),
+        Why::Write(Write::Deletion) => format!("{disk} cannot be deleted"),
+        Why::Write(Write::Expansion(to)) => format!("{disk} cannot be expanded to {to}"),
+        Why::Unreadable => format!("{disk} cannot be read"),
+        Why::InProgress(elapsed) => {
+            format!("an operation on {disk} has been in progress for {} s; retry", elapsed.as_secs())
+        }
+        Why::Held(held) => {
+            let holders: Vec<String> = held.holders().into_iter().map(name_of).collect();
+            format!("{disk} cannot be deleted: it is attached to node {}", holders.join(", "))
+        }
+        Why::NeedsDetach(to, why) => needs_detach(disk, to, why),
+        Why::Gone(to) => format!("{disk} cannot be expanded to {to}: it does not exist any more"),
+        Why::Replaced(to) => format!(
+            "{disk} cannot be expanded to {to}: another disk of its name was made meanwhile, and stays as it is"
+        ),
+        Why::Unwanted => format!("no caller waits for the work on {disk} any more"),
+    };
+    with_azure(azure, fault, message).with_effect(effect)
+}
+
+fn needs_detach(disk: &ArmId, to: Gib, why: DetachReason) -> String {
+    format!("{disk} cannot be expanded to {to} while it is attached: {why}")
+}
+
+/// The failure of an expansion of a disk that grows only while it is detached.
+pub(crate) fn grows_only_detached(disk: &ArmId, to: Gib, why: DetachReason) -> VolumeError {
+    VolumeError::new(Fault::InUse, needs_detach(disk, to, why))
+}
+
+/// The fault is by the state that was found, where that says more than Azure's code.
+fn with_azure(azure: Option<Answer>, fault: Fault, message: String) -> VolumeError {
+    match azure {
+        Some(Answer(error)) => VolumeError::azure(message, error).resorted(fault),
+        None => VolumeError::new(fault, message),
+    }
+}

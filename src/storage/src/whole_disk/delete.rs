@@ -1,0 +1,162 @@
+//! The course of a deletion.
+
+use std::{sync::Arc, time::Duration};
+
+use lazuli_engine::single::{Input, Next, Rest};
+use lazuli_model::{Disk, fault::Fault};
+
+use super::{
+    AzureFailure, Done, Failure, Op, OtherOperation, Step, Verb, Watched, WholeDisk, Why, Write, failed, found,
+    in_progress, rest_after,
+};
+use crate::single_write::{Attempts, Deletion, Limits, Refusal, deletion};
+
+/// The pauses before the next tries to delete a disk that Azure calls busy in one answer and not found in the next.
+const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(4)];
+/// Azure's code for a resource group that does not exist. A group is deleted with everything in it.
+const NO_GROUP: &str = "ResourceGroupNotFound";
+
+/// A deletion.
+#[derive(Debug, Clone)]
+pub(super) struct Delete<E: AzureFailure> {
+    limits: Limits,
+    attempts: Attempts,
+    /// How often Azure has called the disk busy.
+    conflicts: usize,
+    /// The disk, by the first read of it.
+    seen: Option<Disk>,
+    at: At<E>,
+}
+
+#[derive(Debug, Clone)]
+enum At<E: AzureFailure> {
+    /// Towards the first send.
+    First,
+    /// Towards the next send, with the pause where Azure calls the disk busy and a read does not find it.
+    Again(Refusal, Duration),
+    /// An operation on the disk has not ended.
+    Watch(OtherOperation, Refusal, Duration),
+    /// The write is in flight.
+    Write,
+    /// It has failed for good. Azure's code for "the disk is attached" has other meanings too; the disk's own state has not.
+    Aftermath(E),
+}
+
+const WHY: Why = Why::Write(Write::Deletion);
+
+impl<E: AzureFailure> Delete<E> {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, attempts: Attempts::default(), conflicts: 0, seen: None, at: At::First }
+    }
+
+    pub(super) fn watches(&self) -> bool {
+        matches!(self.at, At::Watch(..))
+    }
+
+    pub(super) fn next(&mut self, now: Duration, input: Input<WholeDisk<E>>) -> Step<E> {
+        match (std::mem::replace(&mut self.at, At::First), input) {
+            (_, Input::NoPermit(error)) => failed(Failure::azure(WHY, error, &self.attempts)),
+            (_, Input::Unwanted) => failed(Failure::new(Fault::Deadline, self.attempts.effect(), Why::Unwanted)),
+            (At::First, Input::Permitted) => self.go(At::Write, Next::Write(Op::Delete)),
+            (At::First, _) => Next::Permit(Verb::Delete),
+            (At::Again(refusal, pause), Input::Read(read)) => self.look(now, refusal, pause, read),
+            (At::Again(refusal, pause), Input::Permitted) => self.go(At::Again(refusal, pause), Next::Read(None)),
+            (At::Again(refusal, pause), _) => self.go(At::Again(refusal, pause), Next::Permit(Verb::Delete)),
+            (At::Watch(operation, refusal, pause), Input::Read(read)) => {
+                self.watch(now, operation, (refusal, pause), read)
+            }
+            (At::Watch(operation, refusal, pause), _) => {
+                self.go(At::Watch(operation, refusal, pause), Next::Read(None))
+            }
+            (At::Write, Input::Written(_)) => Next::End(Ok(Done::Gone)),
+            (At::Write, Input::Refused(error)) => self.not_done(error, false),
+            (At::Write, Input::Failed(error)) => self.not_done(error, true),
+            (At::Write, _) => Next::Permit(Verb::Delete),
+            (At::Aftermath(error), Input::Read(Ok(disk))) if !disk.holders().is_empty() => {
+                let failure = Failure::azure(Why::Held(Arc::new(disk)), error, &self.attempts);
+                failed(failure.resorted(Fault::InUse))
+            }
+            (At::Aftermath(error), _) => failed(Failure::azure(WHY, error, &self.attempts)),
+        }
+    }
+
+    /// Decides on the next send by a read behind its permit.
+    fn look(&mut self, now: Duration, refusal: Refusal, pause: Duration, read: Result<Disk, E>) -> Step<E> {
+        let disk = match found(read) {
+            Ok(disk) => disk,
+            Err(error) => return failed(Failure::azure(Why::Unreadable, error, &self.attempts)),
+        };
+        match deletion(refusal, self.seen.as_ref(), disk.as_ref()) {
+            Deletion::Send => {
+                self.seen = self.seen.take().or(disk);
+                self.go(At::Write, Next::Write(Op::Delete))
+            }
+            Deletion::Pause => self.go(At::Again(Refusal::BusyAndNotFound, pause), Next::Rest(Rest::For(pause))),
+            Deletion::Wait => {
+                let operation = OtherOperation { since: now };
+                match disk {
+                    Some(disk) => self.watch(now, operation, (refusal, pause), Ok(disk)),
+                    None => self.go(At::Again(refusal, pause), Next::Permit(Verb::Delete)),
+                }
+            }
+            Deletion::Held => {
+                let why = disk.map_or(WHY, |disk| Why::Held(Arc::new(disk)));
+                failed(Failure::new(Fault::InUse, self.attempts.effect(), why))
+            }
+            Deletion::Gone => Next::End(Ok(Done::Gone)),
+            Deletion::Replaced => Next::End(Ok(Done::Replaced)),
+        }
+    }
+
+    fn watch(
+        &mut self,
+        now: Duration,
+        operation: OtherOperation,
+        (refusal, pause): (Refusal, Duration),
+        read: Result<Disk, E>,
+    ) -> Step<E> {
+        let again = At::Again(refusal, pause);
+        match found(read) {
+            Err(error) => failed(Failure::azure(Why::Unreadable, error, &self.attempts)),
+            Ok(None) => self.go(again, Next::Permit(Verb::Delete)),
+            Ok(Some(disk)) => {
+                let watched = operation.seen(now, &disk);
+                self.seen = self.seen.take().or(Some(disk));
+                match watched {
+                    Watched::Rest(rest) => self.go(At::Watch(operation, refusal, pause), Next::Rest(rest)),
+                    Watched::Ended => self.go(again, Next::Permit(Verb::Delete)),
+                    Watched::TooLong(elapsed) => failed(in_progress(elapsed)),
+                }
+            }
+        }
+    }
+
+    fn not_done(&mut self, error: E, was_accepted: bool) -> Step<E> {
+        if *error.fault() == Fault::Conflict {
+            let Some(pause) = PAUSES.get(self.conflicts) else { return self.given_up(error) };
+            self.conflicts += 1;
+            return self.go(At::Again(Refusal::Busy, *pause), Next::Permit(Verb::Delete));
+        }
+        if was_accepted {
+            return self.given_up(error);
+        }
+        match rest_after(&error, &mut self.attempts, self.limits) {
+            Some(rest) => self.go(At::Again(Refusal::Delayed, Duration::ZERO), Next::Rest(rest)),
+            None => self.given_up(error),
+        }
+    }
+
+    fn given_up(&mut self, error: E) -> Step<E> {
+        match error.fault() {
+            Fault::NotFound => Next::End(Ok(Done::Gone)),
+            Fault::ScopeNotFound if error.code() == NO_GROUP => Next::End(Ok(Done::Gone)),
+            Fault::Unclear | Fault::Conflict | Fault::InUse => self.go(At::Aftermath(error), Next::Read(None)),
+            _ => failed(Failure::azure(WHY, error, &self.attempts)),
+        }
+    }
+
+    fn go(&mut self, at: At<E>, next: Step<E>) -> Step<E> {
+        self.at = at;
+        next
+    }
+}

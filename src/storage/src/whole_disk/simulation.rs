@@ -1,0 +1,945 @@
+//! Random lives of one disk: callers of two replicas and another hand ask for it to be made, grown and deleted, and Azure
+//! delays, refuses, fails, and loses answers. Laws judge what is sent and what is answered.
+//!
+//! It imports no rule of the courses. `LAZULI_WHOLE_DISK_SEEDS=N` runs so many schedules, and `LAZULI_WHOLE_DISK_SEED=S` one,
+//! with its story.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    sync::Arc,
+    time::Duration,
+};
+
+use lazuli_engine::{
+    Id,
+    single::{Action, AzureFailure, Caller, Event, Rest, State, Written},
+};
+use lazuli_model::{
+    ArmId, Disk, Gib, ProvisioningState, SkuName,
+    disk_spec::{CreateOption, DiskSpec, NamedBy, Origin},
+    disk_tags,
+    fault::{Effect, Fault},
+    seeded::{self, Counts, Numbers},
+};
+
+use super::{Done, Failure, Limits, Op, Request, Wanted, WholeDisk};
+
+const QUICK: u64 = 300_000;
+const FULL: u64 = 10_000_000;
+/// The schedules in which a distortion must be noticed.
+const NOTICED: u64 = 30_000;
+const LIMITS: Limits = Limits { tries: 4, longest_wait: Duration::from_secs(60) };
+/// The last incident comes before.
+const INCIDENTS: u64 = 120_000;
+/// So long after the last incident everybody is answered: an operation that another hand began is waited for, and each try
+/// of a write may take its longest pauses.
+const SETTLED: Duration = Duration::from_secs(40 * 60);
+
+const REACHED: [&str; 25] = [
+    "busy",
+    "caller gave up",
+    "clean-up sent",
+    "deleted",
+    "failed",
+    "failed without an effect",
+    "foreign attach",
+    "foreign delete",
+    "foreign make",
+    "foreign operation",
+    "foreign replacement",
+    "grown",
+    "joined",
+    "left unsent",
+    "lost, and done",
+    "lost, and done late",
+    "lost, and not done",
+    "made",
+    "operation failed, disk left",
+    "operation failed, nothing left",
+    "operation's end lost",
+    "permit came too late",
+    "permit refused",
+    "refused",
+    "replaced",
+];
+
+#[derive(Debug, Clone, PartialEq)]
+struct Error {
+    fault: Fault,
+    effect: Effect,
+}
+
+impl AzureFailure for Error {
+    fn fault(&self) -> &Fault {
+        &self.fault
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    fn code(&self) -> &str {
+        if self.fault == Fault::ScopeNotFound { "ResourceGroupNotFound" } else { "" }
+    }
+}
+
+type Course = WholeDisk<Error>;
+
+/// What happens to the processes and to Azure from outside. A disk is of a claim.
+#[derive(Debug, Clone, Copy)]
+enum Incident {
+    Ask {
+        replica: usize,
+        what: Goal,
+        patience: u64,
+    },
+    Make {
+        claim: u8,
+    },
+    /// The disk is deleted, and made again for this claim.
+    Replace {
+        claim: u8,
+    },
+    Delete,
+    Attach,
+    Detach,
+    /// An operation of another hand that ends with the disk failed, or not.
+    Operation {
+        fails: bool,
+        ms: u64,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Goal {
+    Made(u8),
+    Deleted,
+    Grown(u32),
+}
+
+fn schedule(seed: u64) -> Vec<(u64, Incident)> {
+    let mut numbers = Numbers::new(seed);
+    let count = 1 + numbers.below(8);
+    let first = numbers.below(INCIDENTS);
+    let mut incidents: Vec<_> = (0..count)
+        .map(|_| {
+            // Most of them stand close together.
+            let at = if numbers.one_in(3) { numbers.below(INCIDENTS) } else { first + numbers.below(15_000) };
+            let claim = u8::from(numbers.one_in(5));
+            let incident = match numbers.below(13) {
+                0..7 => {
+                    let what = match numbers.below(4) {
+                        0 | 1 => Goal::Made(claim),
+                        2 => Goal::Deleted,
+                        _ => Goal::Grown(5 + u32::from(numbers.one_in(2))),
+                    };
+                    let patience = if numbers.one_in(3) { numbers.below(20_000) } else { u64::MAX };
+                    Incident::Ask { replica: usize::from(numbers.one_in(3)), what, patience }
+                }
+                7 => Incident::Make { claim },
+                8 => Incident::Delete,
+                9 => Incident::Attach,
+                10 => Incident::Detach,
+                11 => Incident::Replace { claim: u8::from(numbers.one_in(2)) },
+                _ => Incident::Operation { fails: numbers.one_in(2), ms: numbers.below(60_000) },
+            };
+            (at, incident)
+        })
+        .collect();
+    // Callers come in bursts, and repeat what they ask.
+    if numbers.one_in(2)
+        && let Some((at, ask @ Incident::Ask { .. })) = incidents.first().copied()
+    {
+        incidents.push((at + numbers.below(3_000), ask));
+    }
+    incidents.sort_by_key(|(at, _)| *at);
+    incidents
+}
+
+/// The disk in Azure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Made {
+    /// Which disk of the name it is.
+    number: u64,
+    claim: u8,
+    gib: u32,
+    state: Doing,
+    held: bool,
+    /// The course whose PUT has made it.
+    by: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Busy,
+    Failed,
+    Good,
+}
+
+impl Made {
+    fn seen(self) -> Disk {
+        let vm = self.held.then(|| ArmId::virtual_machine("s", "g", "n0").expect("an id"));
+        Disk {
+            size: Gib::new(self.gib),
+            sku: Some(SkuName::PremiumLrs),
+            tags: [(disk_tags::REQUEST.to_owned(), format!("pvc-{}", self.claim))].into(),
+            provisioning_state: match self.state {
+                Doing::Busy => ProvisioningState::InProgress,
+                Doing::Failed => ProvisioningState::Failed,
+                Doing::Good => ProvisioningState::Succeeded,
+            },
+            managed_by: vm,
+            ..Disk::unattached("d")
+        }
+    }
+}
+
+fn spec(claim: u8) -> DiskSpec {
+    DiskSpec {
+        location: "local".into(),
+        extended_location: None,
+        zones: Vec::new(),
+        sku: SkuName::PremiumLrs,
+        tags: BTreeMap::new(),
+        create_option: CreateOption::Empty,
+        logical_sector_size: None,
+        performance_plus: None,
+        size: Gib::new(4),
+        iops: None,
+        mbps: None,
+        max_shares: 1,
+        disk_encryption_set: None,
+        encryption_type: None,
+        network_access_policy: None,
+        disk_access: None,
+        public_network_access: None,
+        bursting_enabled: None,
+        most_bytes: None,
+        zones_accepted: BTreeSet::new(),
+        origin: Origin {
+            request: format!("pvc-{claim}"),
+            persistent_volume: format!("pvc-{claim}"),
+            named_by: NamedBy::Request,
+        },
+    }
+}
+
+/// A distortion that a law must notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mutant {
+    /// A read shows what the course's first read showed.
+    StaleRead,
+    /// The first read of a course finds nothing.
+    BlindRead,
+    /// The second read of a course shows another claim's disk as its own.
+    OwnClaim,
+    /// A caller that leaves tells no one.
+    NeverLeaves,
+    /// Every second answer is lost.
+    NoAnswer,
+    /// An answer comes twice.
+    TwoAnswers,
+    /// A failure says that nothing was done.
+    NoEffect,
+    /// A failed creation is answered as success.
+    Optimist,
+    /// A refused deletion is answered as success.
+    DeletesNothing,
+    /// A rest never ends.
+    Sleeps,
+}
+
+const MUTANTS: [Mutant; 10] = [
+    Mutant::StaleRead,
+    Mutant::BlindRead,
+    Mutant::OwnClaim,
+    Mutant::NeverLeaves,
+    Mutant::NoAnswer,
+    Mutant::TwoAnswers,
+    Mutant::NoEffect,
+    Mutant::Optimist,
+    Mutant::DeletesNothing,
+    Mutant::Sleeps,
+];
+
+/// What happens at a moment.
+#[derive(Debug)]
+enum Then {
+    Incident(Incident),
+    Leaves(usize, Caller),
+    Tell(usize, Box<Event<Course>>),
+    /// A request reaches Azure.
+    Arrives(usize, Id, Op, Fate, u64),
+    ReadArrives(usize, Id, bool),
+    /// An operation ends. The answer goes to this write, if to any.
+    Ends {
+        number: u64,
+        end: End,
+        to: Option<(usize, Id, bool)>,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Good(u32),
+    Failed { left: bool },
+    Deleted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Served { fails: bool, left: bool, end_lost: bool },
+    Lost,
+    Refused(u8),
+    NotDone,
+}
+
+/// One course, as the world sees it.
+#[derive(Debug, Clone)]
+struct Life {
+    number: u64,
+    began: Duration,
+    goal: Goal,
+    callers: BTreeSet<Caller>,
+    permitted: Option<Duration>,
+    /// When reads were sent, and what they have shown: nothing where they failed.
+    reads: Vec<(Duration, Option<Option<Made>>)>,
+    first: Option<Option<Made>>,
+    /// The number of the next disk when it began: what has a lower one was there before.
+    next_disk: u64,
+    sends: usize,
+    has_failed: bool,
+}
+
+struct World {
+    numbers: Numbers,
+    now: Duration,
+    queue: BinaryHeap<Reverse<(Duration, u64)>>,
+    thens: BTreeMap<u64, Then>,
+    entries: u64,
+    steps: [State<Course>; 2],
+    lives: [Option<Life>; 2],
+    disk: Option<Made>,
+    deleting: bool,
+    next_disk: u64,
+    next_life: u64,
+    next_caller: Caller,
+    history: Vec<(Duration, Option<Made>)>,
+    waiting: BTreeMap<Caller, Duration>,
+    /// Courses whose PUT may still be done.
+    late_puts: BTreeMap<u64, u32>,
+    dropped: BTreeSet<(usize, Id)>,
+    sleeping: u32,
+    mutant: Option<Mutant>,
+    counts: Counts,
+    story: Option<Vec<String>>,
+    broken: Option<String>,
+}
+
+impl World {
+    fn new(seed: u64, incidents: &[(u64, Incident)], mutant: Option<Mutant>, tells: bool) -> Self {
+        let mut numbers = Numbers::new(seed ^ 0xD15C);
+        let mut world = Self {
+            now: Duration::ZERO,
+            queue: BinaryHeap::new(),
+            thens: BTreeMap::new(),
+            entries: 0,
+            steps: [State::default(), State::default()],
+            lives: [None, None],
+            disk: None,
+            deleting: false,
+            next_disk: 1,
+            next_life: 1,
+            next_caller: 1,
+            history: Vec::new(),
+            waiting: BTreeMap::new(),
+            late_puts: BTreeMap::new(),
+            dropped: BTreeSet::new(),
+            sleeping: 0,
+            mutant,
+            counts: Counts::new(),
+            story: tells.then(Vec::new),
+            broken: None,
+            numbers: numbers.clone(),
+        };
+        if numbers.one_in(2) {
+            let state = if numbers.one_in(4) { Doing::Failed } else { Doing::Good };
+            world.make(Made { number: 0, claim: 0, gib: 4, state, held: false, by: None });
+        }
+        world.numbers = numbers;
+        world.history.push((Duration::ZERO, world.disk));
+        for (at, incident) in incidents {
+            world.at(Duration::from_millis(*at), Then::Incident(*incident));
+        }
+        world
+    }
+
+    fn at(&mut self, at: Duration, then: Then) {
+        self.entries += 1;
+        self.queue.push(Reverse((at, self.entries)));
+        self.thens.insert(self.entries, then);
+    }
+
+    fn after_ms(&mut self, most: u64, then: Then) {
+        let at = self.now + self.numbers.ms(most) + Duration::from_millis(1);
+        self.at(at, then);
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn tell_story(&mut self, line: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            story.push(format!("{:>9} ms  {}", self.now.as_millis(), line()));
+        }
+    }
+
+    fn breaks(&mut self, law: impl Into<String>) {
+        let law = law.into();
+        self.tell_story(|| format!("BREAKS: {law}"));
+        self.broken.get_or_insert(law);
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        let mut end = Duration::from_millis(INCIDENTS);
+        while let Some(Reverse((at, entry))) = self.queue.pop() {
+            self.now = at;
+            let then = self.thens.remove(&entry).expect("it was queued");
+            if matches!(then, Then::Incident(_)) {
+                end = at;
+            }
+            self.happens(then);
+            if let Some(broken) = &self.broken {
+                return Err(broken.clone());
+            }
+            if let Some(since) = self.waiting.values().min()
+                && self.now > end.max(*since) + SETTLED
+            {
+                return Err(format!("a caller waits since {} ms", since.as_millis()));
+            }
+        }
+        match self.waiting.first_key_value() {
+            Some((caller, _)) => Err(format!("nothing is left to happen, and caller {caller} waits")),
+            None => Ok(()),
+        }
+    }
+
+    fn changed(&mut self) {
+        self.history.push((self.now, self.disk));
+        let disk = self.disk;
+        self.tell_story(|| format!("azure: {disk:?}"));
+    }
+
+    fn make(&mut self, made: Made) -> u64 {
+        let number = self.next_disk;
+        self.next_disk += 1;
+        self.disk = Some(Made { number, ..made });
+        self.deleting = false;
+        self.changed();
+        number
+    }
+
+    fn happens(&mut self, then: Then) {
+        match then {
+            Then::Incident(incident) => self.incident(incident),
+            Then::Leaves(replica, caller) => {
+                if self.waiting.remove(&caller).is_some() {
+                    self.count("caller gave up");
+                    self.tell_story(|| format!("caller {caller} gives up"));
+                    if let Some(life) = &mut self.lives[replica] {
+                        life.callers.remove(&caller);
+                    }
+                    if self.mutant != Some(Mutant::NeverLeaves) {
+                        self.step(replica, Event::Abandoned(caller));
+                    }
+                }
+            }
+            Then::Tell(replica, event) => self.told(replica, *event),
+            Then::Arrives(replica, id, op, fate, life) => self.arrives(replica, id, &op, fate, life),
+            Then::ReadArrives(replica, id, fails) => self.read(replica, id, fails),
+            Then::Ends { number, end, to } => self.ends(number, end, to),
+        }
+    }
+
+    fn incident(&mut self, incident: Incident) {
+        self.tell_story(|| format!("{incident:?}"));
+        match (incident, self.disk) {
+            (Incident::Ask { replica, what, patience }, disk) => {
+                let wanted = match (what, disk) {
+                    (Goal::Made(claim), _) => Wanted::Made(Arc::new(spec(claim))),
+                    (Goal::Deleted, _) => Wanted::Deleted,
+                    (Goal::Grown(to), Some(disk)) if disk.gib < to => {
+                        let before = Arc::new(disk.seen());
+                        Wanted::Grown { before, read_at: self.now, to: Gib::new(to) }
+                    }
+                    (Goal::Grown(_), _) => return,
+                };
+                let caller = self.next_caller;
+                self.next_caller += 1;
+                self.waiting.insert(caller, self.now);
+                if patience < u64::MAX {
+                    self.at(self.now + Duration::from_millis(patience), Then::Leaves(replica, caller));
+                }
+                let was_idle = self.steps[replica].is_idle();
+                if was_idle {
+                    let known = matches!(what, Goal::Grown(_)).then_some((self.now, Some(disk)));
+                    self.lives[replica] = Some(Life {
+                        number: self.next_life,
+                        began: self.now,
+                        goal: what,
+                        callers: BTreeSet::new(),
+                        permitted: None,
+                        reads: known.into_iter().collect(),
+                        first: known.and_then(|(_, disk)| disk),
+                        next_disk: self.next_disk,
+                        sends: 0,
+                        has_failed: false,
+                    });
+                    self.next_life += 1;
+                }
+                if let Some(life) = &mut self.lives[replica] {
+                    life.callers.insert(caller);
+                }
+                self.step(replica, Event::Requested(caller, Request { wanted, limits: LIMITS }));
+                if !was_idle && self.waiting.contains_key(&caller) {
+                    self.count("joined");
+                }
+            }
+            (Incident::Make { claim }, None) => {
+                self.count("foreign make");
+                self.make(Made { number: 0, claim, gib: 4, state: Doing::Good, held: false, by: None });
+            }
+            (Incident::Replace { claim }, Some(disk)) if !disk.held && disk.state != Doing::Busy => {
+                self.count("foreign replacement");
+                (self.disk, self.deleting) = (None, false);
+                self.changed();
+                self.make(Made { number: 0, claim, gib: 4, state: Doing::Good, held: false, by: None });
+            }
+            (Incident::Delete, Some(disk)) if !disk.held && disk.state != Doing::Busy => {
+                self.count("foreign delete");
+                (self.disk, self.deleting) = (None, false);
+                self.changed();
+            }
+            (Incident::Attach | Incident::Detach, Some(disk)) if disk.state != Doing::Busy && !self.deleting => {
+                let held = matches!(incident, Incident::Attach);
+                self.count("foreign attach");
+                self.disk = Some(Made { held, ..disk });
+                self.changed();
+            }
+            (Incident::Operation { fails, ms }, Some(disk)) if disk.state != Doing::Busy && !self.deleting => {
+                self.count("foreign operation");
+                self.disk = Some(Made { state: Doing::Busy, ..disk });
+                self.changed();
+                let end = if fails { End::Failed { left: true } } else { End::Good(disk.gib) };
+                let ends = Then::Ends { number: disk.number, end, to: None };
+                self.at(self.now + Duration::from_millis(ms), ends);
+            }
+            _ => {}
+        }
+    }
+
+    /// An event reaches a replica, with what a mutant makes of it.
+    fn told(&mut self, replica: usize, event: Event<Course>) {
+        let is_dropped = |id: &Id| self.dropped.contains(&(replica, *id));
+        match &event {
+            Event::Permitted(id) if is_dropped(id) => self.count("permit came too late"),
+            Event::NoPermit(id, _) | Event::Rested(id) if is_dropped(id) => return,
+            Event::Permitted(_) => {
+                if let Some(life) = &mut self.lives[replica] {
+                    life.permitted = Some(self.now);
+                }
+            }
+            _ => {}
+        }
+        self.step(replica, event);
+    }
+
+    fn step(&mut self, replica: usize, event: Event<Course>) {
+        self.tell_story(|| format!("replica {replica}: {event:?}"));
+        let actions = self.steps[replica].step(self.now, event);
+        for action in actions {
+            self.tell_story(|| format!("replica {replica}:   {action:?}"));
+            self.carry(replica, action);
+        }
+    }
+
+    fn carry(&mut self, replica: usize, action: Action<Course>) {
+        match action {
+            Action::TakePermit(id, _) => {
+                let event = if self.numbers.one_in(60) {
+                    self.count("permit refused");
+                    Event::NoPermit(id, Error { fault: Fault::Unauthenticated, effect: Effect::None })
+                } else {
+                    Event::Permitted(id)
+                };
+                let most = if self.numbers.one_in(4) { 8_000 } else { 50 };
+                self.after_ms(most, Then::Tell(replica, Box::new(event)));
+            }
+            Action::ReleasePermit(_) => {}
+            Action::Read(id, _) => {
+                let fails = self.numbers.one_in(40);
+                if let Some(life) = &mut self.lives[replica] {
+                    life.reads.push((self.now, None));
+                }
+                self.after_ms(400, Then::ReadArrives(replica, id, fails));
+            }
+            Action::Write { id, op, .. } => self.sent(replica, id, op),
+            Action::Rest(id, rest) => {
+                let pause = match rest {
+                    Rest::For(pause) => pause,
+                    Rest::BackOff { failures } => Duration::from_millis(500 << failures.min(6)),
+                };
+                self.sleeping += 1;
+                if self.mutant == Some(Mutant::Sleeps) && self.sleeping % 3 == 0 {
+                    return;
+                }
+                self.at(self.now + pause, Then::Tell(replica, Box::new(Event::Rested(id))));
+            }
+            Action::Drop(id) => drop(self.dropped.insert((replica, id))),
+            Action::LeaveUnsent(_) => self.count("left unsent"),
+            Action::Answer(caller, outcome) => {
+                use lazuli_engine::single::Refusal;
+                let outcome = match outcome {
+                    Err(Refusal::Busy(_)) => {
+                        self.count("busy");
+                        if let Some(life) = &mut self.lives[replica] {
+                            life.callers.remove(&caller);
+                        }
+                        self.waiting.remove(&caller);
+                        return;
+                    }
+                    Err(Refusal::Why(failure)) => Err(failure),
+                    Ok(done) => Ok(done),
+                };
+                self.answered(replica, caller, outcome);
+            }
+        }
+    }
+
+    /// What is sent must rest on a read, and on a caller.
+    fn sent(&mut self, replica: usize, id: Id, op: Op) {
+        let Some(life) = self.lives[replica].clone() else { return self.breaks("a write of no request") };
+        let last = life.reads.last().copied();
+        let is_clean_up = op == Op::Delete && matches!(life.goal, Goal::Made(_));
+        if life.callers.is_empty() && !is_clean_up {
+            self.breaks("a write that no caller waits for");
+        }
+        let behind_permit = last.is_some_and(|(sent_at, _)| life.permitted.is_some_and(|at| sent_at >= at));
+        let read = last.and_then(|(_, shown)| shown);
+        let shown = read.flatten();
+        match (&op, life.goal) {
+            (Op::Put(_), Goal::Made(claim)) => {
+                let is_unfinished =
+                    |disk: Made| disk.claim == claim && disk.state == Doing::Failed && !disk.held && disk.gib == 4;
+                if !behind_permit || read.is_none() || shown.is_some_and(|disk| !is_unfinished(disk)) {
+                    self.breaks(format!("a creation that rests on {last:?}"));
+                }
+            }
+            (Op::Delete, Goal::Made(claim)) => {
+                self.count("clean-up sent");
+                let is_left = |disk: Made| {
+                    disk.claim == claim && disk.state == Doing::Failed && disk.number >= life.next_disk && !disk.held
+                };
+                if !behind_permit || !shown.is_some_and(is_left) {
+                    self.breaks(format!("a clean-up that rests on {last:?}"));
+                }
+            }
+            (Op::Delete, Goal::Deleted) => {
+                let meant = life.first.flatten();
+                let is_other = meant.zip(shown).is_some_and(|(meant, shown)| meant.claim != shown.claim);
+                if life.sends > 0
+                    && (!behind_permit || read.is_none() || is_other || shown.is_some_and(|disk| disk.held))
+                {
+                    self.breaks(format!("a deletion sent again that rests on {last:?}"));
+                }
+            }
+            (Op::Resize(to), Goal::Grown(gib)) => {
+                let is_fresh = last.is_some_and(|(sent_at, _)| self.now <= sent_at + Duration::from_secs(3));
+                let meant = life.first.flatten();
+                let is_it = meant.zip(shown).is_some_and(|(meant, shown)| meant.claim == shown.claim);
+                if !is_fresh || !is_it || Gib::new(gib) != *to || life.sends > 0 && !behind_permit {
+                    self.breaks(format!("an expansion that rests on {last:?}"));
+                }
+            }
+            _ => self.breaks(format!("{op:?} for {:?}", life.goal)),
+        }
+        let number = life.number;
+        if let Some(life) = &mut self.lives[replica] {
+            life.sends += 1;
+            life.permitted = None;
+        }
+        let numbers = &mut self.numbers;
+        let fate = match numbers.below(20) {
+            0 => Fate::NotDone,
+            1 => Fate::Lost,
+            2..5 => Fate::Refused(u8::try_from(numbers.below(7)).expect("it is small")),
+            5 | 6 => Fate::Served { fails: true, left: !numbers.one_in(3), end_lost: false },
+            7 => Fate::Served { fails: false, left: false, end_lost: true },
+            _ => Fate::Served { fails: false, left: false, end_lost: false },
+        };
+        if fate == Fate::Lost {
+            if matches!(op, Op::Put(_)) {
+                *self.late_puts.entry(number).or_default() += 1;
+            }
+            let is_late = self.numbers.one_in(2);
+            self.count(if is_late { "lost, and done late" } else { "lost, and done" });
+            self.after_ms(if is_late { 60_000 } else { 300 }, Then::Arrives(replica, id, op, fate, number));
+            return self.answer(replica, id, Written::Refused(lost()), 3_000);
+        }
+        self.after_ms(300, Then::Arrives(replica, id, op, fate, number));
+    }
+
+    fn answer(&mut self, replica: usize, id: Id, written: Written<Course>, most: u64) {
+        if let (Written::Refused(_) | Written::Failed(_), Some(life)) = (&written, &mut self.lives[replica]) {
+            life.has_failed = true;
+        }
+        self.after_ms(most, Then::Tell(replica, Box::new(Event::Ended(id, written))));
+    }
+
+    /// A write reaches Azure.
+    fn arrives(&mut self, replica: usize, id: Id, op: &Op, fate: Fate, life: u64) {
+        let is_lost = fate == Fate::Lost;
+        if is_lost && matches!(op, Op::Put(_)) {
+            *self.late_puts.entry(life).or_default() -= 1;
+        }
+        let refused = |fault: Fault| Written::Refused(Error { fault, effect: Effect::None });
+        let answer = |world: &mut Self, written: Written<Course>| {
+            if !is_lost {
+                world.answer(replica, id, written, 200);
+            }
+        };
+        let (fails, left, end_lost) = match fate {
+            Fate::Served { fails, left, end_lost } => (fails, left, end_lost),
+            Fate::Lost => (false, false, true),
+            Fate::NotDone => {
+                self.count("lost, and not done");
+                return answer(self, Written::Refused(lost()));
+            }
+            Fate::Refused(which) => {
+                self.count("refused");
+                let throttled = |seconds| Fault::Throttled { retry_after: Some(Duration::from_secs(seconds)) };
+                let fault = [
+                    throttled(2),
+                    throttled(90),
+                    Fault::Throttled { retry_after: None },
+                    Fault::Unavailable,
+                    Fault::Forbidden,
+                    Fault::Unclear,
+                    Fault::Conflict,
+                ];
+                return answer(self, refused(fault[usize::from(which)].clone()));
+            }
+        };
+        if self.disk.is_some_and(|disk| disk.state == Doing::Busy) || self.deleting {
+            return answer(self, refused(Fault::Conflict));
+        }
+        let (number, end) = match (op, self.disk) {
+            (Op::Put(spec), disk) => {
+                let claim = u8::from(spec.origin.request == "pvc-1");
+                let busy = Made { number: 0, claim, gib: 4, state: Doing::Busy, held: false, by: Some(life) };
+                let number = match disk {
+                    None => self.make(busy),
+                    Some(disk) => {
+                        self.disk = Some(Made { claim, state: Doing::Busy, ..disk });
+                        self.changed();
+                        disk.number
+                    }
+                };
+                // Azure may leave a failed disk or none. What was there stays.
+                let left = left || disk.is_some();
+                let gib = disk.map_or(4, |disk| disk.gib);
+                (number, if fails { End::Failed { left } } else { End::Good(gib) })
+            }
+            (_, None) if *op == Op::Delete => return answer(self, Written::Done(None)),
+            (_, None) => return answer(self, refused(Fault::NotFound)),
+            (Op::Delete, Some(disk)) if disk.held => return answer(self, refused(Fault::Unclear)),
+            (Op::Delete, Some(disk)) => {
+                self.deleting = true;
+                (disk.number, if fails { End::Failed { left: true } } else { End::Deleted })
+            }
+            (Op::Resize(to), Some(disk)) => {
+                self.disk = Some(Made { state: Doing::Busy, ..disk });
+                self.changed();
+                let gib = u32::try_from(to.bytes() >> 30).expect("it is small");
+                (disk.number, if fails { End::Failed { left: true } } else { End::Good(gib) })
+            }
+        };
+        let to = (!is_lost).then_some((replica, id, end_lost));
+        self.after_ms(6_000, Then::Ends { number, end, to });
+    }
+
+    fn ends(&mut self, number: u64, end: End, to: Option<(usize, Id, bool)>) {
+        let was_deleting = std::mem::take(&mut self.deleting);
+        let disk = self.disk.filter(|disk| disk.number == number);
+        let failed = |fault: Fault| Written::Failed(Error { fault, effect: Effect::Possible });
+        let written = match (end, disk) {
+            (_, None) => {
+                self.deleting = was_deleting;
+                Written::Done(None)
+            }
+            (End::Good(gib), Some(disk)) => {
+                let disk = Made { state: Doing::Good, gib: gib.max(disk.gib), ..disk };
+                self.disk = Some(disk);
+                Written::Done(Some(disk.seen()))
+            }
+            (End::Deleted, Some(_)) => {
+                self.disk = None;
+                Written::Done(None)
+            }
+            (End::Failed { left: true }, Some(disk)) => {
+                let state = if was_deleting { disk.state } else { Doing::Failed };
+                self.disk = Some(Made { state, ..disk });
+                self.count("operation failed, disk left");
+                failed(Fault::OperationFailed)
+            }
+            (End::Failed { left: false }, Some(_)) => {
+                self.disk = None;
+                self.count("operation failed, nothing left");
+                failed(Fault::OperationFailed)
+            }
+        };
+        self.changed();
+        if let Some((replica, id, end_lost)) = to {
+            if end_lost {
+                self.count("operation's end lost");
+            }
+            self.answer(replica, id, if end_lost { failed(Fault::OutcomeUnknown) } else { written }, 200);
+        }
+    }
+
+    fn read(&mut self, replica: usize, id: Id, fails: bool) {
+        let mut shown = self.disk;
+        if let Some(life) = &mut self.lives[replica] {
+            let nth = life.reads.len();
+            match self.mutant {
+                Some(Mutant::StaleRead) => shown = life.first.unwrap_or(shown),
+                Some(Mutant::BlindRead) if nth == 1 => shown = None,
+                Some(Mutant::OwnClaim) => {
+                    let claim = life.first.flatten().map(|first| first.claim);
+                    shown = shown.map(|disk| Made { claim: claim.unwrap_or(disk.claim), ..disk });
+                }
+                _ => {}
+            }
+            // The world judges by what was there.
+            if !fails && let Some(last) = life.reads.last_mut() {
+                last.1 = Some(self.disk);
+                life.first = life.first.flatten().map(Some).or(Some(self.disk));
+            }
+        }
+        let missing = || Error { fault: Fault::NotFound, effect: Effect::None };
+        let read = if fails {
+            Err(Error { fault: Fault::Unavailable, effect: Effect::None })
+        } else {
+            shown.map(Made::seen).ok_or_else(missing)
+        };
+        self.after_ms(100, Then::Tell(replica, Box::new(Event::Read(id, read))));
+    }
+
+    /// An answer is the first to its caller, and was true at some instant of its course.
+    fn answered(&mut self, replica: usize, caller: Caller, outcome: Result<Done, Failure<Error>>) {
+        let Some(mut life) = self.lives[replica].clone() else { return self.breaks("an answer to no request") };
+        let mut outcome = outcome;
+        match (self.mutant, &mut outcome) {
+            (Some(Mutant::NoAnswer), _) if caller % 2 == 0 => return,
+            (Some(Mutant::NoEffect), Err(failure)) => failure.effect = Effect::None,
+            (Some(Mutant::Optimist), Err(_)) if matches!(life.goal, Goal::Made(_)) => {
+                outcome = Ok(Done::Disk(Arc::new(Made { state: Doing::Good, ..GOOD }.seen())));
+            }
+            (Some(Mutant::DeletesNothing), Err(_)) if matches!(life.goal, Goal::Deleted) => outcome = Ok(Done::Gone),
+            _ => {}
+        }
+        let times = if self.mutant == Some(Mutant::TwoAnswers) { 2 } else { 1 };
+        for _ in 0..times {
+            if self.waiting.remove(&caller).is_none() && life.callers.remove(&caller) {
+                self.breaks(format!("caller {caller} is answered twice"));
+            }
+        }
+        if let Some(life) = &mut self.lives[replica] {
+            life.callers.remove(&caller);
+        }
+        let shows = |world: &Self, holds: &dyn Fn(Option<Made>) -> bool| {
+            let (before, since): (Vec<_>, Vec<_>) = world.history.iter().partition(|(at, _)| *at <= life.began);
+            before.last().into_iter().copied().chain(since).any(|(_, disk)| holds(disk))
+        };
+        match outcome {
+            Ok(Done::Disk(disk)) => {
+                self.count(if matches!(life.goal, Goal::Made(_)) { "made" } else { "grown" });
+                let is_it = |made: Option<Made>| made.is_some_and(|made| made.seen() == *disk);
+                if !shows(self, &is_it) {
+                    self.breaks(format!("a disk that was never there: {disk:?}"));
+                }
+                if let Goal::Grown(to) = life.goal
+                    && disk.size < Gib::new(to)
+                {
+                    self.breaks("a disk that has not grown");
+                }
+            }
+            Ok(done @ (Done::Gone | Done::Replaced)) => {
+                self.count(if done == Done::Gone { "deleted" } else { "replaced" });
+                let meant = life.first.flatten().map(|disk| disk.claim);
+                let is_gone =
+                    |made: Option<Made>| made.is_none_or(|made| meant.is_some_and(|meant| made.claim != meant));
+                if !shows(self, &is_gone) {
+                    self.breaks("a deletion of what was there all the time");
+                }
+            }
+            Err(failure) => {
+                self.count("failed");
+                let may_come = self.late_puts.get(&life.number).is_some_and(|puts| *puts > 0);
+                let is_left = self.disk.is_some_and(|disk| disk.by == Some(life.number)) && !self.deleting;
+                if failure.effect == Effect::None && matches!(life.goal, Goal::Made(_)) {
+                    self.count("failed without an effect");
+                    if may_come || is_left {
+                        self.breaks("a creation that says that it left nothing");
+                    }
+                }
+            }
+        }
+    }
+}
+
+const GOOD: Made = Made { number: 0, claim: 0, gib: 4, state: Doing::Good, held: false, by: None };
+
+fn lost() -> Error {
+    Error { fault: Fault::OutcomeUnknown, effect: Effect::Possible }
+}
+
+fn run(seed: u64, incidents: &[(u64, Incident)], mutant: Option<Mutant>) -> (Result<(), String>, Counts) {
+    let mut world = World::new(seed, incidents, mutant, false);
+    let result = world.run();
+    (result, world.counts)
+}
+
+/// The shortest schedule that fails, with its story.
+fn explain(seed: u64, mutant: Option<Mutant>) -> String {
+    let fails = |incidents: &[(u64, Incident)]| run(seed, incidents, mutant).0.is_err();
+    let shortest = seeded::shortest(&schedule(seed), fails);
+    let mut world = World::new(seed, &shortest, mutant, true);
+    let result = world.run();
+    format!("{shortest:#?}\n{}\n{result:?}", world.story.unwrap_or_default().join("\n"))
+}
+
+#[test]
+fn no_schedule_of_a_disk_s_life_breaks_a_law() {
+    if let Some(seed) = seeded::number("LAZULI_WHOLE_DISK_SEED") {
+        panic!("{}", explain(seed, None));
+    }
+    let count = seeded::how_many("LAZULI_WHOLE_DISK_SEEDS", QUICK, FULL);
+    let (failure, counts) = seeded::run_many(0..count, |seed| run(seed, &schedule(seed), None));
+    if let Some((seed, why)) = failure {
+        panic!("seed {seed}: {why}\n{}", explain(seed, None));
+    }
+    seeded::print(&counts, count >= FULL);
+    seeded::must_have_reached(&REACHED, if count >= FULL { 1_000 } else { count / 6_000 }, &counts);
+}
+
+#[test]
+fn every_distortion_of_a_disk_s_life_is_noticed() {
+    for mutant in MUTANTS {
+        let (noticed, _) = seeded::run_many(0..NOTICED, |seed| run(seed, &schedule(seed), Some(mutant)));
+        let (seed, why) = noticed.unwrap_or_else(|| panic!("{mutant:?} passes {NOTICED} schedules"));
+        println!("{mutant:?}: seed {seed}: {why}");
+    }
+}
