@@ -34,7 +34,8 @@
 //! | code      | metrics,  | azure     client | file systems,   |            |            | Kubernetes'   |
 //! |           | probes    | reconcile tasks  | mounts          |            |            | API, in       |
 //! |           |           +------------------+-----------------+------------+------------+ memory, for   |
-//! |           |           | balancing  Services on the engine    diagnosis  for people    | tests         |
+//! |           |           | vm-disks   data disks of a VM        diagnosis  for people    | tests         |
+//! |           |           | balancing  Services on the engine                             |               |
 //! |           |           | nodes      Nodes and routes          storage    disks         |               |
 //! |           |           | services   of type LoadBalancer      engine     the steps     |               |
 //! |           |           | journal    records for lazuli why                             |               |
@@ -59,14 +60,15 @@
 //! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
 //! | 2 | `lazuli-engine` | the reconcile engine: the steps of an object of Azure and of a Service | model, quota | |
-//! | 3 | `lazuli-storage` | every decision about disks | engine, model, quota | |
+//! | 3 | `lazuli-storage` | every decision about disks but the writes of VMs | engine, model, quota | |
 //! | 3 | `lazuli-balancing` | Services on the engine | engine, model, quota, services | |
 //! | 3 | `lazuli-nodes` | every decision about Nodes and routes | engine, model, quota | |
 //! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, journal, model, quota, telemetry | |
+//! | 4 | `lazuli-vm-disks` | every decision on a VM's data disks | engine, model, quota, storage | |
 //! | 4 | `lazuli-azure` | the client of Azure | model, quota | emulator, storage |
 //! | 4 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | storage | |
 //! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services | |
-//! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, journal, model, quota, reconcile, storage, telemetry | emulator |
+//! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, journal, model, quota, reconcile, storage, telemetry, vm-disks | emulator |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, storage, telemetry | apiserver |
 //! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, journal, model, storage, telemetry | |
 //! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, journal, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
@@ -79,7 +81,7 @@
 //!
 //! `ControllerPublishVolume` arrives at `lazuli-csi`, which parses it into values of `lazuli-model` and `lazuli-storage`. `lazuli-disk` finds
 //! the VM of the node by the Nodes that `lazuli-cluster` watches (`lazuli_model::node`), and hands the request to the
-//! worker of that VM, which runs the VM's step (`lazuli_storage::vm_disks`) and does what it says. The step waits until a
+//! worker of that VM, which runs the VM's step (`lazuli_vm_disks`) and does what it says. The step waits until a
 //! burst of requests is over, takes a permit to write the VM, has the VM and the disks read through `lazuli-azure`, and asks
 //! `lazuli_storage::attach::plan` for the one write that serves all requests. It has that write sent, and when it has ended
 //! the VM read again, and answers each caller with what Azure then says. `lazuli_model::fault` sorts a failure into the gRPC code that the sidecar in front understands, and into the event

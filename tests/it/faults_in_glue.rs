@@ -10,7 +10,8 @@ use std::{
 };
 
 /// The crates whose business faults are.
-const DECIDES: [&str; 8] = ["model", "azure", "quota", "engine", "storage", "nodes", "services", "balancing"];
+const DECIDES: [&str; 9] =
+    ["model", "azure", "quota", "engine", "storage", "vm-disks", "nodes", "services", "balancing"];
 
 /// How often a file names a fault.
 const NAMED: [(&str, usize); 32] = [

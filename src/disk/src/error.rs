@@ -8,7 +8,8 @@ use lazuli_model::{
     ArmId,
     fault::{Effect, Fault},
 };
-use lazuli_storage::{dangling::NotDangling, vm_disks::AzureError};
+use lazuli_storage::dangling::NotDangling;
+use lazuli_vm_disks::AzureError;
 
 const DISK: &str = "Microsoft.Compute/disks";
 

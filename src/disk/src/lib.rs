@@ -36,10 +36,10 @@ use lazuli_storage::{
     force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
-    vm_disks::Memory,
     whole_disk::{Done, Wanted},
 };
 use lazuli_telemetry::lossy;
+use lazuli_vm_disks::Memory;
 use tokio::{sync::watch, time::Instant};
 
 pub use admission::{Admission, AttachmentSourceReader};

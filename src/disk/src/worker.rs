@@ -1,4 +1,4 @@
-//! Runs the steps of VMs' data disks ([`lazuli_storage::vm_disks`]): a task for each VM of which something is requested.
+//! Runs the steps of VMs' data disks ([`lazuli_vm_disks`]): a task for each VM of which something is requested.
 //!
 //! It chooses nothing. A caller's request goes into the mailbox of its VM, and the step decides; what the step wants done is
 //! a call of Azure's client here ([`VmDisks::carry_out`]). A VM's task ends when nothing is requested any more. Requests to
@@ -35,14 +35,9 @@ use lazuli_quota::{
 };
 use lazuli_reconcile::{Clock, Kind, Workers, metrics::Metrics};
 pub(crate) use lazuli_storage::attach::Goal;
-use lazuli_storage::{
-    dangling::Dangling,
-    force_detach::ForceDetach,
-    lun::LunReservations,
-    source::VmVersion,
-    vm_disks::{Action, Caller, DiskSeen, Env, Event, Memory, Report, State, VmRead},
-};
+use lazuli_storage::{dangling::Dangling, force_detach::ForceDetach, lun::LunReservations, source::VmVersion};
 use lazuli_telemetry::lossy;
+use lazuli_vm_disks::{Action, Caller, DiskSeen, Env, Event, Memory, Report, State, VmRead};
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,

@@ -33,5 +33,4 @@ pub mod shared_machine;
 pub mod single_write;
 pub mod source;
 pub mod unpublish;
-pub mod vm_disks;
 pub mod whole_disk;

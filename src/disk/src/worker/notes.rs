@@ -10,7 +10,8 @@ use lazuli_model::{
 };
 use lazuli_quota::read::By;
 use lazuli_reconcile::journal::word;
-use lazuli_storage::{attach::Goal, vm_disks::Event};
+use lazuli_storage::attach::Goal;
+use lazuli_vm_disks::Event;
 use tokio::time::Instant;
 
 use super::VmEvent;

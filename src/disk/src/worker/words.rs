@@ -4,10 +4,10 @@ use lazuli_model::{ArmId, fault::Fault};
 use lazuli_storage::{
     attach::{Goal, Resolved, Unattachable},
     late_attach,
-    vm_disks::{Failure, Opposed, Why},
 };
 
 use crate::{VolumeError, error::Answer};
+use lazuli_vm_disks::{Failure, Opposed, Why};
 
 /// The failure of a request for a disk on a node. `name_of` is the node that a VM is.
 pub(crate) fn volume_error(

@@ -253,7 +253,7 @@ pub struct WholeDisk<E: AzureFailure>(Kind<E>);
 #[derive(Debug, Clone)]
 enum Kind<E: AzureFailure> {
     Create(Create<E>),
-    Delete(Delete<E>),
+    Delete(Box<Delete<E>>),
     Expand(Expand),
 }
 
@@ -270,7 +270,7 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
         let limits = request.limits;
         Self(match &request.wanted {
             Wanted::Made(spec) => Kind::Create(Create::new(spec.clone(), limits)),
-            Wanted::Deleted => Kind::Delete(Delete::new(limits)),
+            Wanted::Deleted => Kind::Delete(Box::new(Delete::new(limits))),
             Wanted::Grown { before, read_at, to } => Kind::Expand(Expand::new(before.clone(), *read_at, *to, limits)),
         })
     }

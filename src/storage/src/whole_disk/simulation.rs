@@ -4,6 +4,9 @@
 //! It imports no rule of the courses. `LAZULI_WHOLE_DISK_SEEDS=N` runs so many schedules, and `LAZULI_WHOLE_DISK_SEED=S` one,
 //! with its story.
 
+mod azure;
+mod laws;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
@@ -592,7 +595,7 @@ impl World {
                     Rest::BackOff { failures } => Duration::from_millis(500 << failures.min(6)),
                 };
                 self.sleeping += 1;
-                if self.mutant == Some(Mutant::Sleeps) && self.sleeping % 3 == 0 {
+                if self.mutant == Some(Mutant::Sleeps) && self.sleeping.is_multiple_of(3) {
                     return;
                 }
                 self.at(self.now + pause, Then::Tell(replica, Box::new(Event::Rested(id))));
@@ -615,197 +618,6 @@ impl World {
                 };
                 self.answered(replica, caller, outcome);
             }
-        }
-    }
-
-    /// What is sent must rest on a read, and on a caller.
-    fn sent(&mut self, replica: usize, id: Id, op: Op) {
-        let Some(life) = self.lives[replica].clone() else { return self.breaks("a write of no request") };
-        let last = life.reads.last().copied();
-        let is_clean_up = op == Op::Delete && matches!(life.goal, Goal::Made(_));
-        if life.callers.is_empty() && !is_clean_up {
-            self.breaks("a write that no caller waits for");
-        }
-        let behind_permit = last.is_some_and(|(sent_at, _)| life.permitted.is_some_and(|at| sent_at >= at));
-        let read = last.and_then(|(_, shown)| shown);
-        let shown = read.flatten();
-        match (&op, life.goal) {
-            (Op::Put(_), Goal::Made(claim)) => {
-                let is_unfinished =
-                    |disk: Made| disk.claim == claim && disk.state == Doing::Failed && !disk.held && disk.gib == 4;
-                if !behind_permit || read.is_none() || shown.is_some_and(|disk| !is_unfinished(disk)) {
-                    self.breaks(format!("a creation that rests on {last:?}"));
-                }
-            }
-            (Op::Delete, Goal::Made(claim)) => {
-                self.count("clean-up sent");
-                let is_left = |disk: Made| {
-                    disk.claim == claim && disk.state == Doing::Failed && disk.number >= life.next_disk && !disk.held
-                };
-                if !behind_permit || !shown.is_some_and(is_left) {
-                    self.breaks(format!("a clean-up that rests on {last:?}"));
-                }
-            }
-            (Op::Delete, Goal::Deleted) => {
-                let meant = life.first.flatten();
-                let is_other = meant.zip(shown).is_some_and(|(meant, shown)| meant.claim != shown.claim);
-                if life.sends > 0
-                    && (!behind_permit || read.is_none() || is_other || shown.is_some_and(|disk| disk.held))
-                {
-                    self.breaks(format!("a deletion sent again that rests on {last:?}"));
-                }
-            }
-            (Op::Resize(to), Goal::Grown(gib)) => {
-                let is_fresh = last.is_some_and(|(sent_at, _)| self.now <= sent_at + Duration::from_secs(3));
-                let meant = life.first.flatten();
-                let is_it = meant.zip(shown).is_some_and(|(meant, shown)| meant.claim == shown.claim);
-                if !is_fresh || !is_it || Gib::new(gib) != *to || life.sends > 0 && !behind_permit {
-                    self.breaks(format!("an expansion that rests on {last:?}"));
-                }
-            }
-            _ => self.breaks(format!("{op:?} for {:?}", life.goal)),
-        }
-        let number = life.number;
-        if let Some(life) = &mut self.lives[replica] {
-            life.sends += 1;
-            life.permitted = None;
-        }
-        let numbers = &mut self.numbers;
-        let fate = match numbers.below(20) {
-            0 => Fate::NotDone,
-            1 => Fate::Lost,
-            2..5 => Fate::Refused(u8::try_from(numbers.below(7)).expect("it is small")),
-            5 | 6 => Fate::Served { fails: true, left: !numbers.one_in(3), end_lost: false },
-            7 => Fate::Served { fails: false, left: false, end_lost: true },
-            _ => Fate::Served { fails: false, left: false, end_lost: false },
-        };
-        if fate == Fate::Lost {
-            if matches!(op, Op::Put(_)) {
-                *self.late_puts.entry(number).or_default() += 1;
-            }
-            let is_late = self.numbers.one_in(2);
-            self.count(if is_late { "lost, and done late" } else { "lost, and done" });
-            self.after_ms(if is_late { 60_000 } else { 300 }, Then::Arrives(replica, id, op, fate, number));
-            return self.answer(replica, id, Written::Refused(lost()), 3_000);
-        }
-        self.after_ms(300, Then::Arrives(replica, id, op, fate, number));
-    }
-
-    fn answer(&mut self, replica: usize, id: Id, written: Written<Course>, most: u64) {
-        if let (Written::Refused(_) | Written::Failed(_), Some(life)) = (&written, &mut self.lives[replica]) {
-            life.has_failed = true;
-        }
-        self.after_ms(most, Then::Tell(replica, Box::new(Event::Ended(id, written))));
-    }
-
-    /// A write reaches Azure.
-    fn arrives(&mut self, replica: usize, id: Id, op: &Op, fate: Fate, life: u64) {
-        let is_lost = fate == Fate::Lost;
-        if is_lost && matches!(op, Op::Put(_)) {
-            *self.late_puts.entry(life).or_default() -= 1;
-        }
-        let refused = |fault: Fault| Written::Refused(Error { fault, effect: Effect::None });
-        let answer = |world: &mut Self, written: Written<Course>| {
-            if !is_lost {
-                world.answer(replica, id, written, 200);
-            }
-        };
-        let (fails, left, end_lost) = match fate {
-            Fate::Served { fails, left, end_lost } => (fails, left, end_lost),
-            Fate::Lost => (false, false, true),
-            Fate::NotDone => {
-                self.count("lost, and not done");
-                return answer(self, Written::Refused(lost()));
-            }
-            Fate::Refused(which) => {
-                self.count("refused");
-                let throttled = |seconds| Fault::Throttled { retry_after: Some(Duration::from_secs(seconds)) };
-                let fault = [
-                    throttled(2),
-                    throttled(90),
-                    Fault::Throttled { retry_after: None },
-                    Fault::Unavailable,
-                    Fault::Forbidden,
-                    Fault::Unclear,
-                    Fault::Conflict,
-                ];
-                return answer(self, refused(fault[usize::from(which)].clone()));
-            }
-        };
-        if self.disk.is_some_and(|disk| disk.state == Doing::Busy) || self.deleting {
-            return answer(self, refused(Fault::Conflict));
-        }
-        let (number, end) = match (op, self.disk) {
-            (Op::Put(spec), disk) => {
-                let claim = u8::from(spec.origin.request == "pvc-1");
-                let busy = Made { number: 0, claim, gib: 4, state: Doing::Busy, held: false, by: Some(life) };
-                let number = match disk {
-                    None => self.make(busy),
-                    Some(disk) => {
-                        self.disk = Some(Made { claim, state: Doing::Busy, ..disk });
-                        self.changed();
-                        disk.number
-                    }
-                };
-                // Azure may leave a failed disk or none. What was there stays.
-                let left = left || disk.is_some();
-                let gib = disk.map_or(4, |disk| disk.gib);
-                (number, if fails { End::Failed { left } } else { End::Good(gib) })
-            }
-            (_, None) if *op == Op::Delete => return answer(self, Written::Done(None)),
-            (_, None) => return answer(self, refused(Fault::NotFound)),
-            (Op::Delete, Some(disk)) if disk.held => return answer(self, refused(Fault::Unclear)),
-            (Op::Delete, Some(disk)) => {
-                self.deleting = true;
-                (disk.number, if fails { End::Failed { left: true } } else { End::Deleted })
-            }
-            (Op::Resize(to), Some(disk)) => {
-                self.disk = Some(Made { state: Doing::Busy, ..disk });
-                self.changed();
-                let gib = u32::try_from(to.bytes() >> 30).expect("it is small");
-                (disk.number, if fails { End::Failed { left: true } } else { End::Good(gib) })
-            }
-        };
-        let to = (!is_lost).then_some((replica, id, end_lost));
-        self.after_ms(6_000, Then::Ends { number, end, to });
-    }
-
-    fn ends(&mut self, number: u64, end: End, to: Option<(usize, Id, bool)>) {
-        let was_deleting = std::mem::take(&mut self.deleting);
-        let disk = self.disk.filter(|disk| disk.number == number);
-        let failed = |fault: Fault| Written::Failed(Error { fault, effect: Effect::Possible });
-        let written = match (end, disk) {
-            (_, None) => {
-                self.deleting = was_deleting;
-                Written::Done(None)
-            }
-            (End::Good(gib), Some(disk)) => {
-                let disk = Made { state: Doing::Good, gib: gib.max(disk.gib), ..disk };
-                self.disk = Some(disk);
-                Written::Done(Some(disk.seen()))
-            }
-            (End::Deleted, Some(_)) => {
-                self.disk = None;
-                Written::Done(None)
-            }
-            (End::Failed { left: true }, Some(disk)) => {
-                let state = if was_deleting { disk.state } else { Doing::Failed };
-                self.disk = Some(Made { state, ..disk });
-                self.count("operation failed, disk left");
-                failed(Fault::OperationFailed)
-            }
-            (End::Failed { left: false }, Some(_)) => {
-                self.disk = None;
-                self.count("operation failed, nothing left");
-                failed(Fault::OperationFailed)
-            }
-        };
-        self.changed();
-        if let Some((replica, id, end_lost)) = to {
-            if end_lost {
-                self.count("operation's end lost");
-            }
-            self.answer(replica, id, if end_lost { failed(Fault::OutcomeUnknown) } else { written }, 200);
         }
     }
 
@@ -835,68 +647,6 @@ impl World {
             shown.map(Made::seen).ok_or_else(missing)
         };
         self.after_ms(100, Then::Tell(replica, Box::new(Event::Read(id, read))));
-    }
-
-    /// An answer is the first to its caller, and was true at some instant of its course.
-    fn answered(&mut self, replica: usize, caller: Caller, outcome: Result<Done, Failure<Error>>) {
-        let Some(mut life) = self.lives[replica].clone() else { return self.breaks("an answer to no request") };
-        let mut outcome = outcome;
-        match (self.mutant, &mut outcome) {
-            (Some(Mutant::NoAnswer), _) if caller % 2 == 0 => return,
-            (Some(Mutant::NoEffect), Err(failure)) => failure.effect = Effect::None,
-            (Some(Mutant::Optimist), Err(_)) if matches!(life.goal, Goal::Made(_)) => {
-                outcome = Ok(Done::Disk(Arc::new(Made { state: Doing::Good, ..GOOD }.seen())));
-            }
-            (Some(Mutant::DeletesNothing), Err(_)) if matches!(life.goal, Goal::Deleted) => outcome = Ok(Done::Gone),
-            _ => {}
-        }
-        let times = if self.mutant == Some(Mutant::TwoAnswers) { 2 } else { 1 };
-        for _ in 0..times {
-            if self.waiting.remove(&caller).is_none() && life.callers.remove(&caller) {
-                self.breaks(format!("caller {caller} is answered twice"));
-            }
-        }
-        if let Some(life) = &mut self.lives[replica] {
-            life.callers.remove(&caller);
-        }
-        let shows = |world: &Self, holds: &dyn Fn(Option<Made>) -> bool| {
-            let (before, since): (Vec<_>, Vec<_>) = world.history.iter().partition(|(at, _)| *at <= life.began);
-            before.last().into_iter().copied().chain(since).any(|(_, disk)| holds(disk))
-        };
-        match outcome {
-            Ok(Done::Disk(disk)) => {
-                self.count(if matches!(life.goal, Goal::Made(_)) { "made" } else { "grown" });
-                let is_it = |made: Option<Made>| made.is_some_and(|made| made.seen() == *disk);
-                if !shows(self, &is_it) {
-                    self.breaks(format!("a disk that was never there: {disk:?}"));
-                }
-                if let Goal::Grown(to) = life.goal
-                    && disk.size < Gib::new(to)
-                {
-                    self.breaks("a disk that has not grown");
-                }
-            }
-            Ok(done @ (Done::Gone | Done::Replaced)) => {
-                self.count(if done == Done::Gone { "deleted" } else { "replaced" });
-                let meant = life.first.flatten().map(|disk| disk.claim);
-                let is_gone =
-                    |made: Option<Made>| made.is_none_or(|made| meant.is_some_and(|meant| made.claim != meant));
-                if !shows(self, &is_gone) {
-                    self.breaks("a deletion of what was there all the time");
-                }
-            }
-            Err(failure) => {
-                self.count("failed");
-                let may_come = self.late_puts.get(&life.number).is_some_and(|puts| *puts > 0);
-                let is_left = self.disk.is_some_and(|disk| disk.by == Some(life.number)) && !self.deleting;
-                if failure.effect == Effect::None && matches!(life.goal, Goal::Made(_)) {
-                    self.count("failed without an effect");
-                    if may_come || is_left {
-                        self.breaks("a creation that says that it left nothing");
-                    }
-                }
-            }
-        }
     }
 }
 

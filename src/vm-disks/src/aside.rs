@@ -14,7 +14,7 @@ use super::{
     round::{Stage, Waiting},
     waits::Burst,
 };
-use crate::attach::{Plan, Writes};
+use lazuli_storage::attach::{Plan, Writes};
 
 /// How long a write of a VM takes at most, as a rule (source: a median of 10 s and a tail beyond 60 s). After this time
 /// requests that need no write are answered while the write goes on.

@@ -14,7 +14,7 @@ use super::{
     failure::{AzureError, Failure},
     queue::Batch,
 };
-use crate::attach::Goal;
+use lazuli_storage::attach::Goal;
 
 /// After how many failing disks in a row the VM is taken for the cause.
 const MAX_FAILING_DISKS: u32 = 3;

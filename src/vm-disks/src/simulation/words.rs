@@ -3,7 +3,7 @@
 use lazuli_model::fault::Fault;
 
 use super::azure::ArmAnswer;
-use crate::vm_disks::{
+use crate::{
     Action, Event, Failure, Outcome, Why,
     judge::Judge,
     round::{Stage, Waiting},

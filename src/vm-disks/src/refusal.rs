@@ -10,7 +10,7 @@ use super::{
     Action, AzureError, Cx, DiskSeen, Failure, READ_LAG_PAUSES, State, VmRead, Why,
     judge::{AfterRefusal, Judge},
 };
-use crate::attach::{DiskRead, Doubt, Explained, Goal, Refused, Resolved, Unattachable};
+use lazuli_storage::attach::{DiskRead, Doubt, Explained, Goal, Refused, Resolved, Unattachable};
 
 /// A disk that has made a write fail, and what has been read since.
 #[derive(Debug)]

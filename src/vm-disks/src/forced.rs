@@ -1,4 +1,4 @@
-//! Detaches by force, from VMs that are proved stopped. Decided in [`crate::force_detach`].
+//! Detaches by force, from VMs that are proved stopped. Decided in [`lazuli_storage::force_detach`].
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{
     Action, AzureError, Cx, DiskSeen, State,
     round::{Planning, Stage},
 };
-use crate::{
+use lazuli_storage::{
     attach::Goal,
     force_detach::{self, ForceDetach},
 };

@@ -1,4 +1,4 @@
-//! The detaches of unused disks, each of which is for one attachment alone. Decided in [`crate::dangling`].
+//! The detaches of unused disks, each of which is for one attachment alone. Decided in [`lazuli_storage::dangling`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 use lazuli_model::{ArmId, Disk, fault::Fault};
 
 use super::{AzureError, Batch, Cx, DiskSeen, Failure, State, Why};
-use crate::dangling::Dangling;
+use lazuli_storage::dangling::Dangling;
 
 /// How long the reads may take together. A person needs longer to detach a disk and attach it again.
 const FRESH: Duration = Duration::from_secs(2);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use lazuli_model::ArmId;
 
-use crate::{
+use lazuli_storage::{
     attach::{self, Goal},
     dangling::Dangling,
     force_detach::Detach,

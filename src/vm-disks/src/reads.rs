@@ -6,7 +6,7 @@ use lazuli_model::ArmId;
 use lazuli_quota::read::{By, Seen};
 
 use super::DiskSeen;
-use crate::attach::DiskRead;
+use lazuli_storage::attach::DiskRead;
 
 /// Disks as they were read.
 ///

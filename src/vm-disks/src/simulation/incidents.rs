@@ -7,10 +7,10 @@ use super::{
     driver::{Happens, Run},
     schedule::{DiskNo, Fate, Incident, Power, Tail, VmNo},
 };
-use crate::{
+use crate::Caller;
+use lazuli_storage::{
     attach::Goal,
     dangling::{Blocked, Dangling},
-    vm_disks::Caller,
 };
 
 impl Run {

@@ -27,7 +27,7 @@ use super::{
     stale::RemovalSent,
     waits::AtRest,
 };
-use crate::{
+use lazuli_storage::{
     attach::{self, Goal, Reaction, Unattachable},
     force_detach::Detach,
 };

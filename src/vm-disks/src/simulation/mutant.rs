@@ -9,7 +9,7 @@ use super::{
     driver::Side,
     schedule::VmNo,
 };
-use crate::vm_disks::Action;
+use crate::Action;
 
 /// A distortion, to see that a law notices it. The step knows nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,7 +124,7 @@ impl Mutant {
 }
 
 /// Whether a failure is that of a detach which Azure shows not to have happened.
-fn is_of_detach(outcome: &crate::vm_disks::Outcome<ArmAnswer>) -> bool {
-    use crate::vm_disks::Why;
+fn is_of_detach(outcome: &crate::Outcome<ArmAnswer>) -> bool {
+    use crate::Why;
     outcome.as_ref().is_err_and(|failure| matches!(failure.why, Why::StillListed | Why::Write | Why::Deferred))
 }

@@ -18,7 +18,7 @@ use super::{
     mutant::Mutant,
     schedule::{Bad, DiskNo, Fate, Power, ReadFault, VmNo, World},
 };
-use crate::vm_disks::{Action, Caller, DiskSeen, Event, Outcome, VmRead};
+use crate::{Action, Caller, DiskSeen, Event, Outcome, VmRead};
 
 /// How old a list may be.
 const LIST_LAG_MS: u64 = 10_000;
@@ -261,7 +261,7 @@ impl Run {
                 etag: etag.clone(),
                 data_disks: elements,
             },
-            version: crate::source::VmVersion { machine: (!is_list).then(|| format!("machine-{vm}")), etag },
+            version: lazuli_storage::source::VmVersion { machine: (!is_list).then(|| format!("machine-{vm}")), etag },
             seen: Seen { by, sent_at: self.mutant.clock(sent_at) },
             answered: Some(azure_time(read.answered)),
         }

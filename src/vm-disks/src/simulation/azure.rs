@@ -20,7 +20,7 @@ use lazuli_engine::single::AzureFailure;
 use lazuli_model::{ArmId, ProvisioningState, fault::Effect, fault::Fault};
 
 use super::schedule::{Allowed, Bad, DiskNo, Fate, Habits, Power, VmNo};
-use crate::vm_disks::AzureError;
+use crate::AzureError;
 
 /// Azure's own error, as the client gives it to the step.
 #[derive(Debug, Clone, PartialEq)]

@@ -31,10 +31,8 @@ use super::{
     driver::{Asked, Observed, Run, Sent, Under},
     schedule::{DiskNo, VmNo, World},
 };
-use crate::{
-    lun::LunReservations,
-    vm_disks::{Caller, Failure, Outcome},
-};
+use crate::{Caller, Failure, Outcome};
+use lazuli_storage::lun::LunReservations;
 
 /// How many things a VM's step may do in a minute.
 pub(super) const MOST_ACTIONS: u64 = 300;

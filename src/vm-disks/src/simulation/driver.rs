@@ -21,11 +21,8 @@ use super::{
     mutant::Mutant,
     schedule::{DiskNo, Fate, Habits, Incident, ReadFault, Schedule, VmNo},
 };
-use crate::{
-    force_detach::ForceDetach,
-    lun::LunReservations,
-    vm_disks::{Caller, Env, Event, Memory, State},
-};
+use crate::{Caller, Env, Event, Memory, State};
+use lazuli_storage::{force_detach::ForceDetach, lun::LunReservations};
 
 pub(super) type StepEvent = Event<ArmAnswer>;
 

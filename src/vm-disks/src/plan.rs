@@ -9,7 +9,7 @@ use lazuli_model::{ArmId, Lun, op::VmWriteMethod};
 use lazuli_quota::read::By;
 
 use super::{AzureError, Batch, Cx, DiskReads, State, VmRead};
-use crate::attach::{self, Bounds, Evidence, Goal, Plan, Writes};
+use lazuli_storage::attach::{self, Bounds, Evidence, Goal, Plan, Writes};
 
 impl<E: AzureError> State<E> {
     /// Plans once, by what has been read.

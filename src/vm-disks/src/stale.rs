@@ -35,7 +35,7 @@ use super::{
     judge::{Ended, Judge, Kind, Sent, Then, others_that_may_be_stale},
     round::{Observation, Stage},
 };
-use crate::attach::{self, Goal, Reaction};
+use lazuli_storage::attach::{self, Goal, Reaction};
 
 /// A write that removes stale disks, while it is prepared.
 #[derive(Debug)]

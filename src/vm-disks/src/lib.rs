@@ -23,7 +23,7 @@
 //!   ended, so that a burst costs one write.
 //! - The VM is read before each write and again after it. A caller is answered with what Azure then says, never with what
 //!   was requested.
-//! - [`crate::attach::plan`] and [`crate::attach::confirm`] decide which read answers which request. The step reads what they ask for,
+//! - [`lazuli_storage::attach::plan`] and [`lazuli_storage::attach::confirm`] decide which read answers which request. The step reads what they ask for,
 //!   and a read answers only the callers that came before it was sent.
 //! - Who waits for the permit to write reads the VM again when the permit has come. The terms of the attaches that were
 //!   read before the wait are kept ([`reads::DiskReads`]).
@@ -66,7 +66,7 @@ use lazuli_quota::{
     read::{Accept, Seen},
 };
 
-use crate::{
+use lazuli_storage::{
     attach::{Goal, Resolution, Resolved, Unattachable},
     dangling::Dangling,
     force_detach::{Detach, ForceDetach},

@@ -24,7 +24,7 @@ use super::{
     stale::Removal,
     waits::{AtRest, Burst},
 };
-use crate::{
+use lazuli_storage::{
     attach::{self, Goal, Plan, Wait, Writes},
     lun::LunReservations,
 };

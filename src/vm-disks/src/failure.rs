@@ -7,7 +7,7 @@ use lazuli_model::{
 };
 
 use super::queue::Opposed;
-use crate::{
+use lazuli_storage::{
     attach::{Goal, Resolved},
     dangling::NotDangling,
 };

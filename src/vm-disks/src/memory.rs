@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use lazuli_model::{ArmId, op::VmWriteMethod};
 
-use crate::{
+use lazuli_storage::{
     attach::{LISTS_LAG, Shown},
     dangling::SeenAttachments,
     force_detach::FailedDetaches,

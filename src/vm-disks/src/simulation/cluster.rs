@@ -15,11 +15,11 @@ use super::{
     driver::{Asked, Happens, Run},
     schedule::{DiskNo, VmNo},
 };
-use crate::{
+use crate::{Caller, Event};
+use lazuli_storage::{
     attach::Goal,
     dangling::Dangling,
     lun::{LunReservations, Reservation},
-    vm_disks::{Caller, Event},
 };
 
 /// The VolumeAttachment of a disk on a node.
