@@ -6,7 +6,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`address`] | IP families and address ranges |
-//! | [`op`], [`apply`] | every write to a virtual machine, as data, and what it does to the model |
+//! | [`op`], [`apply`] | every write to a virtual machine, a storage account or a file share, as data, and what one of the first does to the model |
+//! | [`storage_account`], [`file_share`] | their resource types, and the metadata that says who made a share |
 //! | [`disk_spec`], [`disk_tags`] | the disk to make, whether a disk that exists is it, and the tags that say so |
 //! | [`event`] | which event a person gets about which object, and when it is written |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
@@ -28,6 +29,7 @@ pub mod disk_spec;
 pub mod disk_tags;
 pub mod event;
 pub mod fault;
+pub mod file_share;
 mod instance_view;
 pub mod json;
 pub mod kube_name;
@@ -43,6 +45,7 @@ pub mod seeded;
 mod service_key;
 pub mod size;
 pub mod spelling;
+pub mod storage_account;
 pub mod tags;
 mod vm;
 mod volume_id;
@@ -52,9 +55,14 @@ pub use arm_id::{ArmId, ArmIdError};
 pub use azure_time::AzureTime;
 pub(crate) use disk::names;
 pub use disk::{CachingMode, Disk, DiskState, ProvisioningState, SkuName, UnknownName};
+pub use file_share::{DeletedShare, FileShare, RootSquash, ShareAccessTier, ShareProtocol};
 pub use instance_view::{InstanceView, PowerState};
 pub use quantity::{Gib, Lun, LunError};
 pub use secret::{REDACTED, Secret};
 pub use service_key::ServiceKey;
+pub use storage_account::{
+    AccountAccessTier, AccountKey, AccountKind, AccountNetworkAccess, Billing, FileService, NetworkAction,
+    NetworkRules, StorageAccount, StorageSku, VirtualNetworkRule,
+};
 pub use vm::{DataDisk, DataDiskSource, Vm};
 pub use volume_id::{VolumeId, VolumeIdError};
