@@ -2,12 +2,16 @@
 //!
 //! | module | decides |
 //! |---|---|
+//! | [`account`] | in which account a share is made |
 //! | [`parameters`] | what a StorageClass asks for, and what is wrong with it |
+//! | [`share`] | the share of a claim, what one that exists means for it, and how it grows |
 //! | [`volume_id`] | what a volume id names |
 //! | [`name`] | what shares are called |
 //! | [`limits`] | nothing: what Azure allows |
 
+pub mod account;
 pub mod limits;
 pub mod name;
 pub mod parameters;
+pub mod share;
 pub mod volume_id;
