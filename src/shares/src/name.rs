@@ -81,8 +81,12 @@ pub fn share_name(request_name: &str, naming: &ShareNaming) -> String {
 /// did not name it. `prefix` is the class's.
 pub fn is_generated(name: &str, prefix: Option<&str>) -> bool {
     let with_prefix = |prefix: &str| is_prefix(prefix) && name.starts_with(&folded(&format!("{prefix}-")));
-    ["pvc-", "pvcn-", "kubernetes-dynamic-"].iter().any(|known| name.starts_with(known))
-        || prefix.is_some_and(with_prefix)
+    ["pvc-", "pvcn-"].iter().any(|known| name.starts_with(known)) || prefix.is_some_and(with_prefix)
+}
+
+/// Whether the in-tree plugin gives such a name to a share of its own.
+pub fn is_in_tree(name: &str) -> bool {
+    name.starts_with("kubernetes-dynamic-")
 }
 
 /// Checks a folder in a share: its parts, separated by slashes.
@@ -169,10 +173,13 @@ mod tests {
 
     #[test]
     fn only_names_that_drivers_give_are_generated() {
-        for name in ["pvc-1", "pvcn-1", "kubernetes-dynamic-pvc-1", "pvc-file-dynamic-1"] {
-            assert!(is_generated(name, None), "{name}");
+        for name in ["pvc-1", "pvcn-1", "pvc-file-dynamic-1"] {
+            assert!(is_generated(name, None) && !is_in_tree(name), "{name}");
         }
-        for name in ["data", "pvc", "pvcs-1", "pvcd-1", "my-pvc-1", "kubernetes-data", "team-pvc-1"] {
+        assert!(is_in_tree("kubernetes-dynamic-pvc-1") && !is_in_tree("kubernetes-pvc-1"));
+        for name in
+            ["kubernetes-dynamic-pvc-1", "data", "pvc", "pvcs-1", "pvcd-1", "my-pvc-1", "kubernetes-data", "team-pvc-1"]
+        {
             assert!(!is_generated(name, None), "{name}");
         }
         assert!(is_generated("team-pvc-1", Some("team")));

@@ -146,6 +146,11 @@ impl ShareVolumeId {
         self.share.split_once('/').map_or("", |(_, folders)| folders)
     }
 
+    /// Whether the volume is a disk in a VHD file on the share.
+    pub fn is_vhd(&self) -> bool {
+        self.disk.ends_with(".vhd")
+    }
+
     /// Whether the class named the share, so that it may be older than the volume.
     pub fn is_named_by_class(&self) -> bool {
         !self.uuid.is_empty()

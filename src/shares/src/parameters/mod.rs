@@ -19,6 +19,7 @@ use lazuli_model::{
     template::Templates,
 };
 
+pub(crate) use known::not_done;
 pub use network::Endpoint;
 
 use crate::{
