@@ -170,6 +170,7 @@ fn the_share_of_a_class_is_the_one_that_the_volume_id_names() {
     // Attributes that external-provisioner did not add are not needed where the id says what was made.
     assert_eq!(planned("g#f1#data##pvc-1#ns", &[("shareName", "${pvc.metadata.name}")], &[]).share, "data");
     assert_eq!(planned("g#f1#data##pvc-1#ns", &[("shareName", "Data")], &[]).share, "data");
+    refused("g#f1#data#", &[("shareName", "${pvc.metadata.name}")], &[], "shareName", "unknown");
     // As with the Go driver, the attribute of a person's volume counts where it names another share than the id.
     assert_eq!(planned("g#f1#data##uniq#ns", &[("shareName", "other")], &[]).share, "other");
     assert_eq!(planned("g#f1#data#", &[("shareName", "other")], &[]).share, "other");

@@ -207,6 +207,11 @@ fn only_a_secret_that_a_driver_wrote_follows_a_rotation() {
     assert!(!may_update(&StoredKey { volumes: &[], ..good }));
     let elsewhere = [source(&[("secretNamespace", "web")], "g#f1#s#")];
     assert!(!may_update(&StoredKey { volumes: &elsewhere, ..good }));
+    let of_another = [source(
+        &[("secretNamespace", "db"), ("secretName", "azure-storage-account-f1-secret"), ("storageAccount", "f2")],
+        "g#f1#s#",
+    )];
+    assert!(!may_update(&StoredKey { volumes: &of_another, ..good }));
     let named = secret("db", "mine");
     let by_name = [source(&[("secretNamespace", "db"), ("secretName", "mine")], "g#f1#s#")];
     assert!(!may_update(&StoredKey { secret: &named, volumes: &by_name, ..good }));
