@@ -2,6 +2,7 @@
 
 mod ceilings;
 mod simulation;
+mod windows;
 
 use proptest::prelude::*;
 
