@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use crate::{file_share::SHARE_TYPE, storage_account::ACCOUNT_TYPE};
+
 /// The id of an Azure resource:
 /// `/subscriptions/{s}/resourceGroups/{g}/providers/{namespace}/{type}/{name}[/{type}/{name}…]`.
 ///
@@ -81,6 +83,31 @@ impl ArmId {
     /// As [`ArmId::resource`].
     pub fn virtual_machine(subscription: &str, resource_group: &str, name: &str) -> Result<Self, ArmIdError> {
         Self::resource(subscription, resource_group, "Microsoft.Compute/virtualMachines", name)
+    }
+
+    /// The id of a storage account.
+    ///
+    /// # Errors
+    /// As [`ArmId::resource`].
+    pub fn storage_account(subscription: &str, resource_group: &str, name: &str) -> Result<Self, ArmIdError> {
+        Self::resource(subscription, resource_group, ACCOUNT_TYPE, name)
+    }
+
+    /// The id of a file share of an account.
+    ///
+    /// # Errors
+    /// When the name is empty or holds a slash.
+    pub fn file_share(account: &Self, name: &str) -> Result<Self, ArmIdError> {
+        let text = format!("{account}/fileServices/default/shares/{name}");
+        if name.contains('/') {
+            return Err(ArmIdError::new(&text, "a name holds a slash"));
+        }
+        text.parse()
+    }
+
+    /// The storage account of a file share; `None` for another resource.
+    pub fn account_of_share(&self) -> Option<Self> {
+        if self.is_type(SHARE_TYPE) { self.parent()?.parent() } else { None }
     }
 
     /// The id as it was spelled.

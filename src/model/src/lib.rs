@@ -6,33 +6,40 @@
 //! | module | holds |
 //! |---|---|
 //! | [`address`] | IP families and address ranges |
-//! | [`op`], [`apply`] | every write to a virtual machine, as data, and what it does to the model |
+//! | [`op`], [`apply`] | every write to a virtual machine, a storage account or a file share, as data, and what one of the first does to the model |
+//! | [`storage_account`], [`file_share`] | their resource types, and the metadata that says who made a share |
+//! | [`digest`] | a digest for names |
 //! | [`disk_spec`], [`disk_tags`] | the disk to make, whether a disk that exists is it, and the tags that say so |
 //! | [`event`] | which event a person gets about which object, and when it is written |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
 //! | [`json`] | lossless edits of a raw body |
 //! | [`node`] | which VM a node is, and whether the node is out of work |
+//! | [`parameter`], [`template`] | how the parameters of a class are read, and the error that says what is wrong with one |
 //! | [`rbac`] | which action of Azure a request needs |
 //! | [`scale_set`] | instances of uniform scale sets |
 //! | [`size`] | how many data disks a VM size takes |
 //! | [`spelling`] | which allowed word a misspelt one is nearest to |
-//! | [`tags`] | which tags of a shared object change |
+//! | [`tags`] | which tags of a shared object change, and how a class writes tags |
 //! | [`zones`] | the availability zones of a region |
 
+mod access_mode;
 pub mod address;
 pub mod apply;
 mod arm_id;
 mod azure_time;
+pub mod digest;
 mod disk;
 pub mod disk_spec;
 pub mod disk_tags;
 pub mod event;
 pub mod fault;
+pub mod file_share;
 mod instance_view;
 pub mod json;
 pub mod kube_name;
 pub mod node;
 pub mod op;
+pub mod parameter;
 mod quantity;
 pub mod rbac;
 mod reason;
@@ -43,18 +50,26 @@ pub mod seeded;
 mod service_key;
 pub mod size;
 pub mod spelling;
+pub mod storage_account;
 pub mod tags;
+pub mod template;
 mod vm;
 mod volume_id;
 pub mod zones;
 
+pub use access_mode::AccessMode;
 pub use arm_id::{ArmId, ArmIdError};
 pub use azure_time::AzureTime;
 pub(crate) use disk::names;
 pub use disk::{CachingMode, Disk, DiskState, ProvisioningState, SkuName, UnknownName};
+pub use file_share::{DeletedShare, FileShare, RootSquash, ShareAccessTier, ShareProtocol};
 pub use instance_view::{InstanceView, PowerState};
 pub use quantity::{Gib, Lun, LunError};
 pub use secret::{REDACTED, Secret};
 pub use service_key::ServiceKey;
+pub use storage_account::{
+    AccountAccessTier, AccountKey, AccountKind, AccountNetworkAccess, Billing, FileService, NetworkAction,
+    NetworkRules, StorageAccount, StorageSku, VirtualNetworkRule,
+};
 pub use vm::{DataDisk, DataDiskSource, Vm};
 pub use volume_id::{VolumeId, VolumeIdError};

@@ -3,9 +3,12 @@
 //! A planner returns operations; `lazuli-azure` turns each into one request; [`crate::apply`] does to the model what
 //! Azure would do, so that planners can be tested without a network.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{ArmId, CachingMode, Lun};
+use crate::{
+    AccountAccessTier, AccountKind, AccountNetworkAccess, ArmId, CachingMode, Gib, Lun, NetworkRules, RootSquash,
+    ShareAccessTier, ShareProtocol, StorageSku,
+};
 
 /// A managed disk at a slot of a VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,4 +64,157 @@ pub enum VmWriteMethod {
     WholeList,
     /// The whole list without the disks that leave, for Azure Stack Hub, whose API does not know `toBeDetached`.
     WholeListByOmission,
+}
+
+/// Everything that the PUT of a storage account says. It is sent only for an account that a read has shown not to exist.
+///
+/// A field that is `None` is left out of the body, and Azure's default counts. The paths are those of the storage API's
+/// JSON body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountSpec {
+    /// `location`
+    pub location: String,
+    /// `sku.name`
+    pub sku: StorageSku,
+    /// `kind`
+    pub kind: AccountKind,
+    /// `tags`
+    pub tags: BTreeMap<String, String>,
+    /// `properties.accessTier`
+    pub access_tier: Option<AccountAccessTier>,
+    /// `properties.supportsHttpsTrafficOnly`
+    pub https_only: bool,
+    /// `properties.minimumTlsVersion`
+    pub minimum_tls_version: &'static str,
+    /// `properties.allowBlobPublicAccess`
+    pub allow_blob_public_access: Option<bool>,
+    /// `properties.allowSharedKeyAccess`
+    pub allow_shared_key_access: Option<bool>,
+    /// `properties.allowCrossTenantReplication`
+    pub allow_cross_tenant_replication: Option<bool>,
+    /// `properties.encryption.requireInfrastructureEncryption`; where it is said, `encryption.keySource` is
+    /// `Microsoft.Storage`, and `encryption.services.file.enabled` and `encryption.services.blob.enabled` are true.
+    pub require_infrastructure_encryption: Option<bool>,
+    /// `properties.largeFileSharesState`: `Enabled` or `Disabled`.
+    pub large_file_shares: Option<bool>,
+    /// `properties.publicNetworkAccess`
+    pub public_network_access: Option<AccountNetworkAccess>,
+    /// `properties.networkAcls`
+    pub network_rules: Option<NetworkRules>,
+}
+
+/// What the PUT of `fileServices/default` changes of what is there. It is sent for an account that was just made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileServiceSpec {
+    /// `properties.protocolSettings.smb.multichannel.enabled`
+    pub smb_multichannel: Option<bool>,
+    /// `properties.shareDeleteRetentionPolicy.enabled`
+    pub share_delete_retention: Option<bool>,
+}
+
+impl FileServiceSpec {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// One change to a storage account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccountWrite {
+    /// `PUT`, after a read that said 404.
+    Create {
+        /// The account.
+        account: ArmId,
+        /// What to make.
+        spec: AccountSpec,
+    },
+    /// `PATCH` with nothing but all tags: Azure replaces the tags as a whole.
+    Tags {
+        /// The account.
+        account: ArmId,
+        /// All of its tags from then on.
+        tags: BTreeMap<String, String>,
+    },
+    /// `PUT` of `fileServices/default`: what was read, with these changes.
+    FileService {
+        /// The account.
+        account: ArmId,
+        /// What changes.
+        spec: FileServiceSpec,
+    },
+}
+
+/// Everything that the PUT of a file share says. A field that is `None` is left out of the body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareSpec {
+    /// `properties.shareQuota`; Azure's "GB" are GiB here.
+    pub quota: Gib,
+    /// `properties.enabledProtocols`; the Go driver leaves it out for SMB, and so do we.
+    pub protocol: Option<ShareProtocol>,
+    /// `properties.accessTier`
+    pub access_tier: Option<ShareAccessTier>,
+    /// `properties.rootSquash`, of NFS shares alone.
+    pub root_squash: Option<RootSquash>,
+    /// `properties.provisionedIops`, operations per second.
+    pub provisioned_iops: Option<u32>,
+    /// `properties.provisionedBandwidthMibps`, MiB per second.
+    pub provisioned_bandwidth: Option<u32>,
+    /// `properties.metadata`
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// What the PATCH of a file share changes. A field that is `None` is left out of the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ShareChange {
+    /// `properties.shareQuota`
+    pub quota: Option<Gib>,
+    /// `properties.provisionedIops`, operations per second.
+    pub provisioned_iops: Option<u32>,
+    /// `properties.provisionedBandwidthMibps`, MiB per second.
+    pub provisioned_bandwidth: Option<u32>,
+}
+
+impl ShareChange {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// One change to a file share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShareWrite {
+    /// `PUT`
+    Create {
+        /// The share.
+        share: ArmId,
+        /// What to make.
+        spec: ShareSpec,
+    },
+    /// `PATCH`
+    Change {
+        /// The share.
+        share: ArmId,
+        /// What changes.
+        change: ShareChange,
+    },
+    /// `DELETE` with `$include=none`, always: without it Azure deletes the snapshots of the share too. A share that has
+    /// snapshots is then refused by Azure.
+    Delete {
+        /// The share.
+        share: ArmId,
+    },
+}
+
+impl ShareWrite {
+    /// The value of the query parameter `$include` of a DELETE.
+    pub const DELETE_INCLUDE: &str = "none";
+
+    /// The share.
+    pub fn share(&self) -> &ArmId {
+        match self {
+            Self::Create { share, .. } | Self::Change { share, .. } | Self::Delete { share } => share,
+        }
+    }
 }

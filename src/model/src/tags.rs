@@ -2,6 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::parameter::{Parameter, ParameterError};
+
+/// The most tags of a resource (source of this and the two below: Azure Resource Manager, tag-resources).
+pub const MOST_TAGS: usize = 50;
+/// The longest name of a tag, in characters.
+pub const LONGEST_NAME: usize = 512;
+/// The longest value of a tag, in characters.
+pub const LONGEST_VALUE: usize = 256;
+
 /// What the cloud configuration says of tags: `tags`, `tagsMap` and `systemTags`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TagPolicy {
@@ -115,6 +124,35 @@ pub fn parse_pairs(list: &str) -> (BTreeMap<String, String>, Vec<String>) {
         }
     }
     (pairs, skipped)
+}
+
+/// The tags of a class's parameter `tags`, in their order, separated by its `tagValueDelimiter`.
+///
+/// # Errors
+/// For what is no tag, and for a name that Azure refuses.
+pub fn written<'a>(parameter: Parameter<'a>, delimiter: &str) -> Result<Vec<(&'a str, &'a str)>, ParameterError> {
+    parameter
+        .value
+        .split(delimiter)
+        .map(|tag| {
+            let (key, value) = tag
+                .split_once('=')
+                .map(|(key, value)| (key.trim(), value.trim()))
+                .filter(|(key, _)| !key.is_empty())
+                .ok_or_else(|| {
+                    parameter.refuse(format!(
+                        "{tag:?} is no tag; allowed is key1=value1{delimiter}key2=value2, separated by {delimiter:?} (tagValueDelimiter)"
+                    ))
+                })?;
+            if key.contains(['<', '>', '%', '&', '?', '\\', '/']) {
+                return Err(parameter.refuse(format!("the tag name {key:?} may not hold any of < > % & ? \\ /")));
+            }
+            if key.chars().count() > LONGEST_NAME {
+                return Err(parameter.refuse(format!("the tag name {key:?} is longer than 512 characters")));
+            }
+            Ok((key, value))
+        })
+        .collect()
 }
 
 #[cfg(test)]

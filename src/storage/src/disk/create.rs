@@ -12,15 +12,14 @@ use lazuli_model::{
         CreateOption, DiskSpec, EncryptionType, ExtendedLocation, Mismatch, NamedBy, NetworkAccessPolicy, Origin,
         PublicNetworkAccess,
     },
+    parameter::{Parameter, Parameters},
+    template::Templates,
 };
 
 use super::{
-    AllowedResourceGroups, Capability, ParameterError, name,
-    parameter::{Parameter, Parameters},
-    perf, sku,
+    AllowedResourceGroups, Capability, ParameterError, name, perf, sku,
     stage::FsType,
-    tags::{self, Templates},
-    validate_capabilities,
+    tags, validate_capabilities,
     zone::{self, Segments},
 };
 

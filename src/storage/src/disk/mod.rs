@@ -12,7 +12,6 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `parameter` | how parameters are read: folded keys, aliases, numbers, booleans, the error |
 //! | `capability` | which access modes and types a disk can give |
 //! | `sku` | sizes, performance and sharing of each storage account type |
 //! | `name`, `tags`, `zone` | the disk's name, tags and zone |
@@ -27,7 +26,6 @@ mod create;
 mod expand;
 pub mod inventory;
 mod name;
-mod parameter;
 mod perf;
 mod publish;
 mod resource_groups;
@@ -43,7 +41,7 @@ pub use capability::{AccessMode, AccessType, Capability, CapabilityError, valida
 pub use create::{Adopted, Cloud, CreatePlan, Defaults, Request, plan_create};
 pub(crate) use expand::needs_detach;
 pub use expand::{DetachReason, Expand, plan_expand};
-pub use parameter::{ParameterError, ParameterErrorKind};
+pub use lazuli_model::parameter::{ParameterError, ParameterErrorKind};
 pub use perf::{DeviceSetting, PerfProfile};
 pub use publish::{PublishParameters, SOURCE_KEY, effective_caching, publish_parameters};
 pub use resource_groups::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};

@@ -4,7 +4,9 @@
 //! first, a letter, digit or `_` last. The Go driver replaces an invalid name by one with a fresh random id on every
 //! try, and so makes a disk per try. Here the same request always gives the same name.
 
-use super::{ParameterError, parameter::Parameter, tags::Templates};
+use lazuli_model::{digest::uuid_like, parameter::Parameter, template::Templates};
+
+use super::ParameterError;
 
 /// The longest name.
 const LENGTH: usize = 80;
@@ -52,13 +54,9 @@ pub(super) fn disk_name(
     Ok(if is_valid(request_name) { request_name.to_owned() } else { digest_name(request_name) })
 }
 
-/// FNV-1a, 128 bits (source: the FNV draft's parameters): a digest for names, not for secrets.
+/// A name for a text that cannot be one: the same for the same text.
 pub(super) fn digest_name(name: &str) -> String {
-    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let digest = name.bytes().fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
-    let hex = format!("{digest:032x}");
-    format!("pvc-disk-dynamic-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!("pvc-disk-dynamic-{}", uuid_like(name.as_bytes()))
 }
 
 #[cfg(test)]

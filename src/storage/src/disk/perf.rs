@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-use lazuli_model::UnknownName;
+use lazuli_model::{UnknownName, parameter::Parameter};
 
-use super::{ParameterError, parameter::Parameter};
+use super::ParameterError;
 
 /// Which tuning a volume asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lazuli_model::{CachingMode, Disk, Lun};
+use lazuli_model::{CachingMode, Disk, Lun, parameter::Parameters};
 
-use super::{ParameterError, parameter::Parameters, sku};
+use super::{ParameterError, sku};
 
 /// The publish context's key of the slot.
 pub(super) const LUN_KEY: &str = "LUN";

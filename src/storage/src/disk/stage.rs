@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use lazuli_model::{Gib, Lun, SkuName};
+use lazuli_model::{
+    Gib, Lun, SkuName,
+    parameter::{Context, Parameter, Parameters},
+};
 
 use super::{
     AccessType, Capability, ParameterError,
-    parameter::{Context, Parameter, Parameters},
     perf::{self, DeviceSetting, PerfProfile},
     publish::LUN_KEY,
 };

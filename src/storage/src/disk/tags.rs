@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use lazuli_model::{
     Disk,
     disk_tags::{CREATED_BY, FOR_CLAIM, FOR_NAMESPACE, FOR_PV, REQUEST, value},
+    parameter::Parameters,
+    tags::{LONGEST_VALUE, MOST_TAGS, written},
+    template::Templates,
 };
 
-use super::{
-    ParameterError, name,
-    parameter::{Parameter, Parameters},
-};
+use super::{ParameterError, name};
 
 /// Switches the write accelerator on when the disk is attached ([`lazuli_model::Disk::write_accelerator`]); a tag
 /// because only the VM has a property for it.
@@ -18,52 +18,6 @@ pub(super) const WRITE_ACCELERATOR: &str = "writeacceleratorenabled";
 
 /// Tags that a class cannot set: CreateVolume and ListVolumes rely on them.
 const RESERVED: [&str; 5] = [CREATED_BY.0, REQUEST, FOR_PV, FOR_CLAIM, FOR_NAMESPACE];
-
-/// Limits of Azure Resource Manager (source: tag-resources): tags of a resource, characters of a name and of a value.
-const MOST_TAGS: usize = 50;
-const LONGEST_NAME: usize = 512;
-const LONGEST_VALUE: usize = 256;
-
-/// What templates in a disk's name and tags stand for: external-provisioner's extra metadata.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Templates<'a> {
-    pub(super) pv_name: Option<&'a str>,
-    pub(super) pvc_name: Option<&'a str>,
-    pub(super) pvc_namespace: Option<&'a str>,
-}
-
-impl<'a> Templates<'a> {
-    pub(super) fn of(parameters: &Parameters<'a>) -> Self {
-        let value = |key| parameters.get(key).map(|parameter| parameter.value);
-        Self {
-            pv_name: value("csi.storage.k8s.io/pv/name"),
-            pvc_name: value("csi.storage.k8s.io/pvc/name"),
-            pvc_namespace: value("csi.storage.k8s.io/pvc/namespace"),
-        }
-    }
-
-    fn pairs(&self) -> [(&'static str, Option<&'a str>); 3] {
-        [
-            ("${pvc.metadata.name}", self.pvc_name),
-            ("${pvc.metadata.namespace}", self.pvc_namespace),
-            ("${pv.metadata.name}", self.pv_name),
-        ]
-    }
-
-    /// The text with every template filled in whose value is known. Names of Kubernetes objects hold no `$`, so that
-    /// nothing is filled in twice.
-    pub(super) fn fill(&self, text: &str) -> String {
-        self.pairs().into_iter().fold(text.to_owned(), |text, (template, value)| match value {
-            Some(value) => text.replace(template, value),
-            None => text,
-        })
-    }
-
-    /// A template that is left in a text.
-    pub(super) fn unfilled(&self, text: &str) -> Option<&'static str> {
-        self.pairs().into_iter().map(|(template, _)| template).find(|template| text.contains(template))
-    }
-}
 
 fn insert(tags: &mut BTreeMap<String, String>, key: &str, value: &str) {
     // Azure's tag names are one whatever their case.
@@ -120,7 +74,7 @@ pub(super) fn disk_tags(
     }
     if let Some(parameter) = parameters.get("tags") {
         let delimiter = parameters.get("tagvaluedelimiter").map_or(",", |parameter| parameter.value);
-        for (key, value) in written_tags(parameter, delimiter)? {
+        for (key, value) in written(parameter, delimiter)? {
             if let Some(reserved) = RESERVED.into_iter().find(|reserved| reserved.eq_ignore_ascii_case(key)) {
                 warnings.push(format!(
                     "parameter {} sets the tag {key} to {value:?}, which is left out: the driver sets {reserved} itself",
@@ -151,32 +105,6 @@ pub(super) fn disk_tags(
         insert(&mut tags, WRITE_ACCELERATOR, "true");
     }
     Ok(tags)
-}
-
-/// The tags of the parameter `tags`, in their order.
-fn written_tags<'a>(parameter: Parameter<'a>, delimiter: &str) -> Result<Vec<(&'a str, &'a str)>, ParameterError> {
-    parameter
-        .value
-        .split(delimiter)
-        .map(|tag| {
-            let (key, value) = tag
-                .split_once('=')
-                .map(|(key, value)| (key.trim(), value.trim()))
-                .filter(|(key, _)| !key.is_empty())
-                .ok_or_else(|| {
-                    parameter.refuse(format!(
-                        "{tag:?} is no tag; allowed is key1=value1{delimiter}key2=value2, separated by {delimiter:?} (tagValueDelimiter)"
-                    ))
-                })?;
-            if key.contains(['<', '>', '%', '&', '?', '\\', '/']) {
-                return Err(parameter.refuse(format!("the tag name {key:?} may not hold any of < > % & ? \\ /")));
-            }
-            if key.chars().count() > LONGEST_NAME {
-                return Err(parameter.refuse(format!("the tag name {key:?} is longer than 512 characters")));
-            }
-            Ok((key, value))
-        })
-        .collect()
 }
 
 #[cfg(test)]

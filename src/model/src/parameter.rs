@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
-use lazuli_model::fault::Code;
+use crate::{UnknownName, fault::Code};
 
 /// A parameter of a StorageClass, a VolumeAttributesClass or a PersistentVolume that cannot be used.
 ///
@@ -30,7 +30,8 @@ pub enum ParameterErrorKind {
 }
 
 impl ParameterError {
-    pub(super) fn invalid(parameter: impl Into<String>, value: impl Display, allowed: impl Into<String>) -> Self {
+    /// A value that is wrong in itself.
+    pub fn invalid(parameter: impl Into<String>, value: impl Display, allowed: impl Into<String>) -> Self {
         Self {
             parameter: parameter.into(),
             value: value.to_string(),
@@ -39,7 +40,8 @@ impl ParameterError {
         }
     }
 
-    pub(super) fn out_of_range(parameter: impl Into<String>, value: impl Display, allowed: impl Into<String>) -> Self {
+    /// A size that cannot be made.
+    pub fn out_of_range(parameter: impl Into<String>, value: impl Display, allowed: impl Into<String>) -> Self {
         Self { kind: ParameterErrorKind::OutOfRange, ..Self::invalid(parameter, value, allowed) }
     }
 
@@ -59,31 +61,43 @@ impl ParameterError {
 
 /// One parameter as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Parameter<'a> {
-    pub(super) key: &'a str,
-    pub(super) value: &'a str,
+pub struct Parameter<'a> {
+    /// The key, as it was spelled.
+    pub key: &'a str,
+    /// The value.
+    pub value: &'a str,
 }
 
 impl Parameter<'_> {
-    pub(super) fn refuse(&self, allowed: impl Into<String>) -> ParameterError {
+    /// The error that says what is allowed instead.
+    pub fn refuse(&self, allowed: impl Into<String>) -> ParameterError {
         ParameterError::invalid(self.key, self.value, allowed)
     }
 
-    /// One of the names of an enum; the case of letters counts, as it does in the Go driver.
-    pub(super) fn name<T: FromStr<Err = lazuli_model::UnknownName>>(&self) -> Result<T, ParameterError> {
-        self.value.parse().map_err(|unknown: lazuli_model::UnknownName| {
+    /// One of the names of an enum; the case of letters counts, as it does in the Go drivers.
+    ///
+    /// # Errors
+    /// When it is none of them.
+    pub fn name<T: FromStr<Err = UnknownName>>(&self) -> Result<T, ParameterError> {
+        self.value.parse().map_err(|unknown: UnknownName| {
             self.refuse(format!("allowed are {}, in exactly this spelling", unknown.allowed))
         })
     }
 
     /// A decimal number of the wanted type.
-    pub(super) fn number<T: FromStr>(&self, allowed: &str) -> Result<T, ParameterError> {
+    ///
+    /// # Errors
+    /// When it is none, or too large for the type.
+    pub fn number<T: FromStr>(&self, allowed: &str) -> Result<T, ParameterError> {
         // A leading plus is what Go's Atoi takes and Rust's parse too; anything else but digits is refused by both.
         self.value.parse().map_err(|_| self.refuse(allowed))
     }
 
     /// A boolean in any of the spellings of Go's `strconv.ParseBool`.
-    pub(super) fn boolean(&self) -> Result<bool, ParameterError> {
+    ///
+    /// # Errors
+    /// When it is none of them.
+    pub fn boolean(&self) -> Result<bool, ParameterError> {
         match self.value {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
             "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
@@ -92,19 +106,22 @@ impl Parameter<'_> {
     }
 
     /// Whether it is `true` in any case: the Go driver ignores every other value of these switches.
-    pub(super) fn is_true(&self) -> bool {
+    pub fn is_true(&self) -> bool {
         self.value.eq_ignore_ascii_case("true")
     }
 }
 
 /// Parameters by their lower-cased keys.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Parameters<'a>(BTreeMap<String, Parameter<'a>>);
+pub struct Parameters<'a>(BTreeMap<String, Parameter<'a>>);
 
 impl<'a> Parameters<'a> {
     /// Parameters that a user writes: two keys that differ only in case are refused, where the Go driver takes one of
     /// them at random.
-    pub(super) fn written(map: &'a BTreeMap<String, String>) -> Result<Self, ParameterError> {
+    ///
+    /// # Errors
+    /// For the second of such keys.
+    pub fn written(map: &'a BTreeMap<String, String>) -> Result<Self, ParameterError> {
         let mut folded = BTreeMap::new();
         for (key, value) in map {
             let parameter = Parameter { key, value };
@@ -120,13 +137,13 @@ impl<'a> Parameters<'a> {
 
     /// A volume or publish context. What drivers wrote is read leniently: the same value under two spellings is one
     /// value. Which of two different values counts would be chance, so a lookup refuses it.
-    pub(super) fn context(map: &'a BTreeMap<String, String>) -> Context<'a> {
+    pub fn context(map: &'a BTreeMap<String, String>) -> Context<'a> {
         Context(map)
     }
 
     /// These, with others over them: a VolumeAttributesClass wins over the StorageClass, also where one says
     /// `skuName` and the other `storageAccountType`.
-    pub(super) fn overridden_by(mut self, over: Self, aliases: &[&str]) -> Self {
+    pub fn overridden_by(mut self, over: Self, aliases: &[&str]) -> Self {
         if aliases.iter().any(|alias| over.0.contains_key(*alias)) {
             for alias in aliases {
                 self.0.remove(*alias);
@@ -136,27 +153,32 @@ impl<'a> Parameters<'a> {
         self
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Parameter<'a>)> {
+    /// All of them, each with its lower-cased key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Parameter<'a>)> {
         self.0.iter().map(|(folded, parameter)| (folded.as_str(), *parameter))
     }
 
     /// A parameter by its lower-cased name; an empty value counts as absent, as in the Go driver.
-    pub(super) fn get(&self, folded: &str) -> Option<Parameter<'a>> {
+    pub fn get(&self, folded: &str) -> Option<Parameter<'a>> {
         self.0.get(folded).copied().filter(|parameter| !parameter.value.is_empty())
     }
 }
 
 /// The context of a volume, as a PersistentVolume holds it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Context<'a>(&'a BTreeMap<String, String>);
+pub struct Context<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Context<'a> {
-    pub(super) fn iter(&self) -> impl Iterator<Item = Parameter<'a>> {
+    /// All attributes, as they are spelled.
+    pub fn iter(&self) -> impl Iterator<Item = Parameter<'a>> {
         self.0.iter().map(|(key, value)| Parameter { key, value })
     }
 
     /// An attribute by its lower-cased name; an empty value counts as absent.
-    pub(super) fn get(&self, folded: &str) -> Result<Option<Parameter<'a>>, ParameterError> {
+    ///
+    /// # Errors
+    /// When it is given twice, with two values.
+    pub fn get(&self, folded: &str) -> Result<Option<Parameter<'a>>, ParameterError> {
         let mut found: Option<Parameter<'a>> = None;
         for parameter in self.iter().filter(|p| p.key.eq_ignore_ascii_case(folded) && !p.value.is_empty()) {
             match found {
