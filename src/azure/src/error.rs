@@ -79,7 +79,7 @@ pub struct Detail {
 pub struct ArmError(Arc<Failure>);
 
 /// What is known of a call that failed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Failure {
     /// What the caller may do about it.
     pub fault: Fault,
@@ -323,6 +323,11 @@ impl fmt::Display for ArmError {
 }
 
 impl ArmError {
+    /// The same failure as another fault.
+    pub(crate) fn resorted(self, fault: Fault) -> Self {
+        Failure { fault, ..Arc::unwrap_or_clone(self.0) }.into()
+    }
+
     /// The error with its causes, such as why there is no token, for a log line.
     pub fn with_causes(&self) -> String {
         let mut text = self.to_string();

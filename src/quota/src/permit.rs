@@ -116,7 +116,7 @@ pub enum Refusal {
     FrontDoor,
     /// The provider, by the policy it names.
     Policy(String),
-    /// The provider, by a limit of many resources that it does not name.
+    /// The provider, by a policy that it does not name.
     UnnamedPolicy,
     /// The provider, without a policy's name.
     Resource,
@@ -286,7 +286,9 @@ impl Permits {
             },
             Refusal::UnnamedPolicy => {
                 self.refuse_window(&granted, retry_after, now);
-                class
+                // Where a limit of the policy is of one resource, it is likelier that one.
+                let of_resource = granted.limits.iter().any(|(key, _)| key.limit().owner == Owner::Resource);
+                if of_resource || granted.limits.is_empty() { resource } else { class }
             }
             Refusal::Resource => resource,
         };
