@@ -318,7 +318,7 @@ impl Arm {
         scope.map_or(Duration::ZERO, |scope| self.0.permits.would_wait(&scope, priority))
     }
 
-    fn scope(&self, verb: Verb, path: &str) -> Result<Option<Scope>, ArmError> {
+    pub(crate) fn scope(&self, verb: Verb, path: &str) -> Result<Option<Scope>, ArmError> {
         // The path as it is sent.
         let url = self.url(verb, path, "", &[])?;
         Ok(self.scope_of(verb, &url))

@@ -85,8 +85,14 @@ pub(super) fn decode_file_service(raw: &Value) -> Result<FileService, DecodeErro
 pub(super) fn decode_share(raw: &Value) -> Result<FileShare, DecodeError> {
     const QUOTA: &str = "properties.shareQuota";
     let quota = optional_number32(raw, QUOTA)?.ok_or_else(|| wrong(QUOTA, "is missing"))?;
+    let (id, deleted) = (text(raw, "id")?, deleted(raw)?);
+    let id = match (&deleted, id.rsplit_once('/')) {
+        // The id of a deleted share ends with its version behind the name (source: the provider's published examples).
+        (Some(_), Some((shares, _))) => parse_id(&format!("{shares}/{}", text(raw, "name")?), "id")?,
+        _ => parse_id(id, "id")?,
+    };
     Ok(FileShare {
-        id: parse_id(text(raw, "id")?, "id")?,
+        id,
         quota: Gib::new(quota),
         // Absent is SMB.
         protocol: optional_text(raw, "properties.enabledProtocols")?
@@ -97,7 +103,7 @@ pub(super) fn decode_share(raw: &Value) -> Result<FileShare, DecodeError> {
         provisioned_bandwidth: optional_number32(raw, "properties.provisionedBandwidthMibps")?,
         used_bytes: optional_number(raw, "properties.shareUsageBytes")?,
         metadata: metadata(raw)?,
-        deleted: deleted(raw)?,
+        deleted,
         snapshot: optional_text(raw, "properties.snapshotTime")?.map(str::to_owned),
         last_modified: stamp(raw, "properties.lastModifiedTime"),
     })
