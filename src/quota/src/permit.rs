@@ -361,6 +361,8 @@ impl Permits {
         let mut wakes = |at: Duration| step.wake_at = Some(step.wake_at.map_or(at, |other| other.min(at)));
         // The next request of each queue. One after the other, because queues share limits of the provider.
         let mut next = BTreeMap::new();
+        // The scopes of which no request gets a permit now: a storm of requests of one scope is looked at once.
+        let mut full: Vec<Scope> = Vec::new();
         for (key, door) in &self.doors {
             let Some(first) = door.queue.first() else { continue };
             match self.left(&PauseScope::Direction(key.0.clone(), key.1), now) {
@@ -384,12 +386,20 @@ impl Permits {
                 next.insert(*after, key);
             }
             let Some(waiting) = self.waiting.get(&ticket) else { continue };
+            if full.iter().any(|full| full.shares_limits_with(&waiting.scope)) {
+                continue;
+            }
             let wait = self.narrow_wait(&waiting.scope, waiting.since, now);
             if wait.is_zero() {
                 self.grant(ticket, now);
                 step.granted.push(ticket);
-            } else {
-                wakes(now.saturating_add(wait));
+                continue;
+            }
+            wakes(now.saturating_add(wait));
+            let shared = self.shared_wait(&waiting.scope, 1, now);
+            if !shared.is_zero() {
+                wakes(now.saturating_add(shared));
+                full.push(waiting.scope.clone());
             }
         }
         if let Some(end) = self.end_gathering(now) {
@@ -459,15 +469,35 @@ impl Permits {
     }
 
     fn wait_of_many(&self, scope: &Scope, requests: usize, since: Duration, now: Duration) -> Duration {
-        let [_, class, resource] = scope.pause_scopes();
-        let pauses = [class, resource].into_iter().filter_map(|paused| self.left(&paused, now));
-        let reporting = scope.policy().map_or(Reporting::Unknown, |policy| self.reporting(scope, policy));
-        let applies = |key: &LimitKey| reporting != Reporting::Absent || key.limit().is_window();
-        let limits = LimitKey::all(scope).into_iter().filter(applies).map(|key| self.limit_wait(&key, requests, now));
+        let [_, _, resource] = scope.pause_scopes();
+        let pause = self.left(&resource, now);
+        let limits = self.limit_waits(scope, requests, now, |owner| owner == Owner::Resource);
         let observed_left = since.saturating_add(LONGEST_OBSERVED).saturating_sub(now);
         let observed = self.observed_of(scope).map(|(_, observed)| observed.wait(now).min(observed_left));
         let ceiling = self.ceilings.wait(&scope.resource_type, scope.direction, now);
-        pauses.chain(limits).chain(observed).max().unwrap_or_default().max(ceiling)
+        let own = pause.into_iter().chain(limits).chain(observed).max().unwrap_or_default().max(ceiling);
+        own.max(self.shared_wait(scope, requests, now))
+    }
+
+    /// The part of that wait which requests share that have the policy and the region in common.
+    fn shared_wait(&self, scope: &Scope, requests: usize, now: Duration) -> Duration {
+        let [_, class, _] = scope.pause_scopes();
+        let limits = self.limit_waits(scope, requests, now, |owner| owner != Owner::Resource);
+        self.left(&class, now).into_iter().chain(limits).max().unwrap_or_default()
+    }
+
+    /// How long the limits of such owners hold up the last of so many requests.
+    fn limit_waits(
+        &self,
+        scope: &Scope,
+        requests: usize,
+        now: Duration,
+        of: impl Fn(Owner) -> bool,
+    ) -> impl Iterator<Item = Duration> {
+        let reporting = scope.policy().map_or(Reporting::Unknown, |policy| self.reporting(scope, policy));
+        let applies =
+            move |key: &LimitKey| of(key.limit().owner) && (reporting != Reporting::Absent || key.limit().is_window());
+        LimitKey::all(scope).into_iter().filter(applies).map(move |key| self.limit_wait(&key, requests, now))
     }
 
     /// How long a limit holds up the last of so many requests.

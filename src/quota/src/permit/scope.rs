@@ -117,6 +117,11 @@ impl Scope {
         self.direction
     }
 
+    /// Whether a request of the other scope counts against the same limits, but for those of one resource.
+    pub(super) fn shares_limits_with(&self, other: &Self) -> bool {
+        (&self.class, &self.region, &self.subscription) == (&other.class, &other.region, &other.subscription)
+    }
+
     pub(super) fn policy(&self) -> Option<Policy> {
         match self.class {
             Class::Policy(policy) => Some(policy),
