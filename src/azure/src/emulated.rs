@@ -26,6 +26,7 @@ use crate::{
 
 mod instances;
 mod network;
+mod storage;
 
 struct Rig {
     emulator: Emulator,

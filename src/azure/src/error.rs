@@ -79,7 +79,7 @@ pub struct Detail {
 pub struct ArmError(Arc<Failure>);
 
 /// What is known of a call that failed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Failure {
     /// What the caller may do about it.
     pub fault: Fault,
@@ -323,6 +323,17 @@ impl fmt::Display for ArmError {
 }
 
 impl ArmError {
+    /// The answer to a question about an operation as the end of the write that began it: Azure may have done a part of it.
+    pub(crate) fn of_write(self, verb: Verb, resource: &str) -> Self {
+        let resource = resource.to_owned();
+        Failure { verb, resource, effect: Effect::Possible, ..Arc::unwrap_or_clone(self.0) }.into()
+    }
+
+    /// The same failure as another fault.
+    pub(crate) fn resorted(self, fault: Fault) -> Self {
+        Failure { fault, ..Arc::unwrap_or_clone(self.0) }.into()
+    }
+
     /// The error with its causes, such as why there is no token, for a log line.
     pub fn with_causes(&self) -> String {
         let mut text = self.to_string();

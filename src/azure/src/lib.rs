@@ -9,6 +9,8 @@
 //! | `broker` | reads of resources and looks at operations, shared by all who ask |
 //! | [`compute`] | disks and virtual machines: requests, answers, lossless edits |
 //! | [`network`] | load balancers, security groups, public IPs, NICs: requests and answers |
+//! | [`storage`] | storage accounts with their keys, file services and file shares: requests and answers |
+//! | `decode` | members of Azure's JSON |
 //! | [`imds`] | what a machine is told about itself |
 //! | [`endpoints`] | what a resource manager says of its cloud |
 //! | [`error`] | what went wrong, for the program and for the reader |
@@ -46,6 +48,7 @@ pub mod arm;
 pub mod auth;
 mod broker;
 pub mod compute;
+mod decode;
 #[cfg(test)]
 mod emulated;
 pub mod endpoints;
@@ -57,6 +60,7 @@ pub mod network;
 pub mod on_emulator;
 pub mod permits;
 mod random;
+pub mod storage;
 #[cfg(test)]
 mod testing;
 pub mod transport;

@@ -56,6 +56,10 @@ pub enum ResourceType {
     RouteTables,
     /// `Microsoft.Network/virtualNetworks` and its subnets
     VirtualNetworks,
+    /// `Microsoft.Storage/storageAccounts` and their keys
+    StorageAccounts,
+    /// `Microsoft.Storage/storageAccounts/fileServices` and their shares
+    FileShares,
     /// The status and the result of an operation.
     Operations,
     /// Anything else.
@@ -84,6 +88,8 @@ impl ResourceType {
             ("privatelinkservices", _) => Self::PrivateLinkServices,
             ("routetables", _) => Self::RouteTables,
             ("virtualnetworks", _) => Self::VirtualNetworks,
+            ("storageaccounts", Some("fileservices")) => Self::FileShares,
+            ("storageaccounts", _) => Self::StorageAccounts,
             ("locations", Some(child)) if child.contains("operation") => Self::Operations,
             _ => Self::Other,
         }
@@ -103,6 +109,8 @@ impl ResourceType {
             Self::PrivateLinkServices => "private_link_services",
             Self::RouteTables => "route_tables",
             Self::VirtualNetworks => "virtual_networks",
+            Self::StorageAccounts => "storage_accounts",
+            Self::FileShares => "file_shares",
             Self::Operations => "operations",
             Self::Other => "other",
         }
@@ -173,6 +181,7 @@ fn kind_label(kind: Kind) -> Label {
         Kind::PrivateLink => "private_link_service",
         Kind::RouteTable => "route_table",
         Kind::Extension => "extension",
+        Kind::StorageAccount => "storage_account",
         Kind::Other => "other",
     })
 }

@@ -218,7 +218,10 @@ fn refusal(headers: &HeaderMap, failure: &Failure) -> Refusal {
     }
     let named =
         |detail: &Detail| detail.code.eq_ignore_ascii_case("TooManyRequests").then(|| detail.target.clone()).flatten();
-    failure.details.iter().find_map(named).map_or(Refusal::Resource, Refusal::Policy)
+    // The storage provider names no limit (source: azurefile-csi-driver#432).
+    let unnamed =
+        if failure.code.eq_ignore_ascii_case("TooManyRequests") { Refusal::UnnamedPolicy } else { Refusal::Resource };
+    failure.details.iter().find_map(named).map_or(unnamed, Refusal::Policy)
 }
 
 impl fmt::Debug for Permits {

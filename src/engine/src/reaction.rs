@@ -32,6 +32,7 @@ pub fn to_write(fault: &Fault) -> Reaction {
         | Fault::InUse
         | Fault::Exhausted
         | Fault::DiskLimit
+        | Fault::AccountFull
         | Fault::ZoneMismatch
         | Fault::AttachedElsewhere { .. }
         | Fault::LinkedForbidden
@@ -55,6 +56,7 @@ pub fn may_pass(fault: &Fault) -> bool {
         fault,
         Fault::InUse
             | Fault::Exhausted
+            | Fault::AccountFull
             | Fault::AttachedElsewhere { .. }
             | Fault::LinkedForbidden
             | Fault::Denied

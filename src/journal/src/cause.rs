@@ -37,6 +37,7 @@ faults! {
     Throttled "Azure gets too many requests"
     Exhausted "a quota is used up, or the region, zone or size has no capacity"
     DiskLimit "the VM takes no more data disks"
+    AccountFull "the storage account takes no more shares, or none of this size"
     ZoneMismatch "the disk is in a zone, and the VM is not in it"
     AttachedElsewhere "another VM has the disk"
     BeingDetached "the disk is being detached"

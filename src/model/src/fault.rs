@@ -34,6 +34,8 @@ pub enum Fault {
     Exhausted,
     /// The VM's size takes no more data disks.
     DiskLimit,
+    /// The storage account takes no more shares, or none of this size: another account may.
+    AccountFull,
     /// The disk is in a zone, and the VM is not in it.
     ZoneMismatch,
     /// Another VM holds the disk.
@@ -162,7 +164,7 @@ pub fn code(rpc: Rpc, fault: &Fault, effect: Effect) -> Code {
             | Fault::Malformed,
             _,
         ) => Code::Unavailable,
-        (Fault::Exhausted | Fault::DiskLimit, _) => Code::ResourceExhausted,
+        (Fault::Exhausted | Fault::DiskLimit | Fault::AccountFull, _) => Code::ResourceExhausted,
         (Fault::AttachedElsewhere { .. } | Fault::InUse | Fault::Locked | Fault::Unclear, _) => {
             Code::FailedPrecondition
         }
@@ -190,7 +192,7 @@ pub fn reason(rpc: Rpc, fault: &Fault) -> Option<Reason> {
         // Of what is deleted or detached, the group may be gone with everything in it.
         (Fault::ScopeNotFound, Rpc::CreateVolume | Rpc::Publish | Rpc::Expand) => Reason::ScopeNotFound,
         (Fault::Locked, _) => Reason::ResourceLocked,
-        (Fault::Exhausted, _) => Reason::QuotaExceeded,
+        (Fault::Exhausted | Fault::AccountFull, _) => Reason::QuotaExceeded,
         (Fault::Throttled { .. }, _) => Reason::Throttled,
         (Fault::DiskLimit, _) => Reason::VMSizeFull,
         (Fault::ZoneMismatch, _) => Reason::ZoneMismatch,
@@ -246,10 +248,28 @@ const GROWS_ONLY_DETACHED: [&str; 6] = [
     "LiveResizeSharedDiskNotAllowed",
 ];
 
-/// The codes that say that exactly the resource of the request is gone: the front door's, which is recorded; and the
-/// compute provider's own, which are documented: for a disk, and for an instance of a scale set or a disk that a write
-/// of a VM names. Any other code of a 404 says that something else is missing.
-const GONE: [&str; 3] = ["ResourceNotFound", "NotFound", "DiskNotFound"];
+/// The codes that say that exactly the resource of the request is gone: the front door's, which is recorded; the compute
+/// provider's own, which are documented: for a disk, and for an instance of a scale set or a disk that a write of a VM
+/// names; and those of the storage provider for an account, for a share (recorded) and for a snapshot of one. Any other
+/// code of a 404 says that something else is missing.
+const GONE: [&str; 6] = [
+    "ResourceNotFound",
+    "NotFound",
+    "DiskNotFound",
+    "StorageAccountNotFound",
+    "ShareNotFound",
+    "ShareSnapshotNotFound",
+];
+
+/// The codes by which the file service says that an account has no room for a share (source: file-service-error-codes,
+/// and azurefile-csi-driver#3132 for the capacity).
+const ACCOUNT_FULL: [&str; 2] =
+    ["TotalSharesCountExceedsAccountLimit", "TotalSharesProvisionedCapacityExceedsAccountLimit"];
+
+/// The codes of the storage provider that come with a 409 and say all the same that the request is wrong: the name of the
+/// account belongs to another one, or the account's SKU or kind does not have what is asked for.
+const WRONG_OF_STORAGE: [&str; 3] =
+    ["StorageAccountAlreadyTaken", "StorageAccountAlreadyExists", "FeatureNotSupportedForAccount"];
 
 /// Whether a code of the network provider says that something else refers to what is to be deleted, such as
 /// `PublicIPAddressCannotBeDeleted`, `InUseSubnetCannotBeDeleted` and `LoadBalancerInUseByVirtualMachineScaleSet` (source:
@@ -323,8 +343,20 @@ pub fn classify(answer: &Answer<'_>) -> Fault {
         "ZonalAllocationFailed",
         "AllocationFailed",
         "OverconstrainedAllocationRequest",
+        "MaxStorageAccountsCountPerSubscriptionExceeded",
+        "ShareSnapshotCountExceeded",
     ]) {
         return Fault::Exhausted;
+    }
+    if any(&ACCOUNT_FULL) {
+        return Fault::AccountFull;
+    }
+    if any(&WRONG_OF_STORAGE) {
+        return Fault::Invalid;
+    }
+    // A deletion that spares snapshots: they must go first.
+    if is("ShareHasSnapshots") {
+        return Fault::InUse;
     }
     if any(&[
         "OperationPreempted",
@@ -376,6 +408,7 @@ mod tests {
             Fault::Throttled { retry_after: None },
             Fault::Exhausted,
             Fault::DiskLimit,
+            Fault::AccountFull,
             Fault::ZoneMismatch,
             Fault::AttachedElsewhere { holder: None },
             Fault::BeingDetached,
@@ -515,6 +548,41 @@ mod tests {
             (400, "InUseSubnetCannotBeDeleted", Fault::InUse),
             (400, "LoadBalancerInUseByVirtualMachineScaleSet", Fault::InUse),
             (400, "InUse", Fault::Invalid),
+        ] {
+            assert_eq!(answer(status, code), fault, "{status} {code}");
+        }
+    }
+
+    #[test]
+    fn the_codes_of_accounts_and_shares_are_sorted() {
+        for (status, code, fault) in [
+            (404, "ShareNotFound", Fault::NotFound),
+            (404, "ShareSnapshotNotFound", Fault::NotFound),
+            (404, "StorageAccountNotFound", Fault::NotFound),
+            (404, "ParentResourceNotFound", Fault::ScopeNotFound),
+            // Another has made it, or it is being deleted: what is there is to be read again.
+            (409, "ShareAlreadyExists", Fault::Conflict),
+            (409, "ShareBeingDeleted", Fault::Conflict),
+            (409, "ShareSnapshotInProgress", Fault::Conflict),
+            (409, "StorageAccountOperationInProgress", Fault::Conflict),
+            (409, "StorageAccountIsNotProvisioned", Fault::Conflict),
+            (409, "AccountProvisioningStateInvalid", Fault::Conflict),
+            (409, "ShareHasSnapshots", Fault::InUse),
+            (409, "StorageAccountAlreadyTaken", Fault::Invalid),
+            (409, "StorageAccountAlreadyExists", Fault::Invalid),
+            (409, "FeatureNotSupportedForAccount", Fault::Invalid),
+            (400, "AccountNameInvalid", Fault::Invalid),
+            (400, "AccountPropertyCannotBeUpdated", Fault::Invalid),
+            (400, "InvalidHeaderValue", Fault::Invalid),
+            (400, "MaxStorageAccountsCountPerSubscriptionExceeded", Fault::Exhausted),
+            (409, "ShareSnapshotCountExceeded", Fault::Exhausted),
+            (409, "TotalSharesCountExceedsAccountLimit", Fault::AccountFull),
+            (409, "TotalSharesProvisionedCapacityExceedsAccountLimit", Fault::AccountFull),
+            // The status was noted as 400, too.
+            (400, "TotalSharesProvisionedCapacityExceedsAccountLimit", Fault::AccountFull),
+            (403, "AccountIsDisabled", Fault::Denied),
+            (403, "AuthorizationFailure", Fault::Forbidden),
+            (503, "ServerBusy", Fault::Unavailable),
         ] {
             assert_eq!(answer(status, code), fault, "{status} {code}");
         }

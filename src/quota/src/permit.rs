@@ -15,34 +15,40 @@
 //!   request gets the next token that no request before it takes. So a detach from a dead node waits for one refill
 //!   (40 ms for reads, 100 ms for writes) behind any number of other requests. A reserve would save that one refill
 //!   and leave its part of the bucket unused.
-//! - **Narrower buckets.** A request that is held back only by a throttle policy of its provider, by the bucket of its
-//!   resource or by a pause of one of those lets the other requests of its queue pass.
+//! - **Narrower limits.** A request that is held back only by a throttle policy of its provider, by the bucket of its
+//!   resource or by a pause of one of those lets the other requests of its queue pass. Requests of several queues that
+//!   share such a limit go by priority, then by arrival, too.
+//! - **Windows.** Some providers allow so many requests in so long a time. Azure reports nothing of those limits, so what
+//!   was sent lately is counted here, for each region. A request whose region is not known counts in every region.
 //! - **Ceilings.** An operator may set lower limits ([`Ceilings`]): a request that one holds back lets others pass, too.
 //! - **Pauses.** After a 429, no request of the refused scope is sent before `Retry-After` is over. The scope is the
 //!   direction when the front door refused, the policy when the provider named one, else the resource.
 //! - **Start.** Before the first answer that reports what remains, the published bucket is assumed, and at most
 //!   [`MOST_IN_FLIGHT_AT_START`] requests of it are in flight, because another process may have emptied it. An Azure
-//!   that reports nothing (Azure Stack Hub) is limited by its pauses alone.
+//!   that reports nothing (Azure Stack Hub) is limited by its pauses and by windows alone.
 //!
 //! Times are durations since a moment that the caller chooses, and never go back. This module has no clock.
 
 mod bucket;
 mod ceiling;
+mod front_door;
+mod limit;
+mod meter;
+mod observed;
 mod policy;
 mod scope;
 #[cfg(test)]
 mod tests;
+mod window;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    ops::Bound,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, ops::Bound, sync::Arc, time::Duration};
 
-use bucket::{Bucket, Mark};
+use bucket::Mark;
 pub use ceiling::{Ceiling, Ceilings, Rate};
+use front_door::{Blocked, FrontDoor, Reporting, learn};
+use limit::LimitKey;
+use meter::{Meter, Taken};
+use observed::Observed;
 use policy::{Owner, Policy};
 use scope::Class;
 pub use scope::{Direction, Scope};
@@ -78,12 +84,6 @@ pub const LONGEST_OBSERVED: Duration = Duration::from_secs(10);
 pub const LONGEST_GATHERING: Duration = Duration::from_secs(4);
 /// The estimate of [`Permits::would_wait`] while the first answer is awaited.
 const FIRST_ANSWER: Duration = Duration::from_millis(100);
-/// Buckets of an unknown name that are smaller than this are taken for those of one resource (a VM's hold 12 to 45).
-/// They limit nothing, because the bucket of the next resource of the type is another one.
-const SMALLEST_SHARED: f64 = 60.0;
-/// Tokens per second of a bucket of an unknown name; below the slowest published one that all VMs of a subscription
-/// share (125 per minute).
-const OBSERVED_REFILL: f64 = 1.0;
 /// The number of unknown names in headers that are kept; further ones are ignored, so that memory stays bounded.
 const MOST_OBSERVED: usize = 1_000;
 /// The number of policy buckets below which none is dropped. Most of them are of single resources.
@@ -91,19 +91,6 @@ const KEPT_FULL: usize = 4_096;
 /// The number of front doors below which none is dropped. There is one for each subscription and direction; a cluster has
 /// a handful, and others come from ids in volumes and Services.
 const KEPT_DOORS: usize = 64;
-/// The ratio of the bucket that all clients of a subscription share to the bucket of one client (recorded in the
-/// `-global-` headers: 3749 = 15 x 250 - 1).
-const GLOBAL: f64 = 15.0;
-
-/// Size and refill per second of one client's bucket (source: Microsoft's document
-/// request-limits-and-throttling).
-fn front_door(direction: Direction) -> (f64, f64) {
-    match direction {
-        Direction::Reads => (250.0, 25.0),
-        Direction::Writes | Direction::Deletes => (200.0, 10.0),
-    }
-}
-
 /// The id of one request, from when it asks for a permit until it is answered. A later request has a greater one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
@@ -129,6 +116,8 @@ pub enum Refusal {
     FrontDoor,
     /// The provider, by the policy it names.
     Policy(String),
+    /// The provider, by a policy that it does not name.
+    UnnamedPolicy,
     /// The provider, without a policy's name.
     Resource,
 }
@@ -138,6 +127,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::FrontDoor => f.write_str("front door"),
             Self::Policy(name) => write!(f, "policy {name}"),
+            Self::UnnamedPolicy => f.write_str("a policy without a name"),
             Self::Resource => f.write_str("provider"),
         }
     }
@@ -156,38 +146,8 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum PauseScope {
     Direction(Arc<str>, Direction),
-    Class(Arc<str>, Class),
+    Class(Arc<str>, Class, Option<Arc<str>>),
     Resource(Direction, Arc<str>),
-}
-
-/// Whether Azure reports what remains in a bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Reporting {
-    /// No answer has reported it yet.
-    #[default]
-    Unknown,
-    /// Answers report it.
-    Reported,
-    /// A successful answer did not report it: this Azure does not.
-    Absent,
-}
-
-/// A bucket of the front door.
-#[derive(Debug)]
-struct FrontDoor {
-    own: (Bucket, Reporting),
-    global: (Bucket, Reporting),
-    in_flight: u32,
-    queue: BTreeSet<(Priority, Ticket)>,
-}
-
-/// Why the front door's bucket grants no permit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Blocked {
-    /// It has a token at this time.
-    Until(Duration),
-    /// An answer must report what remains first.
-    FirstAnswer,
 }
 
 #[derive(Debug)]
@@ -202,42 +162,13 @@ struct Granted {
     scope: Scope,
     own: Mark,
     global: Mark,
-    limits: Vec<(LimitKey, Mark)>,
+    limits: Vec<(LimitKey, Taken)>,
     observed: Vec<ObservedKey>,
     ceiling: Option<ceiling::Key>,
 }
 
-/// A bucket of a policy: the policy, which of its limits, and the subscription or resource it belongs to.
-type LimitKey = (Policy, usize, Arc<str>);
 /// A bucket that is known only by its name in a header: subscription, class, name.
 type ObservedKey = (Arc<str>, Class, String);
-
-#[derive(Debug, Clone, Copy)]
-struct Observed {
-    tokens: f64,
-    /// The most that was ever reported.
-    size: f64,
-    at: Duration,
-}
-
-impl Observed {
-    fn available(&self, now: Duration) -> f64 {
-        (self.tokens + now.saturating_sub(self.at).as_secs_f64() * OBSERVED_REFILL).min(self.size)
-    }
-
-    fn add(&mut self, tokens: f64, now: Duration) {
-        self.tokens = (self.available(now) + tokens).min(self.size);
-        self.at = now;
-    }
-
-    fn wait(&self, now: Duration) -> Duration {
-        if self.size < SMALLEST_SHARED {
-            return Duration::ZERO;
-        }
-        let missing = (1.0 - self.available(now)).max(0.0) / OBSERVED_REFILL;
-        Duration::try_from_secs_f64(missing).unwrap_or(LONGEST_OBSERVED)
-    }
-}
 
 /// The queues and the buckets of one identity.
 #[derive(Debug, Default)]
@@ -246,70 +177,13 @@ pub struct Permits {
     doors: BTreeMap<(Arc<str>, Direction), FrontDoor>,
     waiting: BTreeMap<Ticket, Waiting>,
     granted: BTreeMap<Ticket, Granted>,
-    limits: BTreeMap<LimitKey, Bucket>,
-    /// The number of those at which the full ones are dropped next.
+    limits: BTreeMap<LimitKey, Meter>,
+    /// The number of those at which the unused ones are dropped next.
     kept: usize,
     policies: BTreeMap<(Arc<str>, Policy), Reporting>,
     observed: BTreeMap<ObservedKey, Observed>,
     paused: BTreeMap<PauseScope, Duration>,
     ceilings: ceiling::Used,
-}
-
-impl FrontDoor {
-    fn new(direction: Direction, now: Duration) -> Self {
-        let (size, refill) = front_door(direction);
-        Self {
-            own: (Bucket::full(size, refill, now), Reporting::Unknown),
-            global: (Bucket::full(size * GLOBAL, refill * GLOBAL, now), Reporting::Unknown),
-            in_flight: 0,
-            queue: BTreeSet::new(),
-        }
-    }
-
-    /// Whether no request waits or is under way, and both buckets are full again.
-    fn is_at_rest(&self, now: Duration) -> bool {
-        let buckets = [&self.own.0, &self.global.0];
-        self.queue.is_empty() && self.in_flight == 0 && buckets.iter().all(|bucket| bucket.is_at_rest(now))
-    }
-
-    /// How long until the buckets hold so many tokens.
-    fn wait(&self, tokens: f64, now: Duration) -> Result<Duration, Blocked> {
-        let own = match self.own.1 {
-            // The published bucket is assumed until Azure reports another content, or turns out to report none.
-            Reporting::Reported | Reporting::Unknown => self.own.0.wait(tokens, now),
-            Reporting::Absent => Duration::ZERO,
-        };
-        let global = match self.global.1 {
-            Reporting::Reported => self.global.0.wait(tokens, now),
-            Reporting::Unknown | Reporting::Absent => Duration::ZERO,
-        };
-        if self.own.1 == Reporting::Unknown && f64::from(self.in_flight) + tokens > f64::from(MOST_IN_FLIGHT_AT_START) {
-            return Err(Blocked::FirstAnswer);
-        }
-        Ok(own.max(global))
-    }
-
-    fn blocked(&self, now: Duration) -> Option<Blocked> {
-        match self.wait(1.0, now) {
-            Ok(Duration::ZERO) => None,
-            Ok(wait) => Some(Blocked::Until(now.saturating_add(wait))),
-            Err(blocked) => Some(blocked),
-        }
-    }
-}
-
-/// Records what an answer reports of a bucket of the front door.
-fn learn(bucket: &mut (Bucket, Reporting), mark: Mark, remaining: Option<u32>, succeeded: bool, now: Duration) {
-    let (bucket, reporting) = bucket;
-    match (remaining, *reporting) {
-        (Some(remaining), Reporting::Reported) => bucket.reported(mark, remaining, now),
-        (Some(remaining), Reporting::Unknown | Reporting::Absent) => {
-            *reporting = Reporting::Reported;
-            bucket.first_report(mark, remaining, now);
-        }
-        (None, Reporting::Unknown) if succeeded => *reporting = Reporting::Absent,
-        (None, _) => {}
-    }
 }
 
 impl Permits {
@@ -357,10 +231,8 @@ impl Permits {
         door.in_flight -= 1;
         door.own.0.give_back(now);
         door.global.0.give_back(now);
-        for (key, _) in &granted.limits {
-            if let Some(bucket) = self.limits.get_mut(key) {
-                bucket.give_back(now);
-            }
+        for (key, taken) in &granted.limits {
+            self.counting(key).for_each(|meter| meter.give_back(*taken, now));
         }
         for key in &granted.observed {
             if let Some(observed) = self.observed.get_mut(key) {
@@ -408,22 +280,15 @@ impl Permits {
                 own.refused(retry_after, now);
                 direction
             }
-            Refusal::Policy(name) => {
-                let limit = granted.scope.policy().and_then(|policy| {
-                    policy
-                        .limits()
-                        .iter()
-                        .position(|limit| limit.header.eq_ignore_ascii_case(short(name)))
-                        .map(|index| (policy, index))
-                });
-                let key = limit.map(|(policy, index)| granted.scope.limit_key(policy, index));
-                if let Some(bucket) = key.and_then(|key| self.limits.get_mut(&key)) {
-                    bucket.refused(retry_after, now);
-                }
-                match limit.map(|(policy, index)| policy.limits()[index].owner) {
-                    Some(Owner::Resource) => resource,
-                    Some(Owner::Subscription) | None => class,
-                }
+            Refusal::Policy(name) => match self.refuse_named(&granted, name, retry_after, now) {
+                Some(Owner::Resource) => resource,
+                Some(Owner::Subscription | Owner::Region) | None => class,
+            },
+            Refusal::UnnamedPolicy => {
+                self.refuse_window(&granted, retry_after, now);
+                // Where a limit of the policy is of one resource, it is likelier that one.
+                let of_resource = granted.limits.iter().any(|(key, _)| key.limit().owner == Owner::Resource);
+                if of_resource || granted.limits.is_empty() { resource } else { class }
             }
             Refusal::Resource => resource,
         };
@@ -432,6 +297,36 @@ impl Permits {
             let until = now.saturating_add(pause);
             let known = self.paused.entry(paused).or_insert(until);
             *known = until.max(*known);
+        }
+    }
+
+    /// Records that the limit of this name refused a request. Returns what that limit belongs to, where it is known.
+    fn refuse_named(
+        &mut self,
+        granted: &Granted,
+        name: &str,
+        retry_after: Option<Duration>,
+        now: Duration,
+    ) -> Option<Owner> {
+        let is_named = |(key, _): &&(LimitKey, Taken)| key.limit().header.eq_ignore_ascii_case(short(name));
+        let (key, taken) = granted.limits.iter().find(is_named)?;
+        if let Some(meter) = self.limits.get_mut(key) {
+            meter.refused(*taken, retry_after, now);
+        }
+        Some(key.limit().owner)
+    }
+
+    /// Records that one of the windows refused a request. `Retry-After` is at most what is left of Azure's window, in whole
+    /// seconds, so it was the shortest window that is as long, or a longer one near its end.
+    fn refuse_window(&mut self, granted: &Granted, retry_after: Option<Duration>, now: Duration) {
+        let windows = granted.limits.iter().filter_map(|(key, taken)| {
+            let length = self.limits.get(key)?.window()?;
+            (length >= retry_after.unwrap_or_default()).then_some((length, key, *taken))
+        });
+        if let Some((_, key, taken)) = windows.min_by_key(|(length, ..)| *length)
+            && let Some(meter) = self.limits.get_mut(key)
+        {
+            meter.refused(taken, retry_after, now);
         }
     }
 
@@ -463,35 +358,48 @@ impl Permits {
         self.paused.retain(|_, until| *until > now);
         self.end_gathering(now);
         let mut step = Step::default();
-        let keys: Vec<_> =
-            self.doors.iter().filter(|(_, door)| !door.queue.is_empty()).map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            let mut wakes = |at: Duration| step.wake_at = Some(step.wake_at.map_or(at, |other| other.min(at)));
-            if let Some(left) = self.left(&PauseScope::Direction(key.0.clone(), key.1), now) {
-                wakes(now.saturating_add(left));
+        let mut wakes = |at: Duration| step.wake_at = Some(step.wake_at.map_or(at, |other| other.min(at)));
+        // The next request of each queue. One after the other, because queues share limits of the provider.
+        let mut next = BTreeMap::new();
+        // The scopes of which no request gets a permit now: a storm of requests of one scope is looked at once.
+        let mut full: Vec<Scope> = Vec::new();
+        for (key, door) in &self.doors {
+            let Some(first) = door.queue.first() else { continue };
+            match self.left(&PauseScope::Direction(key.0.clone(), key.1), now) {
+                Some(left) => wakes(now.saturating_add(left)),
+                None => {
+                    next.insert(*first, key.clone());
+                }
+            }
+        }
+        while let Some(((priority, ticket), key)) = next.pop_first() {
+            let Some(door) = self.doors.get(&key) else { continue };
+            match door.blocked(now) {
+                None => {}
+                Some(Blocked::Until(at)) => {
+                    wakes(at);
+                    continue;
+                }
+                Some(Blocked::FirstAnswer) => continue,
+            }
+            if let Some(after) = door.queue.range((Bound::Excluded((priority, ticket)), Bound::Unbounded)).next() {
+                next.insert(*after, key);
+            }
+            let Some(waiting) = self.waiting.get(&ticket) else { continue };
+            if full.iter().any(|full| full.shares_limits_with(&waiting.scope)) {
                 continue;
             }
-            let mut passed = Bound::Unbounded;
-            while let Some(door) = self.doors.get(&key)
-                && let Some(&(priority, ticket)) = door.queue.range((passed, Bound::Unbounded)).next()
-            {
-                match door.blocked(now) {
-                    None => {}
-                    Some(Blocked::Until(at)) => {
-                        wakes(at);
-                        break;
-                    }
-                    Some(Blocked::FirstAnswer) => break,
-                }
-                passed = Bound::Excluded((priority, ticket));
-                let Some(waiting) = self.waiting.get(&ticket) else { continue };
-                let wait = self.narrow_wait(&waiting.scope, waiting.since, now);
-                if wait.is_zero() {
-                    self.grant(ticket, now);
-                    step.granted.push(ticket);
-                } else {
-                    wakes(now.saturating_add(wait));
-                }
+            let wait = self.narrow_wait(&waiting.scope, waiting.since, now);
+            if wait.is_zero() {
+                self.grant(ticket, now);
+                step.granted.push(ticket);
+                continue;
+            }
+            wakes(now.saturating_add(wait));
+            let shared = self.shared_wait(&waiting.scope, 1, now);
+            if !shared.is_zero() {
+                wakes(now.saturating_add(shared));
+                full.push(waiting.scope.clone());
             }
         }
         if let Some(end) = self.end_gathering(now) {
@@ -551,28 +459,73 @@ impl Permits {
 
     /// How long the provider's buckets, pauses and the operator's ceilings hold back a request that has waited since then.
     fn narrow_wait(&self, scope: &Scope, since: Duration, now: Duration) -> Duration {
-        self.wait_of_many(scope, 1.0, since, now)
+        self.wait_of_many(scope, 1, since, now)
     }
 
     /// How long the limits of the resource provider hold up the last of so many requests that come now, whatever the front
     /// door has.
     pub fn limited_for(&self, scope: &Scope, requests: usize, now: Duration) -> Duration {
-        // Exact in an f64: no list has 2^53 pages.
-        self.wait_of_many(scope, requests as f64, now, now)
+        self.wait_of_many(scope, requests, now, now)
     }
 
-    fn wait_of_many(&self, scope: &Scope, requests: f64, since: Duration, now: Duration) -> Duration {
-        let [_, class, resource] = scope.pause_scopes();
-        let pauses = [class, resource].into_iter().filter_map(|paused| self.left(&paused, now));
-        let policy = scope.policy().filter(|policy| self.reporting(scope, *policy) != Reporting::Absent);
-        let limits = policy.into_iter().flat_map(|policy| {
-            let keys = (0..policy.limits().len()).map(move |index| scope.limit_key(policy, index));
-            keys.filter_map(|key| Some(self.limits.get(&key)?.wait(requests, now)))
-        });
+    fn wait_of_many(&self, scope: &Scope, requests: usize, since: Duration, now: Duration) -> Duration {
+        let [_, _, resource] = scope.pause_scopes();
+        let pause = self.left(&resource, now);
+        let limits = self.limit_waits(scope, requests, now, |owner| owner == Owner::Resource);
         let observed_left = since.saturating_add(LONGEST_OBSERVED).saturating_sub(now);
         let observed = self.observed_of(scope).map(|(_, observed)| observed.wait(now).min(observed_left));
         let ceiling = self.ceilings.wait(&scope.resource_type, scope.direction, now);
-        pauses.chain(limits).chain(observed).max().unwrap_or_default().max(ceiling)
+        let own = pause.into_iter().chain(limits).chain(observed).max().unwrap_or_default().max(ceiling);
+        own.max(self.shared_wait(scope, requests, now))
+    }
+
+    /// The part of that wait which requests share that have the policy and the region in common.
+    fn shared_wait(&self, scope: &Scope, requests: usize, now: Duration) -> Duration {
+        let [_, class, _] = scope.pause_scopes();
+        let limits = self.limit_waits(scope, requests, now, |owner| owner != Owner::Resource);
+        self.left(&class, now).into_iter().chain(limits).max().unwrap_or_default()
+    }
+
+    /// How long the limits of such owners hold up the last of so many requests.
+    fn limit_waits(
+        &self,
+        scope: &Scope,
+        requests: usize,
+        now: Duration,
+        of: impl Fn(Owner) -> bool,
+    ) -> impl Iterator<Item = Duration> {
+        let reporting = scope.policy().map_or(Reporting::Unknown, |policy| self.reporting(scope, policy));
+        let applies =
+            move |key: &LimitKey| of(key.limit().owner) && (reporting != Reporting::Absent || key.limit().is_window());
+        LimitKey::all(scope).into_iter().filter(applies).map(move |key| self.limit_wait(&key, requests, now))
+    }
+
+    /// How long a limit holds up the last of so many requests.
+    fn limit_wait(&self, key: &LimitKey, requests: usize, now: Duration) -> Duration {
+        let counting = self.limits.range(key.clone()..=key.last_counting()).map(|(_, meter)| meter);
+        // In a region that is new, requests of an unknown region count already.
+        let unknown = || self.limits.get(&key.of_unknown_region());
+        counting
+            .map(|meter| meter.wait(requests, now))
+            .max()
+            .or_else(|| Some(unknown()?.wait(requests, now)))
+            .unwrap_or_default()
+    }
+
+    /// The meters that count a request against this limit: those of all regions where its region is not known.
+    fn counting(&mut self, key: &LimitKey) -> impl Iterator<Item = &mut Meter> {
+        self.limits.range_mut(key.clone()..=key.last_counting()).map(|(_, meter)| meter)
+    }
+
+    /// Counts a request against a limit.
+    fn take(&mut self, key: LimitKey, now: Duration) -> Option<(LimitKey, Taken)> {
+        if !self.limits.contains_key(&key) {
+            let counted = self.limits.get(&key.of_unknown_region()).cloned();
+            self.limits.insert(key.clone(), counted.unwrap_or_else(|| Meter::unused(key.limit(), now)));
+        }
+        // All meters call what they count by the time of the permit.
+        let taken = self.counting(&key).map(|meter| meter.take(now)).last()?;
+        Some((key, taken))
     }
 
     fn observed_of(&self, scope: &Scope) -> impl Iterator<Item = (&ObservedKey, &Observed)> {
@@ -587,15 +540,7 @@ impl Permits {
 
     fn grant(&mut self, ticket: Ticket, now: Duration) {
         let Some(Waiting { scope, priority, .. }) = self.waiting.remove(&ticket) else { return };
-        let limits: Vec<(LimitKey, Mark)> = scope.policy().map_or_else(Vec::new, |policy| {
-            let take = |(index, limit): (usize, &policy::Limit)| {
-                let key = scope.limit_key(policy, index);
-                let full = || Bucket::full(limit.size, limit.per_minute / 60.0, now);
-                let mark = self.limits.entry(key.clone()).or_insert_with(full).take(now);
-                (key, mark)
-            };
-            policy.limits().iter().enumerate().map(take).collect()
-        });
+        let limits = LimitKey::all(&scope).into_iter().filter_map(|key| self.take(key, now)).collect();
         let observed: Vec<ObservedKey> = self.observed_of(&scope).map(|(key, _)| key.clone()).collect();
         for key in &observed {
             if let Some(observed) = self.observed.get_mut(key) {
@@ -616,15 +561,12 @@ impl Permits {
         learn(&mut door.global, granted.global, remaining.global, remaining.succeeded, now);
         let mut known = false;
         for (name, tokens) in &remaining.provider {
-            let named = granted
-                .limits
-                .iter()
-                .find(|((policy, index, _), _)| policy.limits()[*index].header.eq_ignore_ascii_case(short(name)));
+            let named = granted.limits.iter().find(|(key, _)| key.limit().header.eq_ignore_ascii_case(short(name)));
             match named {
-                Some((key, mark)) => {
+                Some((key, taken)) => {
                     known = true;
-                    if let Some(bucket) = self.limits.get_mut(key) {
-                        bucket.reported(*mark, *tokens, now);
+                    if let Some(meter) = self.limits.get_mut(key) {
+                        meter.reported(*taken, *tokens, now);
                     }
                 }
                 None => self.observe(&granted.scope, name, *tokens, now),
@@ -655,14 +597,12 @@ impl Permits {
         door.in_flight -= 1;
         door.own.0.settle(now);
         door.global.0.settle(now);
-        for (key, _) in &granted.limits {
-            if let Some(bucket) = self.limits.get_mut(key) {
-                bucket.settle(now);
-            }
+        for (key, taken) in &granted.limits {
+            self.counting(key).for_each(|meter| meter.settle(*taken, now));
         }
         if self.limits.len() > self.kept.max(KEPT_FULL) {
-            // A full bucket is made again when it is needed.
-            self.limits.retain(|_, bucket| !bucket.is_at_rest(now));
+            // A full bucket or an empty window is made again when it is needed.
+            self.limits.retain(|_, meter| !meter.is_at_rest(now));
             self.kept = 2 * self.limits.len();
         }
     }
@@ -672,17 +612,9 @@ impl Scope {
     fn pause_scopes(&self) -> [PauseScope; 3] {
         [
             PauseScope::Direction(self.subscription.clone(), self.direction),
-            PauseScope::Class(self.subscription.clone(), self.class.clone()),
+            PauseScope::Class(self.subscription.clone(), self.class.clone(), self.region.clone()),
             PauseScope::Resource(self.direction, self.resource.clone()),
         ]
-    }
-
-    fn limit_key(&self, policy: Policy, index: usize) -> LimitKey {
-        let owner = match policy.limits()[index].owner {
-            Owner::Resource => &self.resource,
-            Owner::Subscription => &self.subscription,
-        };
-        (policy, index, owner.clone())
     }
 }
 

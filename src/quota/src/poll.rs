@@ -42,6 +42,8 @@ pub enum Kind {
     RouteTable,
     /// An extension of a machine is made or changed: the machine runs it.
     Extension,
+    /// A storage account is made. All other writes of the storage provider end with their answer.
+    StorageAccount,
     /// Anything else.
     Other,
 }
@@ -50,7 +52,8 @@ impl Kind {
     /// What to expect before anything was seen (source: the published medians, azuredisk pull request 473: create
     /// 2.5 s, delete 5 s, attach 10 s, detach 16 s; an update is taken as a creation. Of the network no medians are
     /// published: a load balancer takes 4 s and the others 3 s, as in the emulator. Of extensions none are published
-    /// either: half a minute is what their steps add up to. The process learns from there).
+    /// either: half a minute is what their steps add up to. Of storage accounts the only figure is the recorded
+    /// `Retry-After` of 17 s: they are taken to need a little longer. The process learns from there).
     pub fn prior(self) -> Duration {
         Duration::from_millis(match self {
             Self::DiskCreate | Self::DiskUpdate => 2_500,
@@ -60,6 +63,7 @@ impl Kind {
             Self::LoadBalancer => 4_000,
             Self::SecurityGroup | Self::PublicIp | Self::Interface | Self::PrivateLink | Self::RouteTable => 3_000,
             Self::Extension => 30_000,
+            Self::StorageAccount => 20_000,
             Self::Other => 5_000,
         })
     }

@@ -337,6 +337,7 @@ pub fn reaction(fault: &Fault, method: VmWriteMethod, read: By) -> Reaction {
         | Fault::Invalid
         | Fault::Unclear
         | Fault::DiskLimit
+        | Fault::AccountFull
         | Fault::Exhausted
         | Fault::ZoneMismatch
         // The identity may write the VM. Another method would name the same disk, and be refused the same way.

@@ -29,6 +29,7 @@
 //! Before each sending the call also asks whether a caller wants it ([`Until::while_wanted`]), unless Azure may have acted
 //! on it already.
 
+mod call;
 mod operation;
 mod pages;
 #[cfg(test)]
@@ -56,6 +57,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use url::Url;
 
+use call::{Call, History};
 pub use operation::Operation;
 pub(crate) use operation::Watching;
 pub use pages::{Listed, Pages};
@@ -63,7 +65,7 @@ pub use write::{Patience, Repeat, Write};
 
 use crate::{
     auth::Tokens,
-    error::{ArmError, AzureError, Failure, Verb},
+    error::{ArmError, Failure, Verb},
     metrics::{Metrics, ResourceType},
     permits::{PauseTooLong, Permit, Permits, Rank, direction},
     random::Random,
@@ -71,9 +73,9 @@ use crate::{
     until::{Interrupted, Until},
 };
 
-/// A client of one resource manager; clones share everything.
+/// A client of one resource manager; clones share everything but the region of their requests.
 #[derive(Debug, Clone)]
-pub struct Arm(Arc<Inner>);
+pub struct Arm(Arc<Inner>, Option<Arc<str>>);
 
 #[derive(Debug)]
 struct Inner {
@@ -151,18 +153,6 @@ pub struct Read {
     pub answered: Option<AzureTime>,
 }
 
-/// What goes out, once or several times.
-struct Call<'a> {
-    verb: Verb,
-    url: &'a Url,
-    body: Option<Bytes>,
-    if_match: Option<HeaderValue>,
-    repeat: Repeat,
-    patience: Patience,
-    rank: Rank,
-    tries: u32,
-}
-
 /// A success.
 struct Answer {
     status: u16,
@@ -196,7 +186,7 @@ impl Answer {
 impl Arm {
     /// A client of the resource manager at this logical https origin. The seed rules jitter and request ids.
     pub fn new(endpoint: Url, transport: Transport, tokens: Tokens, metrics: Metrics, retry: Retry, seed: u64) -> Self {
-        Self(Arc::new(Inner {
+        let inner = Inner {
             endpoint,
             transport,
             tokens,
@@ -206,7 +196,15 @@ impl Arm {
             retry,
             durations: Mutex::default(),
             refused_tokens: Mutex::default(),
-        }))
+        };
+        Self(Arc::new(inner), None)
+    }
+
+    /// The same client for resources of this region, whose provider counts requests by region
+    /// ([`Scope::in_region`]).
+    #[must_use]
+    pub fn in_region(&self, region: &str) -> Self {
+        Self(self.0.clone(), Some(region.into()))
     }
 
     /// Sets the operator's ceilings on the requests of this client and its clones, in place of those before.
@@ -236,6 +234,23 @@ impl Arm {
         let etag = etag.map(str::to_owned);
         let answered = date(&answer.headers).map(AzureTime::from_unix_seconds);
         Ok(Read { value, etag, sent_at: answer.sent_at, answered })
+    }
+
+    /// Sends a POST that only reads, such as `listKeys`: the path ends in the action. It is repeated as a GET is. The bytes
+    /// of the answer are given as they are, because they may be a secret.
+    ///
+    /// # Errors
+    /// Any [`Fault`].
+    pub(crate) async fn ask(
+        &self,
+        path: &str,
+        api_version: &str,
+        rank: impl Into<Rank>,
+        until: &Until,
+    ) -> Result<Bytes, ArmError> {
+        let url = self.url(Verb::Post, path, api_version, &[])?;
+        let call = Call { verb: Verb::Post, asks: true, ..Call::read(&url, rank, self.0.retry.tries) };
+        Ok(self.call(&call, None, until).await?.body)
     }
 
     /// Reads what is at a URL of the resource manager.
@@ -303,10 +318,18 @@ impl Arm {
         scope.map_or(Duration::ZERO, |scope| self.0.permits.would_wait(&scope, priority))
     }
 
-    fn scope(&self, verb: Verb, path: &str) -> Result<Option<Scope>, ArmError> {
+    pub(crate) fn scope(&self, verb: Verb, path: &str) -> Result<Option<Scope>, ArmError> {
         // The path as it is sent.
         let url = self.url(verb, path, "", &[])?;
-        Ok(Scope::of(direction(verb), url.path()))
+        Ok(self.scope_of(verb, &url))
+    }
+
+    fn scope_of(&self, verb: Verb, url: &Url) -> Option<Scope> {
+        let scope = Scope::of(direction(verb), url.path())?;
+        Some(match &self.1 {
+            Some(region) => scope.in_region(region),
+            None => scope,
+        })
     }
 
     /// Sends one write. The operation it starts, if any, is watched by [`Operation::wait`].
@@ -315,7 +338,8 @@ impl Arm {
     /// Any [`Fault`]. [`Failure::effect`](crate::error::Failure::effect) says whether Azure may have acted all the
     /// same.
     pub async fn write(&self, mut write: Write, until: &Until) -> Result<Operation, ArmError> {
-        let url = self.url(write.verb, &write.path, &write.api_version, &[])?;
+        let query: Vec<(&str, &str)> = write.query.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let url = self.url(write.verb, &write.path, &write.api_version, &query)?;
         // Without its condition the write would be another one.
         let if_match = write.if_match.as_deref().map(HeaderValue::from_str).transpose().map_err(|error| {
             Failure::ours(Fault::Malformed, Effect::None, write.verb, &write.path, "the etag cannot be sent")
@@ -331,6 +355,7 @@ impl Arm {
             rank: write.priority.into(),
             // Tries are apart by pauses.
             tries: if write.patience == Patience::None { 1 } else { self.0.retry.tries },
+            asks: false,
         };
         let answer = self.call(&call, write.permit.take(), until).await?;
         Operation::begin(self.clone(), &write, &url, &answer)
@@ -394,7 +419,7 @@ impl Arm {
             let message = format!("{} is not the resource manager", origin(call.url));
             return Err(call.failed(Fault::Malformed, &history, message).into());
         }
-        let scope = Scope::of(direction(call.verb), call.url.path());
+        let scope = self.scope_of(call.verb, call.url);
         let mut permit = permit.filter(|permit| permit.is_for(scope.as_ref()));
         let mut fresh = None;
         loop {
@@ -434,7 +459,7 @@ impl Arm {
             let sent =
                 inner.transport.send(call.verb.method(), call.url, headers, call.body.clone().unwrap_or_default());
             let sent = until.run(sent).await.map_err(|why| {
-                history.lost |= call.verb.writes();
+                history.lost |= call.acts();
                 call.interrupted(why, &history).with_client_request_id(&client_request_id)
             })?;
             let resource = ResourceType::of(call.url.path());
@@ -445,7 +470,7 @@ impl Arm {
                     if !error.was_sent() {
                         in_flight.not_sent();
                     }
-                    history.lost |= error.was_sent() && call.verb.writes();
+                    history.lost |= error.was_sent() && call.acts();
                     let may_repeat = !error.was_sent() || call.repeat == Repeat::Safe;
                     let fault = if history.lost { Fault::OutcomeUnknown } else { Fault::Unavailable };
                     let message = if error.was_sent() { "no answer came" } else { "Azure was not reached" };
@@ -508,8 +533,8 @@ impl Arm {
             let may_repeat = match status {
                 429 => true,
                 408 | 500 | 502..=504 => {
-                    history.lost |= call.verb.writes();
-                    if call.verb.writes() {
+                    history.lost |= call.acts();
+                    if call.acts() {
                         failure.fault = Fault::OutcomeUnknown;
                         failure.effect = Effect::Possible;
                     }
@@ -587,74 +612,6 @@ impl Arm {
             "tries again"
         );
         until.sleep(!history.lost, pause).await.map_err(|why| call.interrupted(why, history).into())
-    }
-}
-
-/// What has happened to a call so far.
-#[derive(Debug, Default)]
-struct History {
-    tries: u32,
-    waited: Duration,
-    /// A write may have reached Azure without our knowing what came of it.
-    lost: bool,
-    renewed: bool,
-}
-
-impl History {
-    fn may_wait(&self, pause: Duration, patience: Patience, retry: &Retry, until: &Until) -> bool {
-        pause.is_zero()
-            || patience == Patience::AsAzureSays
-                && self.waited + pause <= retry.longest_wait
-                && until.left().is_none_or(|left| pause < left)
-    }
-
-    fn effect(&self) -> Effect {
-        if self.lost { Effect::Possible } else { Effect::None }
-    }
-}
-
-impl<'a> Call<'a> {
-    fn read(url: &'a Url, rank: impl Into<Rank>, tries: u32) -> Self {
-        let (repeat, patience) = (Repeat::Safe, Patience::AsAzureSays);
-        let rank = rank.into();
-        Self { verb: Verb::Get, url, body: None, if_match: None, repeat, patience, rank, tries }
-    }
-
-    fn headers(&self, bearer: &HeaderValue, client_request_id: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, bearer.clone());
-        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        if self.body.is_some() {
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        if let Some(etag) = &self.if_match {
-            headers.insert(header::IF_MATCH, etag.clone());
-        }
-        if let Ok(id) = HeaderValue::from_str(client_request_id) {
-            headers.insert("x-ms-client-request-id", id);
-        }
-        headers.insert("x-ms-return-client-request-id", HeaderValue::from_static("true"));
-        headers
-    }
-
-    fn failed(&self, fault: Fault, history: &History, message: impl Into<String>) -> Failure {
-        Failure::ours(fault, history.effect(), self.verb, self.url.path(), message)
-    }
-
-    fn put_off(&self, pause: Duration, history: &History, message: &str) -> Failure {
-        self.failed(Fault::Throttled { retry_after: Some(pause) }, history, message)
-    }
-
-    fn interrupted(&self, why: Interrupted, history: &History) -> Failure {
-        self.failed(Fault::Deadline, history, why.as_str())
-    }
-
-    fn refused(&self, status: u16, body: &[u8], retry_after: Option<Duration>, history: &History) -> Failure {
-        let error = match serde_json::from_slice::<Value>(without_mark(body)) {
-            Ok(value) => AzureError::read(&value),
-            Err(_) => AzureError::text(&String::from_utf8_lossy(body)),
-        };
-        Failure::answered(self.verb, self.url.path(), status, error, retry_after, history.effect())
     }
 }
 

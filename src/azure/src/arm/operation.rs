@@ -11,7 +11,8 @@
 //! The read broker says when to look at an operation whose end a list may show; any other is polled by its own
 //! expectation ([`lazuli_quota::poll`]).
 //!
-//! A question that fails does not fail the operation: Azure goes on with it. A status that is not known any more, or
+//! A question that fails does not fail the operation: Azure goes on with it. Only at `Location` an error is the operation's
+//! own end, unless it says that there is no such operation or that we may not read it. A status that is not known any more, or
 //! that we may not read (source: the right to change a resource does not bring the right to track its operations,
 //! which are resources of the subscription), leaves the resource itself to tell. Only Azure's word ends the operation;
 //! what makes no sense, or is refused there too, ends it with [`Fault::OutcomeUnknown`], never with the fault of the
@@ -380,6 +381,15 @@ impl Operation {
             }
             (Fault::Throttled { retry_after }, _) => *retry_after,
             (Fault::Unavailable, _) => None,
+            // There the operation's own failure comes with its status. One of those that say nothing of it leaves the
+            // resource to tell.
+            (_, State::Location(_))
+                if error.status.is_some_and(|status| matches!(status, 400 | 402 | 405..=409 | 411..=428)) =>
+            {
+                self.arm.0.metrics.operation(self.kind, false, self.since.elapsed());
+                self.state = State::Done(Err(error.of_write(self.verb, self.subject.path())));
+                return Ok(None);
+            }
             (_, State::Status(_) | State::Location(_))
                 if error.status.is_some_and(|status| (400..500).contains(&status)) =>
             {

@@ -29,6 +29,8 @@ pub struct Write {
     pub(super) verb: Verb,
     pub(super) path: String,
     pub(super) api_version: String,
+    /// Parameters besides the API version.
+    pub(super) query: Vec<(&'static str, String)>,
     pub(super) body: Option<Value>,
     pub(super) if_match: Option<String>,
     pub(super) kind: Kind,
@@ -45,6 +47,7 @@ impl Write {
             verb,
             path: path.to_owned(),
             api_version: api_version.to_owned(),
+            query: Vec::new(),
             body,
             if_match: None,
             kind,
@@ -73,6 +76,21 @@ impl Write {
     /// Deletes a resource. May be repeated.
     pub fn delete(path: &str, api_version: &str, kind: Kind) -> Self {
         Self::new(Verb::Delete, path, api_version, None, kind, Repeat::Safe)
+    }
+
+    pub(crate) fn verb(&self) -> Verb {
+        self.verb
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// With this parameter in the query.
+    #[must_use]
+    pub fn query(mut self, name: &'static str, value: &str) -> Self {
+        self.query.push((name, value.to_owned()));
+        self
     }
 
     /// Only if the resource has still this etag.

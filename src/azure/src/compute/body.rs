@@ -45,7 +45,7 @@ pub fn encode_disk(spec: &DiskSpec) -> Value {
     body.into()
 }
 
-fn put(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
+pub(crate) fn put(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         object.insert(key.to_owned(), value.into());
     }

@@ -8,11 +8,12 @@ use lazuli_quota::permit::Priority;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{
-    Compute, UnreadableDisk, list_path, undecodable,
-    wire::{self, DecodeError, decode_listed_disk},
+use super::{Compute, UnreadableDisk, list_path, undecodable, wire::decode_listed_disk};
+use crate::{
+    decode::{self, DecodeError},
+    error::ArmError,
+    until::Until,
 };
-use crate::{error::ArmError, until::Until};
 
 /// As much of a disk as a list of volumes says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl<'de> Deserialize<'de> for Item {
         let raw = Value::deserialize(deserializer)?;
         Ok(Self(decode_listed_disk(&raw).map_err(|error| {
             let id = raw.get("id").and_then(Value::as_str).map(str::to_owned);
-            Box::new(Unreadable { id, tags: wire::tags(&raw), error })
+            Box::new(Unreadable { id, tags: decode::tags(&raw), error })
         })))
     }
 }

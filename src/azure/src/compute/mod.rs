@@ -28,16 +28,19 @@ use lazuli_quota::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+pub use crate::decode::DecodeError;
 pub use body::encode_disk;
+pub(crate) use body::put;
 pub use extension::extension_id;
 pub use inventory::UniformSet;
 pub use listed_disk::ListedDisk;
 use wire::Sku;
-pub use wire::{DecodeError, decode_disk, decode_instance_view, decode_vm, edit_data_disks, encode_action};
+pub use wire::{decode_disk, decode_instance_view, decode_vm, edit_data_disks, encode_action};
 
 use crate::{
     arm::{Arm, Listed, Operation, Patience, Repeat, Watching, Write},
     broker::{Broker, Observation, ResourceType},
+    decode::undecodable,
     error::{ArmError, Failure, Verb},
     permits::{Permit, Rank},
     until::Until,
@@ -580,11 +583,6 @@ pub(crate) fn list_path(subscription: &str, resource_group: Option<&str>, resour
         }
         None => format!("/subscriptions/{subscription}/providers/Microsoft.Compute/{resource_type}"),
     }
-}
-
-fn undecodable(path: &str, error: DecodeError) -> ArmError {
-    let message = format!("the answer cannot be used: {error}");
-    Failure::ours(Fault::Malformed, Effect::None, Verb::Get, path, message).into()
 }
 
 fn snapshot<T>(

@@ -3,12 +3,8 @@
 //! Tolerant where Azure varies (letter case of words, unknown fields, absent defaults) and strict where a decision
 //! rests on a field: what is needed and not there is an error that names the field, never a guess.
 
-use std::collections::BTreeMap;
-
-use jiff::Timestamp;
 use lazuli_model::{
-    ArmId, AzureTime, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, InstanceView, Lun, PowerState,
-    ProvisioningState, SkuName, Vm,
+    ArmId, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, InstanceView, Lun, PowerState, SkuName, Vm,
     disk_tags::is_made_by_driver,
     op::{Attachment, VmWrite, VmWriteMethod},
 };
@@ -16,77 +12,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::ListedDisk;
-
-/// Why an answer cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field} {why}")]
-pub struct DecodeError {
-    /// The field, as a path: `properties.diskSizeGB`.
-    pub field: String,
-    /// What is wrong with it.
-    pub why: String,
-}
-
-fn wrong(field: &str, why: impl Into<String>) -> DecodeError {
-    DecodeError { field: field.to_owned(), why: why.into() }
-}
-
-/// The value at a dotted path; null is absent.
-fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(value, |value, key| value.get(key)).filter(|value| !value.is_null())
-}
-
-/// A text; empty is absent, for Azure writes both.
-fn optional_text<'a>(value: &'a Value, path: &str) -> Result<Option<&'a str>, DecodeError> {
-    match at(value, path) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-        Some(_) => Err(wrong(path, "is no text")),
-    }
-}
-
-fn text<'a>(value: &'a Value, path: &str) -> Result<&'a str, DecodeError> {
-    optional_text(value, path)?.ok_or_else(|| wrong(path, "is missing"))
-}
-
-fn optional_number(value: &Value, path: &str) -> Result<Option<u64>, DecodeError> {
-    match at(value, path) {
-        None => Ok(None),
-        // Azure writes some counts as 5000.0.
-        Some(number) => number
-            .as_u64()
-            .or_else(|| number.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0).map(|n| n as u64))
-            .map(Some)
-            .ok_or_else(|| wrong(path, "is no count")),
-    }
-}
-
-fn parse_id(text: &str, path: &str) -> Result<ArmId, DecodeError> {
-    text.parse().map_err(|error| wrong(path, format!("cannot be read: {error}")))
-}
-
-fn optional_id(value: &Value, path: &str) -> Result<Option<ArmId>, DecodeError> {
-    optional_text(value, path)?.map(|text| parse_id(text, path)).transpose()
-}
-
-fn list<'a>(value: &'a Value, path: &str) -> Result<&'a [Value], DecodeError> {
-    match at(value, path) {
-        None => Ok(&[]),
-        Some(Value::Array(items)) => Ok(items),
-        Some(_) => Err(wrong(path, "is no list")),
-    }
-}
-
-fn texts(value: &Value, path: &str) -> Result<Vec<String>, DecodeError> {
-    list(value, path)?
-        .iter()
-        .map(|item| item.as_str().map(str::to_owned).ok_or_else(|| wrong(path, "holds what is no text")))
-        .collect()
-}
-
-fn provisioning_state(value: &Value) -> Result<ProvisioningState, DecodeError> {
-    Ok(ProvisioningState::from_azure(text(value, "properties.provisioningState")?))
-}
+use crate::decode::{
+    DecodeError, at, list, optional_id, optional_number, optional_number32, optional_text, parse_id,
+    provisioning_state, readable_tags, stamp, text, texts, wrong,
+};
 
 fn disk_size(raw: &Value) -> Result<Gib, DecodeError> {
     const SIZE: &str = "properties.diskSizeGB";
@@ -128,9 +57,6 @@ pub(super) fn decode_listed_disk(raw: &Value) -> Result<ListedDisk, DecodeError>
 /// When a field that decisions rest on is missing or is not what it should be.
 pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
     let tags = readable_tags(raw)?;
-    let number32 = |path: &str| -> Result<Option<u32>, DecodeError> {
-        optional_number(raw, path)?.map(|n| u32::try_from(n).map_err(|_| wrong(path, "is too large"))).transpose()
-    };
     Ok(Disk {
         id: parse_id(text(raw, "id")?, "id")?,
         location: text(raw, "location")?.to_owned(),
@@ -142,35 +68,15 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
         managed_by: optional_id(raw, "managedBy")?,
         managed_by_extended: managed_by_extended(raw)?,
         ownership_changed: stamp(raw, "properties.LastOwnershipUpdateTime"),
-        max_shares: number32("properties.maxShares")?.unwrap_or(1),
+        max_shares: optional_number32(raw, "properties.maxShares")?.unwrap_or(1),
         disk_encryption_set: optional_id(raw, "properties.encryption.diskEncryptionSetId")?,
         tags,
         iops: optional_number(raw, "properties.diskIOPSReadWrite")?,
         mbps: optional_number(raw, "properties.diskMBpsReadWrite")?,
-        logical_sector_size: number32("properties.creationData.logicalSectorSize")?,
+        logical_sector_size: optional_number32(raw, "properties.creationData.logicalSectorSize")?,
         network_access_policy: optional_text(raw, "properties.networkAccessPolicy")?.map(str::to_owned),
         source: source(raw),
     })
-}
-
-/// A stamp. One that cannot be read is as if it were absent: then nothing rests on it.
-fn stamp(raw: &Value, path: &str) -> Option<AzureTime> {
-    let text = at(raw, path)?.as_str()?;
-    let time: Timestamp = text.parse().ok()?;
-    Some(AzureTime::from_unix_seconds(time.as_second()))
-}
-
-fn readable_tags(raw: &Value) -> Result<BTreeMap<String, String>, DecodeError> {
-    if at(raw, "tags").is_some_and(|tags| !tags.is_object()) {
-        return Err(wrong("tags", "is no object"));
-    }
-    Ok(tags(raw))
-}
-
-/// The tags that are texts.
-pub(super) fn tags(raw: &Value) -> BTreeMap<String, String> {
-    let tags = at(raw, "tags").and_then(Value::as_object).into_iter().flatten();
-    tags.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 /// What a disk was made from, in Azure's words. These are as many as there are ways to make a disk: the id of a

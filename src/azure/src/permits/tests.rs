@@ -181,6 +181,40 @@ async fn a_pause_that_begins_while_requests_wait_rejects_those_that_may_not_wait
     assert!(matches!(error.fault, Fault::Throttled { retry_after: Some(_) }), "{error}");
 }
 
+#[test]
+fn a_429_names_who_refused() {
+    let failure = |body: serde_json::Value| {
+        let error = crate::error::AzureError::read(&body);
+        Failure::answered(Verb::Put, DISK, 429, error, None, Effect::None)
+    };
+    let details = json!([{"code": "TooManyRequests", "target": "HighCostGet30Min", "message": "{}"}]);
+    for (body, expected) in [
+        (json!({"error": {"code": "SubscriptionRequestsThrottled"}}), Refusal::FrontDoor),
+        (json!({"error": {"code": "TooManyRequests"}}), Refusal::UnnamedPolicy),
+        (json!({"code": "OperationNotAllowed", "details": details}), Refusal::Policy("HighCostGet30Min".into())),
+        (json!({"error": {"code": "RetryableError"}}), Refusal::Resource),
+    ] {
+        assert_eq!(refusal(&HeaderMap::new(), &failure(body.clone())), expected, "{body}");
+    }
+    let mut gateway = HeaderMap::new();
+    gateway.insert("x-ms-failure-cause", "gateway".parse().unwrap());
+    assert_eq!(refusal(&gateway, &failure(json!({"error": {"code": "TooManyRequests"}}))), Refusal::FrontDoor);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_region_is_a_part_of_what_a_permit_is_for() {
+    const SHARE: &str =
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a/fileServices/default/shares/x";
+    let fake = Fake::new([]);
+    let arm = fake.arm(fake.in_process());
+    let (west, north) = (arm.in_region("West Europe"), arm.in_region("northeurope"));
+    // The front door grants eight before its first answer; the provider's window has more room.
+    let held: Vec<Permit> = (0..5).map(|_| west.try_permit(Verb::Put, SHARE, Priority::Create).unwrap()).collect();
+    let scope = |arm: &Arm| arm.scope(Verb::Put, SHARE).unwrap();
+    assert!(held[0].is_for(scope(&west).as_ref()) && held[0].is_for(scope(&arm.in_region("westeurope")).as_ref()));
+    assert!(!held[0].is_for(scope(&north).as_ref()) && !held[0].is_for(scope(&arm).as_ref()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_never_left_this_machine_costs_no_token() {
     let (_, arm) = drained([]).await;

@@ -19,16 +19,16 @@
 use std::time::Duration;
 
 /// The longest time from the grant of a permit until Azure counts the request.
-const ARRIVAL: Duration = Duration::from_secs(2);
+pub(super) const ARRIVAL: Duration = Duration::from_secs(2);
 /// The part of the published refill that is relied on.
-const SLOWER: f64 = 0.998;
+pub(super) const SLOWER: f64 = 0.998;
 /// The share that comes back in a second: half of it in 170 s. Each return to a share that is too great costs a
 /// refusal, so it is slow; tokens that other clients leave unused are found by the reports long before.
-const RECOVERY: f64 = 0.003;
+pub(super) const RECOVERY: f64 = 0.003;
 /// The smallest share.
-const SMALLEST_SHARE: f64 = 1.0 / 16.0;
+pub(super) const SMALLEST_SHARE: f64 = 1.0 / 16.0;
 /// The rounding error of sums of tokens.
-const ROUNDING: f64 = 1e-6;
+pub(super) const ROUNDING: f64 = 1e-6;
 
 /// An estimate of a bucket.
 #[derive(Debug, Clone)]

@@ -6,35 +6,67 @@
 //! of the compute buckets in `x-ms-ratelimit-remaining-resource` are unverified; a name that is not in this table is
 //! kept as an observed bucket.
 
+use std::time::Duration;
+
 use super::Direction;
 
-/// What a bucket belongs to.
+/// What a limit belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     /// One resource.
     Resource,
     /// The subscription.
     Subscription,
+    /// The subscription in one region.
+    Region,
 }
 
-/// One bucket of a policy.
+/// How Azure counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Rule {
+    /// In a token bucket.
+    Bucket {
+        /// Tokens of the full bucket.
+        size: f64,
+        /// Tokens that come back in a minute.
+        per_minute: f64,
+    },
+    /// In windows of time, whose beginnings are not known.
+    Window {
+        /// The requests that one window takes, at least one.
+        requests: usize,
+        /// How long a window is.
+        length: Duration,
+    },
+}
+
+/// One limit of a policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Limit {
     pub(super) owner: Owner,
-    /// Tokens of the full bucket.
-    pub(super) size: f64,
-    /// Tokens that come back in a minute.
-    pub(super) per_minute: f64,
-    /// The bucket's name in the header, without the provider's; empty where it is not known.
+    pub(super) rule: Rule,
+    /// The limit's name in the header, without the provider's; empty where it is not known.
     pub(super) header: &'static str,
 }
 
+impl Limit {
+    /// Whether Azure counts in windows of time.
+    pub(super) fn is_window(&self) -> bool {
+        matches!(self.rule, Rule::Window { .. })
+    }
+}
+
 const fn resource(size: f64, per_minute: f64, header: &'static str) -> Limit {
-    Limit { owner: Owner::Resource, size, per_minute, header }
+    Limit { owner: Owner::Resource, rule: Rule::Bucket { size, per_minute }, header }
 }
 
 const fn subscription(size: f64, per_minute: f64, header: &'static str) -> Limit {
-    Limit { owner: Owner::Subscription, size, per_minute, header }
+    Limit { owner: Owner::Subscription, rule: Rule::Bucket { size, per_minute }, header }
+}
+
+const fn regional(requests: usize, seconds: u64) -> Limit {
+    let rule = Rule::Window { requests, length: Duration::from_secs(seconds) };
+    Limit { owner: Owner::Region, rule, header: "" }
 }
 
 /// A throttle policy of a provider.
@@ -60,7 +92,7 @@ pub(super) enum Policy {
     ReadNetwork,
     /// Writes and deletes of the network provider.
     WriteNetwork,
-    /// Reads of one resource of the storage provider.
+    /// Reads of one resource of the storage provider, and of the keys of an account.
     ReadStorage,
     /// Lists of the storage provider.
     ListStorage,
@@ -69,8 +101,8 @@ pub(super) enum Policy {
 }
 
 impl Policy {
-    /// The buckets of the policy as published. The network and storage providers publish counts per five minutes, per
-    /// second or per hour; each is a bucket of that count here, which refills in that time.
+    /// The limits of the policy as published. The network provider publishes counts in five minutes: each is a bucket of that
+    /// count here, which refills in that time. The storage provider publishes counts for a subscription and region.
     pub(super) fn limits(self) -> &'static [Limit] {
         match self {
             Self::UpdateVm => {
@@ -119,10 +151,15 @@ impl Policy {
             }
             Self::ReadNetwork => const { &[subscription(10_000.0, 2_000.0, "")] },
             Self::WriteNetwork => const { &[subscription(1_000.0, 200.0, "")] },
-            Self::ReadStorage => const { &[subscription(800.0, 160.0, "")] },
-            Self::ListStorage => const { &[subscription(100.0, 20.0, "")] },
-            Self::WriteStorage => const { &[subscription(10.0, 600.0, ""), subscription(1_200.0, 20.0, "")] },
+            Self::ReadStorage => const { &[regional(800, 300)] },
+            Self::ListStorage => const { &[regional(100, 300)] },
+            Self::WriteStorage => const { &[regional(10, 1), regional(1_200, 3_600)] },
         }
+    }
+
+    /// Whether it has a limit of a region.
+    pub(super) fn is_regional(self) -> bool {
+        self.limits().iter().any(|limit| limit.owner == Owner::Region)
     }
 
     /// The policy of a request, by its direction, the provider and what follows the provider in the path, all in lower
@@ -149,6 +186,9 @@ impl Policy {
             }
             ("microsoft.network", _, Reads) => Self::ReadNetwork,
             ("microsoft.network", _, _) => Self::WriteNetwork,
+            // The front door counts this POST as a write (source: Azure/azure-rest-api-specs#6363), the provider as a read
+            // (source: its refusals in microsoft/onefuzz#2100 and velero-io/velero#4282 name the limit of reads).
+            ("microsoft.storage", ["storageaccounts", _, "listkeys"], Writes) => Self::ReadStorage,
             ("microsoft.storage", _, Reads) if is_list => Self::ListStorage,
             ("microsoft.storage", _, Reads) => Self::ReadStorage,
             ("microsoft.storage", _, _) => Self::WriteStorage,
@@ -185,7 +225,11 @@ mod tests {
             (Deletes, "microsoft.network/loadbalancers/l", Some(Policy::WriteNetwork)),
             (Reads, "microsoft.storage/storageaccounts", Some(Policy::ListStorage)),
             (Reads, "microsoft.storage/storageaccounts/a", Some(Policy::ReadStorage)),
-            (Writes, "microsoft.storage/storageaccounts/a/listkeys", Some(Policy::WriteStorage)),
+            (Writes, "microsoft.storage/storageaccounts/a/listkeys", Some(Policy::ReadStorage)),
+            (Writes, "microsoft.storage/storageaccounts/a/regeneratekey", Some(Policy::WriteStorage)),
+            (Reads, "microsoft.storage/storageaccounts/a/fileservices/default/shares", Some(Policy::ListStorage)),
+            (Reads, "microsoft.storage/storageaccounts/a/fileservices/default/shares/s", Some(Policy::ReadStorage)),
+            (Deletes, "microsoft.storage/storageaccounts/a/fileservices/default/shares/s", Some(Policy::WriteStorage)),
         ] {
             let segments: Vec<&str> = path.split('/').collect();
             assert_eq!(Policy::of(direction, segments[0], &segments[1..]), expected, "{direction:?} {path}");

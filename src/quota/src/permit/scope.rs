@@ -48,6 +48,8 @@ pub struct Scope {
     pub(super) resource_type: Arc<str>,
     /// The lower-case path of the resource, without an action.
     pub(super) resource: Arc<str>,
+    /// The region that counts the request, where its policy counts by region and the region is known.
+    pub(super) region: Option<Arc<str>>,
 }
 
 impl Scope {
@@ -84,12 +86,40 @@ impl Scope {
             path.trim_end_matches('/')
         };
         let resource_type = segments.iter().step_by(2).fold(provider.to_owned(), |all, one| all + "/" + one).into();
-        Some(Self { subscription: subscription.into(), direction, class, resource_type, resource: resource.into() })
+        let scope = Self {
+            subscription: subscription.into(),
+            direction,
+            class,
+            resource_type,
+            resource: resource.into(),
+            region: None,
+        };
+        Some(match segments.as_slice() {
+            ["locations", region, ..] => scope.in_region(region),
+            _ => scope,
+        })
+    }
+
+    /// The same for a resource of this region, such as `westeurope` or `West Europe`. It matters only where the provider
+    /// counts by region. There, a request whose region is not known counts in every region of the subscription.
+    #[must_use]
+    pub fn in_region(mut self, region: &str) -> Self {
+        // Both spellings name one region.
+        let region: String = region.chars().filter(|c| *c != ' ').map(|c| c.to_ascii_lowercase()).collect();
+        if !region.is_empty() && self.policy().is_some_and(Policy::is_regional) {
+            self.region = Some(region.into());
+        }
+        self
     }
 
     /// The front door's bucket of the request.
     pub fn direction(&self) -> Direction {
         self.direction
+    }
+
+    /// Whether a request of the other scope counts against the same limits, but for those of one resource.
+    pub(super) fn shares_limits_with(&self, other: &Self) -> bool {
+        (&self.class, &self.region, &self.subscription) == (&other.class, &other.region, &other.subscription)
     }
 
     pub(super) fn policy(&self) -> Option<Policy> {
@@ -113,6 +143,19 @@ mod tests {
         assert_eq!(Scope::of(Direction::Writes, &action).unwrap(), put);
         assert_eq!(Scope::of(Direction::Reads, &format!("{VM}/instanceView")), Scope::of(Direction::Reads, VM));
         assert_ne!(Scope::of(Direction::Deletes, VM).unwrap(), put);
+    }
+
+    #[test]
+    fn a_region_matters_only_where_the_provider_counts_by_it() {
+        let vm = Scope::of(Direction::Writes, VM).unwrap();
+        assert_eq!(vm.clone().in_region("westeurope"), vm);
+        let account = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a";
+        let account = Scope::of(Direction::Writes, account).unwrap();
+        assert_eq!(account.clone().in_region("West Europe"), account.clone().in_region("westeurope"));
+        assert_ne!(account.clone().in_region("westeurope"), account);
+        assert_eq!(account.clone().in_region(""), account);
+        let usages = "/subscriptions/s/providers/Microsoft.Storage/locations/westeurope/usages";
+        assert_eq!(Scope::of(Direction::Reads, usages).unwrap().region.as_deref(), Some("westeurope"));
     }
 
     #[test]

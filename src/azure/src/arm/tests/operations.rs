@@ -105,6 +105,30 @@ async fn a_storage_account_answers_202_without_a_body_and_its_location_the_resul
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_at_its_location_is_how_an_operation_ended_unless_it_is_about_the_question() {
+    let location = || Reply::empty(202).header("location", format!("{STATUS}&monitor=true"));
+    let error = |status: u16, code: &str| Reply::json(status, json!({"error": {"code": code}}));
+    for (status, code, fault) in [
+        (409, "MaxStorageAccountsCountPerSubscriptionExceeded", Fault::Exhausted),
+        (409, "StorageAccountAlreadyTaken", Fault::Invalid),
+        (400, "AccountPropertyIsInvalid", Fault::Invalid),
+    ] {
+        let (result, steps) = run(put(), vec![location(), location(), error(status, code)]).await;
+        let failure = result.unwrap_err();
+        assert_eq!((failure.fault.clone(), failure.effect, failure.verb), (fault, Effect::Possible, Verb::Put));
+        assert_eq!((failure.resource.as_str(), failure.status), (DISK, Some(status)));
+        assert_eq!(steps, ["PUT", "location", "location"]);
+    }
+    // It is not known any more, or not shown to us: the resource tells.
+    for (status, code) in [(404, "NotFound"), (403, "AuthorizationFailed"), (410, "Gone")] {
+        let script = vec![location(), error(status, code), Reply::json(200, disk())];
+        let (result, steps) = run(put(), script).await;
+        assert_eq!(result.unwrap(), Some(disk()));
+        assert_eq!(steps, ["PUT", "location", "resource"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_synchronous_costs_one_request() {
     for (write, reply, expected) in [
         (put(), Reply::json(200, disk()), Some(disk())),

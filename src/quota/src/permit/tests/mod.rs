@@ -2,6 +2,7 @@
 
 mod ceilings;
 mod simulation;
+mod windows;
 
 use proptest::prelude::*;
 
@@ -270,6 +271,7 @@ fn a_429_pauses_its_own_scope_until_its_time_is_over() {
         (Refusal::Policy("UpdateVM".into()), true, false),
         (Refusal::Policy("UpdateVMSubscriptionMaximum".into()), true, false),
         (Refusal::Policy("Microsoft.Compute/UpdateVMResource".into()), false, false),
+        (Refusal::UnnamedPolicy, false, false),
         (Refusal::Resource, false, false),
     ] {
         let mut permits = with(Direction::Writes, 100);

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{front_door::front_door, *};
 
 /// A bucket as Azure keeps it.
 struct Azure {
@@ -29,17 +29,17 @@ impl Azure {
 }
 
 /// Numbers that look random, from a seed: the published SplitMix64 generator.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
+    pub(super) fn roll(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         (z ^ (z >> 31)) % below.max(1)
     }
 
-    fn up_to(&mut self, time: Duration) -> Duration {
+    pub(super) fn up_to(&mut self, time: Duration) -> Duration {
         Duration::from_micros(self.roll(time.as_micros() as u64 + 1))
     }
 }

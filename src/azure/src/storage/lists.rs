@@ -1,0 +1,122 @@
+//! Lists of accounts and of shares, page by page.
+
+use lazuli_model::{ArmId, FileShare, StorageAccount};
+use serde_json::Value;
+
+use super::{
+    API_VERSION, RegionStorage, Storage, accounts_path,
+    wire::{decode_account, decode_share},
+};
+use crate::{
+    arm::Pages,
+    decode::{DecodeError, undecodable},
+    error::ArmError,
+    permits::Rank,
+    until::Until,
+};
+
+/// Which shares a list of an account has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ShareList {
+    /// Those whose names begin so; all of them when it is empty.
+    pub prefix: String,
+    /// With the deleted ones that can still be restored.
+    pub deleted: bool,
+    /// With the snapshots of each.
+    pub snapshots: bool,
+}
+
+impl ShareList {
+    /// The value of `$expand`.
+    fn expand(&self) -> Option<&'static str> {
+        match (self.deleted, self.snapshots) {
+            (false, false) => None,
+            (true, false) => Some("deleted"),
+            (false, true) => Some("snapshots"),
+            (true, true) => Some("deleted,snapshots"),
+        }
+    }
+}
+
+/// An item of a list that cannot be read. A caller that needs every item of some kind decides whether this may be such an
+/// item.
+#[derive(Debug, Clone)]
+pub struct Unreadable {
+    /// Its id as Azure spells it, where there is one.
+    pub id: Option<String>,
+    /// Why it cannot be read.
+    pub error: ArmError,
+}
+
+/// A list that is read page by page. The caller may stop after any page.
+#[derive(Debug)]
+pub struct StoragePages<T> {
+    pages: Pages,
+    path: String,
+    decode: fn(&Value) -> Result<T, DecodeError>,
+}
+
+impl<T> StoragePages<T> {
+    /// Reads the next page; `None` after the last one.
+    ///
+    /// # Errors
+    /// As [`Pages::next_page`].
+    pub async fn next_page(&mut self) -> Result<Option<Vec<Result<T, Unreadable>>>, ArmError> {
+        let Some(items) = self.pages.next_page::<Value>().await? else { return Ok(None) };
+        let item = |raw: Value| {
+            (self.decode)(&raw).map_err(|error| {
+                let id = raw.get("id").and_then(Value::as_str).map(str::to_owned);
+                let error = undecodable(id.as_deref().unwrap_or(&self.path), error);
+                Unreadable { id, error }
+            })
+        };
+        Ok(Some(items.into_iter().map(item).collect()))
+    }
+
+    /// The pages beneath, which say when the first one was asked for and answered.
+    pub fn pages(&self) -> &Pages {
+        &self.pages
+    }
+}
+
+impl Storage {
+    /// Lists the storage accounts of a subscription, or of one of its resource groups. In which region Azure counts that is
+    /// not known, so it counts in all.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`](lazuli_model::fault::Fault::Invalid) for what is no path.
+    pub fn list_accounts(
+        &self,
+        subscription: &str,
+        resource_group: Option<&str>,
+        rank: impl Into<Rank>,
+        until: &Until,
+    ) -> Result<StoragePages<StorageAccount>, ArmError> {
+        let path = accounts_path(subscription, resource_group);
+        let pages = self.arm().pages(&path, API_VERSION, &[], rank, until)?;
+        Ok(StoragePages { pages, path, decode: decode_account })
+    }
+}
+
+impl RegionStorage {
+    /// Lists the shares of an account. No list shows how much of a share is used.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`](lazuli_model::fault::Fault::Invalid) for what is no path. The pages say
+    /// [`Fault::ScopeNotFound`](lazuli_model::fault::Fault::ScopeNotFound) where there is no such account.
+    pub fn list_shares(
+        &self,
+        account: &ArmId,
+        list: &ShareList,
+        rank: impl Into<Rank>,
+        until: &Until,
+    ) -> Result<StoragePages<FileShare>, ArmError> {
+        let path = format!("{account}/fileServices/default/shares");
+        let mut query: Vec<(&str, &str)> = list.expand().map(|expand| ("$expand", expand)).into_iter().collect();
+        if !list.prefix.is_empty() {
+            query.push(("$filter", &list.prefix));
+        }
+        let pages = self.arm.pages(&path, API_VERSION, &query, rank, until)?;
+        Ok(StoragePages { pages, path, decode: decode_share })
+    }
+}
