@@ -11,6 +11,7 @@ use lazuli_azure::{
     error::{ArmError, Verb},
     permits::Permit,
 };
+use lazuli_engine::attempts::Limits;
 use lazuli_model::{
     ArmId, Disk, Gib, InstanceView, Vm,
     disk_spec::DiskSpec,
@@ -18,7 +19,7 @@ use lazuli_model::{
     op::{VmWrite, VmWriteMethod},
 };
 use lazuli_quota::permit::Priority;
-use lazuli_storage::{list::ResourceGroup, single_write::Limits};
+use lazuli_storage::list::ResourceGroup;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

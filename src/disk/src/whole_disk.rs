@@ -1,35 +1,23 @@
-//! Runs the courses of whole disks ([`lazuli_storage::whole_disk`]): a task for each disk that is being made, deleted or
-//! grown.
-//!
-//! It chooses nothing. A caller's request goes into the mailbox of its disk, the step decides, and what it wants done is a
-//! call of Azure's client here. Requests to Azure run inside the task, so a write outlives its callers.
+//! Which calls the courses of whole disks ([`lazuli_storage::whole_disk`]) are. It chooses nothing; the tasks of the disks are
+//! [`lazuli_reconcile::single`]'s.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _};
 use lazuli_azure::{arm::Operation, compute::Freshness, error, error::ArmError, permits::Permit};
-use lazuli_engine::{
-    Awaited, Id,
-    single::{Action, Caller, Event, Rest, State, Written},
-};
+use lazuli_engine::single::{Action, Event, Written};
 use lazuli_journal::{Key, Note, Recorder};
-use lazuli_model::{
-    ArmId, Disk,
-    fault::{Effect, Fault},
+use lazuli_model::{ArmId, Disk};
+use lazuli_quota::permit::Priority;
+use lazuli_reconcile::{
+    metrics::Metrics,
+    single::{Adapter, Singles},
 };
-use lazuli_reconcile::{Clock, Kind, Workers, metrics::Metrics};
 use lazuli_storage::whole_disk::{Done, Op, Request, Verb, Wanted, WholeDisk};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
+pub(crate) use words::grows_only_detached;
 use words::volume_error;
 
 use super::{
@@ -42,146 +30,44 @@ use super::{
 mod notes;
 mod words;
 
-pub(crate) use words::grows_only_detached;
-
 type Course = WholeDisk<Answer>;
-type Outcome = Result<Done, VolumeError>;
 
 /// The disks as wholes. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct WholeDisks {
-    kind: Arc<Disks>,
-    workers: Workers<Disks>,
-}
-
-/// What the adapter of all disks needs.
-pub(crate) struct Disks {
-    client: Client,
     nodes: Nodes,
     occupied: Occupied,
-    clock: Clock,
-    callers: AtomicU64,
-}
-
-/// A caller's request.
-pub(crate) struct Asked {
-    caller: Caller,
-    wanted: Wanted,
-    hold: Hold,
-    answer: oneshot::Sender<Outcome>,
-}
-
-/// What happens to a disk, with what its adapter keeps of it.
-pub(crate) enum DiskEvent {
-    /// For the step alone.
-    Step(Box<Event<Course>>),
-    /// A request, with its caller.
-    Requested(Box<Asked>),
-    /// A permit.
-    Permitted(Id, Permit),
-    /// A bug of this program.
-    #[cfg(test)]
-    Panic,
-}
-
-/// The facts of one disk, and what belongs to the ids that the step uses.
-#[derive(Default)]
-pub(crate) struct DiskState {
-    step: State<Course>,
-    answers: BTreeMap<Caller, oneshot::Sender<Outcome>>,
-    /// While it is asked for anything, no VM may be given it.
-    holds: Vec<Hold>,
-    permits: BTreeMap<Id, Permit>,
-    /// What can be dropped, or left unsent.
-    running: BTreeMap<Id, CancellationToken>,
-}
-
-impl fmt::Debug for Disks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Disks").field("occupied", &self.occupied).finish_non_exhaustive()
-    }
+    disks: Singles<Disks>,
 }
 
 impl WholeDisks {
     pub(crate) fn new(client: Client, nodes: Nodes, occupied: Occupied, metrics: Metrics, journal: Recorder) -> Self {
-        let clock = Clock::start();
-        let kind = Arc::new(Disks { client, nodes, occupied, clock, callers: AtomicU64::new(0) });
-        Self { workers: Workers::with_journal(kind.clone(), clock, metrics, journal), kind }
+        Self { nodes, occupied, disks: Singles::new(Disks(client), metrics, journal) }
     }
 
     /// A moment on the clock of the steps.
     pub(crate) fn since_start(&self, moment: Instant) -> Duration {
-        self.kind.clock.since(moment)
+        self.disks.since_start(moment)
     }
 
-    /// Asks for a disk to be made, deleted or grown, or joins the same request, and waits for the outcome.
+    /// Asks for a disk to be made, deleted or grown, or joins the same request, and waits for the outcome. Meanwhile no VM
+    /// may be given the disk.
     ///
     /// # Errors
-    /// [`Fault::Busy`] while something else is being done with the disk. Otherwise the failure of the request.
-    pub(crate) async fn request(&self, disk: &ArmId, wanted: Wanted) -> Outcome {
-        let hold = self.kind.occupied.whole(disk, &wanted)?;
-        let caller = self.kind.callers.fetch_add(1, Ordering::Relaxed);
-        let (answer, answered) = oneshot::channel();
-        let mut interest = Interest { workers: &self.workers, disk, caller, is_answered: false };
-        self.workers.send(disk, DiskEvent::Requested(Box::new(Asked { caller, wanted, hold, answer })));
-        let outcome = answered.await;
-        interest.is_answered = true;
-        outcome.unwrap_or_else(|_| {
-            let message = format!("the work on the disk {disk} was broken off");
-            Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
-        })
+    /// [`Fault::Busy`](lazuli_model::fault::Fault::Busy) while something else is being done with the disk. Otherwise the
+    /// failure of the request.
+    pub(crate) async fn request(&self, disk: &ArmId, wanted: Wanted) -> Result<Done, VolumeError> {
+        let hold = self.occupied.whole(disk, &wanted)?;
+        let request = Request { wanted, limits: self.disks.adapter().0.write_limits() };
+        let outcome = self.disks.request(disk, request, hold).await;
+        outcome.map_err(|failed| volume_error(failed, disk, |vm| self.nodes.name_of(vm)))
     }
 }
 
-/// A caller that waits. When it gives up, its disk is told.
-struct Interest<'a> {
-    workers: &'a Workers<Disks>,
-    disk: &'a ArmId,
-    caller: Caller,
-    is_answered: bool,
-}
-
-impl Drop for Interest<'_> {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            self.workers.tell(self.disk, step(Event::Abandoned(self.caller)));
-        }
-    }
-}
-
-fn step(event: Event<Course>) -> DiskEvent {
-    DiskEvent::Step(Box::new(event))
-}
+/// What the calls of all disks go through.
+struct Disks(Client);
 
 impl Disks {
-    /// Keeps what the step does not see, and returns what it sees.
-    fn keep(&self, state: &mut DiskState, event: DiskEvent) -> Event<Course> {
-        match event {
-            DiskEvent::Step(event) => {
-                match &*event {
-                    Event::NoPermit(id, _) | Event::Ended(id, _) | Event::Rested(id) => drop(state.running.remove(id)),
-                    // No outcome goes to it.
-                    Event::Abandoned(caller) => drop(state.answers.remove(caller)),
-                    Event::Requested(..) | Event::Permitted(_) | Event::Read(..) | Event::Woke => {}
-                }
-                *event
-            }
-            DiskEvent::Requested(asked) => {
-                let Asked { caller, wanted, hold, answer } = *asked;
-                state.answers.insert(caller, answer);
-                state.holds.push(hold);
-                Event::Requested(caller, Request { wanted, limits: self.client.write_limits() })
-            }
-            DiskEvent::Permitted(id, permit) => {
-                state.running.remove(&id);
-                state.permits.insert(id, permit);
-                Event::Permitted(id)
-            }
-            #[cfg(test)]
-            DiskEvent::Panic => panic!("an operation broke"),
-        }
-    }
-
     async fn write(client: Client, disk: ArmId, op: Op, permit: Permit, wanted: CancellationToken) -> Written<Course> {
         let sent = match &op {
             Op::Put(spec) => client.create_disk(&disk, spec, permit, &wanted).await,
@@ -218,19 +104,6 @@ fn log(disk: &ArmId, op: &Op, written: &Result<Option<Disk>, ArmError>) {
     }
 }
 
-impl DiskState {
-    /// A future that the step may drop.
-    fn droppable(
-        &mut self,
-        id: Id,
-        future: impl Future<Output = DiskEvent> + Send + 'static,
-    ) -> Option<BoxFuture<'static, DiskEvent>> {
-        let dropped = CancellationToken::new();
-        self.running.insert(id, dropped.clone());
-        Some(Box::pin(async move { dropped.run_until_cancelled(future).await.unwrap_or_else(|| step(Event::Woke)) }))
-    }
-}
-
 fn verb(verb: Verb) -> error::Verb {
     match verb {
         Verb::Put => error::Verb::Put,
@@ -239,135 +112,56 @@ fn verb(verb: Verb) -> error::Verb {
     }
 }
 
-impl Kind for Disks {
+impl Adapter for Disks {
     type Key = ArmId;
-    type State = DiskState;
-    type Event = DiskEvent;
-    type Action = Action<Course>;
+    type Course = Course;
+    type Permit = Permit;
+    type Hold = Hold;
 
     const NAME: &'static str = "disk";
 
-    fn woke() -> DiskEvent {
-        step(Event::Woke)
+    fn env(&self) {}
+
+    fn permit(&self, disk: &ArmId, of: Verb) -> BoxFuture<'static, Result<Permit, Answer>> {
+        let (client, disk) = (self.0.clone(), disk.clone());
+        async move { client.permit_disk(verb(of), &disk).await.map_err(Answer) }.boxed()
     }
 
-    fn drain() -> DiskEvent {
-        step(Event::Woke)
-    }
-
-    /// The work ends when every caller is answered.
-    fn is_drained(_: &Action<Course>) -> bool {
-        false
-    }
-
-    fn action_name(action: &Action<Course>) -> &'static str {
-        match action {
-            Action::TakePermit(..) => "take_permit",
-            Action::ReleasePermit(_) => "release_permit",
-            Action::Read(..) => "read_disk",
-            Action::Write { .. } => "write",
-            Action::Rest(..) => "rest",
-            Action::Drop(_) | Action::LeaveUnsent(_) => "drop",
-            Action::Answer(..) => "answer",
+    fn read(&self, disk: &ArmId, priority: Option<Priority>) -> BoxFuture<'static, Result<Disk, Answer>> {
+        let (client, disk) = (self.0.clone(), disk.clone());
+        async move {
+            let single = Freshness::single();
+            let freshness = priority.map_or(single, |priority| single.priority(priority));
+            client.read_disk(&disk, freshness).await.map(|read| read.model).map_err(Answer)
         }
+        .boxed()
     }
 
-    fn step(&self, _: &ArmId, state: &mut DiskState, now: Duration, event: DiskEvent) -> Vec<Action<Course>> {
-        let event = self.keep(state, event);
-        let actions = state.step.step(now, event);
-        // Before the answers, because their callers may ask for something else of the disk.
-        if state.step.is_idle() {
-            state.holds.clear();
-        }
-        actions
-    }
-
-    fn wake_at(&self, _: &DiskState) -> Option<Duration> {
-        None
-    }
-
-    fn is_idle(&self, state: &DiskState) -> bool {
-        state.step.is_idle()
-    }
-
-    fn carry_out(
+    fn write(
         &self,
         disk: &ArmId,
-        state: &mut DiskState,
-        action: Action<Course>,
-    ) -> Option<BoxFuture<'static, DiskEvent>> {
-        let (client, disk) = (self.client.clone(), disk.clone());
-        match action {
-            Action::TakePermit(id, of) => state.droppable(id, async move {
-                match client.permit_disk(verb(of), &disk).await {
-                    Ok(permit) => DiskEvent::Permitted(id, permit),
-                    Err(error) => step(Event::NoPermit(id, Answer(error))),
-                }
-            }),
-            Action::ReleasePermit(id) => {
-                state.permits.remove(&id);
-                None
-            }
-            Action::Read(id, priority) => Some(Box::pin(async move {
-                let single = Freshness::single();
-                let freshness = priority.map_or(single, |priority| single.priority(priority));
-                let read = client.read_disk(&disk, freshness).await;
-                step(Event::Read(id, read.map(|read| read.model).map_err(Answer)))
-            })),
-            Action::Write { id, op, permit } => {
-                let permit = state.permits.remove(&permit).expect("a step names a permit that it was given");
-                let wanted = CancellationToken::new();
-                state.running.insert(id, wanted.clone());
-                Some(Box::pin(
-                    async move { step(Event::Ended(id, Self::write(client, disk, op, permit, wanted).await)) },
-                ))
-            }
-            Action::Rest(id, rest) => {
-                let pause = match rest {
-                    Rest::For(pause) => pause,
-                    Rest::BackOff { failures } => client.pause_after(failures),
-                };
-                state.droppable(id, async move {
-                    tokio::time::sleep(pause).await;
-                    step(Event::Rested(id))
-                })
-            }
-            Action::Drop(id) | Action::LeaveUnsent(id) => {
-                if let Some(running) = state.running.remove(&id) {
-                    running.cancel();
-                }
-                None
-            }
-            Action::Answer(caller, outcome) => {
-                let outcome = outcome.map_err(|refusal| volume_error(refusal, &disk, |vm| self.nodes.name_of(vm)));
-                if let Some(answer) = state.answers.remove(&caller) {
-                    // A caller that has given up gets no outcome. The write happened all the same.
-                    _ = answer.send(outcome);
-                }
-                None
-            }
-        }
+        op: Op,
+        permit: Permit,
+        wanted: CancellationToken,
+    ) -> BoxFuture<'static, Written<Course>> {
+        Self::write(self.0.clone(), disk.clone(), op, permit, wanted).boxed()
+    }
+
+    fn pause_after(&self, failures: u32) -> Duration {
+        self.0.pause_after(failures)
     }
 
     fn journal_key(disk: &ArmId) -> Option<Key<'_>> {
         Some(Key::disk(disk))
     }
 
-    fn note_of_event(event: &DiskEvent) -> Option<Note<'_>> {
+    fn note_of_event(event: &Event<Course>) -> Option<Note<'_>> {
         notes::of_event(event)
     }
 
     fn note_of_action(action: &Action<Course>) -> Option<Note<'_>> {
         notes::of_action(action)
     }
-
-    /// The answer settles the disk, and says more than that nothing is awaited.
-    fn awaited(&self, state: &DiskState, _: Duration) -> Option<Awaited> {
-        Some(state.step.awaited()).filter(|awaited| *awaited != Awaited::Nothing)
-    }
-
-    /// The callers learn it by their answers, which are dropped with the state.
-    fn broken_off(&self, _: &ArmId) {}
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`quiet_window`] | how long an idle key waits for a burst of requests to end |
+//! | [`attempts`] | how often and how long a write is tried that Azure has not accepted |
 //! | [`backoff`] | growing pauses between repeated tries |
 //! | [`freshness`] | which reads may be believed, and for how long absence proves nothing |
 //! | [`permit`] | whether the key has a permit to send a write |
@@ -39,6 +40,7 @@
 //! - **The phase is derived.** A process may end between any two actions. The next one starts with empty states, reads
 //!   the objects, and comes to the same decisions.
 
+pub mod attempts;
 mod awaited;
 pub mod backoff;
 pub mod bisection;

@@ -19,7 +19,6 @@
 use std::{fmt, time::Duration};
 
 use lazuli_model::fault::{Effect, Fault};
-use lazuli_quota::permit::Priority;
 
 use crate::{Awaited, Id, Ids};
 
@@ -42,6 +41,10 @@ pub trait Course: fmt::Debug + Clone {
     type Request: fmt::Debug + Clone;
     /// The resource, as a read shows it.
     type Seen: fmt::Debug + Clone;
+    /// What else decisions rest on, as of the moment of each.
+    type Env;
+    /// What a read asks for.
+    type Query: fmt::Debug + Clone;
     /// What needs a permit: the kind of a write.
     type Verb: fmt::Debug + Clone + Copy;
     /// What a write sends.
@@ -60,7 +63,7 @@ pub trait Course: fmt::Debug + Clone {
     fn is_same(running: &Self::Request, asked: &Self::Request) -> bool;
 
     /// What comes next. `now` is the caller's clock, as of the reads.
-    fn next(&mut self, now: Duration, input: Input<Self>) -> Next<Self>;
+    fn next(&mut self, env: &Self::Env, now: Duration, input: Input<Self>) -> Next<Self>;
 
     /// Whether it goes on although no caller waits: a failed write may have left something that no one else removes.
     fn goes_on_alone(&self) -> bool;
@@ -97,8 +100,8 @@ pub enum Input<C: Course> {
 pub enum Next<C: Course> {
     /// A permit for a write of this kind.
     Permit(C::Verb),
-    /// A single read. `None` is the place in the queue of a read that belongs to no write.
-    Read(Option<Priority>),
+    /// A read of the resource alone.
+    Read(C::Query),
     /// Send this, by the permit that it has.
     Write(C::Op),
     /// Give the permit back, and wait.
@@ -158,8 +161,8 @@ pub enum Action<C: Course> {
     TakePermit(Id, C::Verb),
     /// Give a permit back.
     ReleasePermit(Id),
-    /// Read the resource singly.
-    Read(Id, Option<Priority>),
+    /// Read the resource alone.
+    Read(Id, C::Query),
     /// Send this once, by this permit, and wait for the end of the operation.
     Write {
         /// The write.
@@ -225,15 +228,15 @@ impl<C: Course> Default for State<C> {
 
 impl<C: Course> State<C> {
     /// Folds an event into the facts, and decides.
-    pub fn step(&mut self, now: Duration, event: Event<C>) -> Vec<Action<C>> {
+    pub fn step(&mut self, env: &C::Env, now: Duration, event: Event<C>) -> Vec<Action<C>> {
         let mut actions = Vec::new();
         let input = match event {
-            Event::Requested(caller, request) => return self.requested(now, caller, request),
+            Event::Requested(caller, request) => return self.requested(env, now, caller, request),
             Event::Abandoned(caller) => {
                 if let Some(running) = &mut self.running {
                     running.callers.retain(|other| *other != caller);
                 }
-                return self.unwanted(now);
+                return self.unwanted(env, now);
             }
             Event::Permitted(id) if self.is_at(At::Permit(id)) => {
                 if let Some(running) = &mut self.running {
@@ -258,7 +261,7 @@ impl<C: Course> State<C> {
                 return actions;
             }
         };
-        self.advance(now, input, &mut actions);
+        self.advance(env, now, input, &mut actions);
         actions
     }
 
@@ -283,7 +286,7 @@ impl<C: Course> State<C> {
         }
     }
 
-    fn requested(&mut self, now: Duration, caller: Caller, request: C::Request) -> Vec<Action<C>> {
+    fn requested(&mut self, env: &C::Env, now: Duration, caller: Caller, request: C::Request) -> Vec<Action<C>> {
         if let Some(running) = &mut self.running {
             if !C::is_same(&running.request, &request) {
                 return vec![Action::Answer(caller, Err(Refusal::Busy(running.request.clone())))];
@@ -295,12 +298,12 @@ impl<C: Course> State<C> {
         let course = C::of(&request);
         self.running =
             Some(Running { course, request, callers: vec![caller], permit: None, is_left: false, at: At::Begin });
-        self.advance(now, Input::Begin, &mut actions);
+        self.advance(env, now, Input::Begin, &mut actions);
         actions
     }
 
     /// Tells the course that its last caller has left, where nothing is in flight that must end first.
-    fn unwanted(&mut self, now: Duration) -> Vec<Action<C>> {
+    fn unwanted(&mut self, env: &C::Env, now: Duration) -> Vec<Action<C>> {
         let mut actions = Vec::new();
         let Some(running) = &mut self.running else { return actions };
         if !running.callers.is_empty() || running.course.goes_on_alone() {
@@ -309,7 +312,7 @@ impl<C: Course> State<C> {
         match running.at {
             At::Permit(id) | At::Rest(id) => {
                 actions.push(Action::Drop(id));
-                self.advance(now, Input::Unwanted, &mut actions);
+                self.advance(env, now, Input::Unwanted, &mut actions);
             }
             At::Write(id) => {
                 running.is_left = true;
@@ -321,13 +324,13 @@ impl<C: Course> State<C> {
     }
 
     /// Goes on with what has happened, to the next thing that takes time.
-    fn advance(&mut self, now: Duration, input: Input<C>, actions: &mut Vec<Action<C>>) {
+    fn advance(&mut self, env: &C::Env, now: Duration, input: Input<C>, actions: &mut Vec<Action<C>>) {
         let Some(mut running) = self.running.take() else { return };
         running.is_left = false;
-        let mut next = running.course.next(now, input);
+        let mut next = running.course.next(env, now, input);
         let starts = |next: &Next<C>| matches!(next, Next::Permit(_) | Next::Write(_) | Next::Rest(_));
         if starts(&next) && running.callers.is_empty() && !running.course.goes_on_alone() {
-            next = running.course.next(now, Input::Unwanted);
+            next = running.course.next(env, now, Input::Unwanted);
         }
         if let (Next::Permit(_) | Next::Rest(_) | Next::End(_), Some(permit)) = (&next, running.permit) {
             running.permit = None;

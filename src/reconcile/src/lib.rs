@@ -19,13 +19,15 @@
 //! - **Journal.** Events, actions and what a key waits for are noted for `lazuli why`
 //!   ([`Workers::with_journal`], [`lazuli_journal`]).
 //!
-//! [`object`] is the adapter's half that all objects of Azure share. Another object costs a planner
+//! [`object`] is the adapter's half that all objects of Azure share, and [`single`] that of the resources that callers ask for
+//! as a whole. Another object costs a planner
 //! ([`lazuli_engine::object::Object`]) and an [`object::Adapter`]; `tests/route_table.rs` below `src` is a whole one.
 
 pub mod journal;
 mod lease;
 pub mod metrics;
 pub mod object;
+pub mod single;
 #[cfg(test)]
 mod tests;
 mod workers;

@@ -10,6 +10,7 @@
 //! | [`secret`] | the Secrets in which keys are, and which node may have a key |
 //! | [`volume_id`] | what a volume id names |
 //! | [`name`] | what shares are called |
+//! | [`work`] | what is sent next, and what is answered: the steps of shares and accounts |
 //! | [`limits`] | nothing: what Azure allows |
 
 pub mod account;
@@ -21,3 +22,4 @@ pub mod parameters;
 pub mod secret;
 pub mod share;
 pub mod volume_id;
+pub mod work;

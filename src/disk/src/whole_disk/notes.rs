@@ -5,15 +5,12 @@ use lazuli_journal::{Note, Word};
 use lazuli_model::fault::Effect;
 use lazuli_storage::whole_disk::Op;
 
-use super::{Course, DiskEvent};
+use super::Course;
 use crate::error::Answer;
 
 /// What is noted of a disk's event.
-pub(super) fn of_event(event: &DiskEvent) -> Option<Note<'_>> {
-    let DiskEvent::Step(event) = event else {
-        return matches!(event, DiskEvent::Permitted(..)).then(|| Word::PermitGranted.into());
-    };
-    Some(match &**event {
+pub(super) fn of_event(event: &Event<Course>) -> Option<Note<'_>> {
+    Some(match event {
         Event::Read(_, Ok(_)) => Word::SeenAlone.into(),
         Event::Read(_, Err(Answer(error))) if error.fault.says_that_it_is_missing() => Word::Absent.into(),
         Event::Read(_, Err(Answer(error))) => Word::NotRead.fault(&error.fault),

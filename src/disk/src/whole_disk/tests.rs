@@ -1,4 +1,7 @@
-use lazuli_model::node::ClusterNodes;
+use lazuli_model::{
+    fault::{Effect, Fault},
+    node::ClusterNodes,
+};
 use tokio::sync::watch;
 
 use super::*;
@@ -20,11 +23,11 @@ async fn a_panic_of_the_work_on_a_disk_answers_all_who_wait_and_frees_the_disk()
         tokio::spawn(async move { disks.request(&disk, wanted).await })
     };
     let (one, joined) = (waiting(Wanted::Deleted), waiting(Wanted::Deleted));
-    while disks.workers.is_empty() {
+    while disks.disks.is_empty() {
         tokio::task::yield_now().await;
     }
     assert_eq!(occupied.attachment(&disk).unwrap_err().fault, Fault::Busy);
-    disks.workers.send(&disk, DiskEvent::Panic);
+    disks.disks.break_off(&disk);
     for request in [one, joined] {
         let error = request.await.unwrap().unwrap_err();
         assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
@@ -40,7 +43,7 @@ async fn the_last_caller_that_leaves_frees_the_disk_of_what_is_not_sent() {
     assert!(futures::poll!(&mut request).is_pending());
     assert_eq!(occupied.attachment(&disk).unwrap_err().fault, Fault::Busy);
     drop(request);
-    while !disks.workers.is_empty() {
+    while !disks.disks.is_empty() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     occupied.attachment(&disk).unwrap();

@@ -1,7 +1,11 @@
 //! A caller's words for the failure of its request.
 
 use lazuli_engine::single::Refusal;
-use lazuli_model::{ArmId, Gib, fault::Fault};
+use lazuli_model::{
+    ArmId, Gib,
+    fault::{Effect, Fault},
+};
+use lazuli_reconcile::single::Failed;
 use lazuli_storage::{
     disk::DetachReason,
     whole_disk::{Failure, Why, Write},
@@ -11,10 +15,14 @@ use super::Course;
 use crate::{VolumeError, error::Answer, occupied::busy};
 
 /// The failure of a request for a whole disk. `name_of` is the node that a VM is.
-pub(super) fn volume_error(refusal: Refusal<Course>, disk: &ArmId, name_of: impl Fn(&ArmId) -> String) -> VolumeError {
-    let Failure { fault, effect, why, azure } = match refusal {
-        Refusal::Busy(running) => return busy(disk, &format!("{} is in progress", running.wanted)),
-        Refusal::Why(failure) => failure,
+pub(super) fn volume_error(failed: Failed<Course>, disk: &ArmId, name_of: impl Fn(&ArmId) -> String) -> VolumeError {
+    let Failure { fault, effect, why, azure } = match failed {
+        Failed::BrokenOff => {
+            let message = format!("the work on the disk {disk} was broken off");
+            return VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible);
+        }
+        Failed::Refused(Refusal::Busy(running)) => return busy(disk, &format!("{} is in progress", running.wanted)),
+        Failed::Refused(Refusal::Why(failure)) => failure,
     };
     let message = match why {
         Why::Write(Write::Creation) => format!("{disk} cannot be created"),

@@ -28,6 +28,8 @@ struct Number {
 impl Course for Number {
     type Request = u32;
     type Seen = u32;
+    type Env = ();
+    type Query = ();
     type Verb = ();
     type Op = u32;
     type Done = u32;
@@ -42,10 +44,10 @@ impl Course for Number {
         running == asked
     }
 
-    fn next(&mut self, _: Duration, input: Input<Self>) -> Next<Self> {
+    fn next(&mut self, _: &(), _: Duration, input: Input<Self>) -> Next<Self> {
         match input {
             Input::Begin | Input::Rested => Next::Permit(()),
-            Input::Permitted => Next::Read(None),
+            Input::Permitted => Next::Read(()),
             Input::Read(Ok(seen)) if seen == self.number => Next::End(Ok(seen)),
             Input::Read(_) => Next::Write(self.number),
             Input::Written(seen) => Next::End(Ok(seen.unwrap_or(self.number))),
@@ -85,7 +87,7 @@ impl Rig {
             Action::Answer(caller, Err(Refusal::Busy(request))) => format!("{caller}: busy with {request}"),
             Action::Answer(caller, Err(Refusal::Why(why))) => format!("{caller}: {why}"),
         };
-        self.0.step(Duration::ZERO, event).into_iter().map(words).collect()
+        self.0.step(&(), Duration::ZERO, event).into_iter().map(words).collect()
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use lazuli_engine::attempts::{Attempts, Limits};
 use lazuli_engine::single::{Input, Next};
 use lazuli_model::{
     Disk, ProvisioningState,
@@ -18,7 +19,6 @@ use super::{
     AzureFailure, Done, Failure, Op, OtherOperation, Step, Verb, Watched, WholeDisk, Why, Write, failed, in_progress,
     rest_after,
 };
-use crate::single_write::{Attempts, Limits};
 
 /// A creation.
 #[derive(Debug, Clone)]

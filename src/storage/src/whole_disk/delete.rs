@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use lazuli_engine::attempts::{Attempts, Limits};
 use lazuli_engine::single::{Input, Next, Rest};
 use lazuli_model::{Disk, fault::Fault};
 
@@ -9,7 +10,7 @@ use super::{
     AzureFailure, Done, Failure, Op, OtherOperation, Step, Verb, Watched, WholeDisk, Why, Write, failed, found,
     in_progress, rest_after,
 };
-use crate::single_write::{Attempts, Deletion, Limits, Refusal, deletion};
+use crate::single_write::{Deletion, Refusal, deletion};
 
 /// The pauses before the next tries to delete a disk that Azure calls busy in one answer and not found in the next.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(4)];

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use lazuli_engine::attempts::{Attempts, Limits};
 use lazuli_engine::single::{Input, Next};
 use lazuli_model::{Disk, Gib, fault::Fault};
 
@@ -9,7 +10,7 @@ use super::{
     AzureFailure, Done, Failure, Op, OtherOperation, Step, Verb, Watched, WholeDisk, Why, Write, failed, found,
     in_progress, rest_after,
 };
-use crate::single_write::{AfterExpansion, Attempts, Expansion, ExpansionSends, Limits, expansion};
+use crate::single_write::{AfterExpansion, Expansion, ExpansionSends, expansion};
 
 /// An expansion.
 #[derive(Debug, Clone)]

@@ -19,6 +19,7 @@ use delete::Delete;
 use expand::Expand;
 use lazuli_engine::{
     Awaited,
+    attempts::{self, Attempts, Limits},
     single::{Course, Input, Next, Rest},
 };
 use lazuli_model::{
@@ -26,12 +27,9 @@ use lazuli_model::{
     disk_spec::DiskSpec,
     fault::{Effect, Fault},
 };
-use lazuli_quota::poll;
+use lazuli_quota::{permit::Priority, poll};
 
-use crate::{
-    disk::DetachReason,
-    single_write::{self, Attempts, Limits},
-};
+use crate::disk::DetachReason;
 
 pub use lazuli_engine::single::AzureFailure;
 
@@ -198,9 +196,9 @@ fn failed<E: AzureFailure>(failure: Failure<E>) -> Step<E> {
 /// The rest after a write that was not accepted; `None` where its failure is the answer.
 fn rest_after<E: AzureFailure>(error: &E, attempts: &mut Attempts, limits: Limits) -> Option<Rest> {
     match attempts.failed(error.fault(), error.effect(), limits) {
-        single_write::Next::Pause(pause) => Some(Rest::For(pause)),
-        single_write::Next::BackOff { failures } => Some(Rest::BackOff { failures }),
-        single_write::Next::Stop => None,
+        attempts::Next::Pause(pause) => Some(Rest::For(pause)),
+        attempts::Next::BackOff { failures } => Some(Rest::BackOff { failures }),
+        attempts::Next::Stop => None,
     }
 }
 
@@ -260,6 +258,9 @@ enum Kind<E: AzureFailure> {
 impl<E: AzureFailure> Course for WholeDisk<E> {
     type Request = Request;
     type Seen = Disk;
+    type Env = ();
+    /// The place in the queue of a read that belongs to a write; none of its own otherwise.
+    type Query = Option<Priority>;
     type Verb = Verb;
     type Op = Op;
     type Done = Done;
@@ -279,7 +280,7 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
         running.wanted.is_same(&asked.wanted)
     }
 
-    fn next(&mut self, now: Duration, input: Input<Self>) -> Next<Self> {
+    fn next(&mut self, (): &(), now: Duration, input: Input<Self>) -> Next<Self> {
         match &mut self.0 {
             Kind::Create(create) => create.next(now, input),
             Kind::Delete(delete) => delete.next(now, input),

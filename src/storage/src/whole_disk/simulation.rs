@@ -16,6 +16,7 @@ use std::{
 
 use lazuli_engine::{
     Id,
+    attempts::Limits,
     single::{Action, AzureFailure, Caller, Event, Rest, State, Written},
 };
 use lazuli_model::{
@@ -26,7 +27,7 @@ use lazuli_model::{
     seeded::{self, Counts, Numbers},
 };
 
-use super::{Done, Failure, Limits, Op, Request, Wanted, WholeDisk};
+use super::{Done, Failure, Op, Request, Wanted, WholeDisk};
 
 const QUICK: u64 = 300_000;
 const FULL: u64 = 10_000_000;
@@ -561,7 +562,7 @@ impl World {
 
     fn step(&mut self, replica: usize, event: Event<Course>) {
         self.tell_story(|| format!("replica {replica}: {event:?}"));
-        let actions = self.steps[replica].step(self.now, event);
+        let actions = self.steps[replica].step(&(), self.now, event);
         for action in actions {
             self.tell_story(|| format!("replica {replica}:   {action:?}"));
             self.carry(replica, action);
