@@ -63,6 +63,8 @@ pub struct Operation {
     sample: bool,
     watching: Option<Watching>,
     failures: u32,
+    /// Whether Azure answered 201: the write has made what it names.
+    made: bool,
     /// When the read was sent that has shown the result.
     shown_at: Option<Instant>,
 }
@@ -122,6 +124,7 @@ impl Operation {
             sample,
             watching: None,
             failures: 0,
+            made: answer.status == 201,
             shown_at: None,
         };
         let body = answer.json().map_err(|error| operation.ended("the answer is no JSON", answer).caused_by(error))?;
@@ -151,6 +154,11 @@ impl Operation {
         Ok(operation)
     }
 
+    /// Whether Azure has answered 201: what was written did not exist before.
+    pub fn has_made(&self) -> bool {
+        self.made
+    }
+
     /// An operation that has nothing to do, with its result.
     pub(crate) fn finished(arm: Arm, verb: Verb, path: &str, kind: poll::Kind) -> Self {
         let mut subject = arm.0.endpoint.clone();
@@ -171,6 +179,7 @@ impl Operation {
             sample,
             watching: None,
             failures: 0,
+            made: false,
             shown_at: None,
         }
     }

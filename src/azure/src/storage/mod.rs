@@ -64,6 +64,15 @@ pub struct StorageRead<T> {
     pub answered: Option<AzureTime>,
 }
 
+/// What a PUT shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Put<T> {
+    /// The resource.
+    pub shown: T,
+    /// Whether it did not exist before.
+    pub is_new: bool,
+}
+
 /// Whether a read of a share asks how much of it is used, which the provider then has the file service count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
@@ -232,8 +241,8 @@ impl RegionStorage {
         decoded(share.as_str(), read, wire::decode_share)
     }
 
-    /// Makes a share, or changes the one of this name into what the spec says. Without a permit it is sent again when its
-    /// answer is lost.
+    /// Makes a share, or changes the one of this name into what the spec says: then what is shown is not what was made.
+    /// Without a permit it is sent again when its answer is lost.
     ///
     /// # Errors
     /// Any [`Fault`]. [`Fault::Conflict`] while a share of this name is being deleted; [`Fault::AccountFull`];
@@ -244,9 +253,9 @@ impl RegionStorage {
         spec: &ShareSpec,
         permit: Option<Permit>,
         until: &Until,
-    ) -> Result<FileShare, ArmError> {
+    ) -> Result<Put<FileShare>, ArmError> {
         let write = Write::put(share.as_str(), API_VERSION, body::encode_share(spec), Kind::Other);
-        self.write(write, permit, wire::decode_share, until).await
+        self.put(write, permit, wire::decode_share, until).await
     }
 
     /// Changes size or speed of a share. The request is sent once: the share of this name may be another one when it is
@@ -288,13 +297,25 @@ impl RegionStorage {
         decode: fn(&Value) -> Result<T, DecodeError>,
         until: &Until,
     ) -> Result<T, ArmError> {
+        self.put(write, permit, decode, until).await.map(|put| put.shown)
+    }
+
+    async fn put<T>(
+        &self,
+        write: Write,
+        permit: Option<Permit>,
+        decode: fn(&Value) -> Result<T, DecodeError>,
+        until: &Until,
+    ) -> Result<Put<T>, ArmError> {
         let (verb, path) = (write.verb(), write.path().to_owned());
         let mut operation = self.arm.write(under(write, permit), until).await.map_err(below_account)?;
+        let is_new = operation.has_made();
         let shown = operation.wait(until).await?.unwrap_or_default();
-        decode(&shown).map_err(|error| {
+        let shown = decode(&shown).map_err(|error| {
             let message = format!("the write was accepted, and its answer cannot be used: {error}");
-            Failure::ours(Fault::Malformed, Effect::Possible, verb, &path, message).into()
-        })
+            ArmError::from(Failure::ours(Fault::Malformed, Effect::Possible, verb, &path, message))
+        })?;
+        Ok(Put { shown, is_new })
     }
 }
 

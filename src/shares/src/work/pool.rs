@@ -19,7 +19,9 @@ use std::{
 };
 
 use lazuli_engine::{Awaited, Id, Ids};
-use lazuli_model::{ArmId, FileService, FileShare, ProvisioningState, StorageAccount, op::FileServiceSpec};
+use lazuli_model::{
+    ArmId, FileService, FileShare, ProvisioningState, StorageAccount, fault::Fault, op::FileServiceSpec,
+};
 
 use crate::{
     account::{self, AccountSeen, Candidate, Choice, ShareUse, choose, random_number},
@@ -145,6 +147,31 @@ struct Shares {
     at: Duration,
     used: ShareUse,
     names: BTreeSet<String>,
+}
+
+/// What to do about a share that could not be made in the account that was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// The account has no room: choose another.
+    Full,
+    /// There is no such account any more: choose again.
+    Gone,
+    /// Nothing: the failure is the answer.
+    No,
+}
+
+/// How often an account is chosen anew for one claim.
+const MOST_ACCOUNTS: u32 = 10;
+
+/// What follows from the failure of a share's creation, in the account that was chosen after so many others. An account
+/// that the class names is the only one.
+pub fn elsewhere(fault: &Fault, plan: &SharePlan, tries: u32) -> Elsewhere {
+    match fault {
+        _ if tries >= MOST_ACCOUNTS || matches!(plan.class.account, AccountSource::Named { .. }) => Elsewhere::No,
+        Fault::AccountFull => Elsewhere::Full,
+        Fault::ScopeNotFound => Elsewhere::Gone,
+        _ => Elsewhere::No,
+    }
 }
 
 /// The facts of the accounts of one resource group.
@@ -380,6 +407,12 @@ impl<E: Clone> State<E> {
     ) {
         self.callers.remove(&caller);
         actions.push(Action::Answer(caller, answer));
+    }
+
+    /// Whether an account has the tag that keeps it from being matched, as far as is known.
+    pub fn is_left_out(&self, account: &ArmId) -> bool {
+        let known = self.accounts.iter().find(|other| other.id == *account);
+        known.is_some_and(|account| account::clear_skip_matching(account).is_some())
     }
 
     /// Whether nobody waits and nothing is in flight. What is known is kept all the same.

@@ -1,0 +1,209 @@
+//! File shares as volumes: the accounts that they are in, the shares, and the keys of the accounts.
+//!
+//! This crate turns decisions of `lazuli-shares` into calls of `lazuli-azure`, each in a task that outlives its caller: one
+//! for the accounts of a resource group ([`pool`]), one for each account and each share that is being made or changed
+//! ([`account`], [`share`]). It knows nothing of gRPC, and of Kubernetes only the PersistentVolumes that it is given.
+
+mod account;
+mod error;
+mod keys;
+mod pool;
+mod regions;
+mod share;
+
+use std::sync::Arc;
+
+use account::Accounts;
+pub use error::ShareError;
+use keys::Keys;
+use lazuli_azure::storage::Storage;
+use lazuli_journal::Recorder;
+use lazuli_model::{AccountKey, ArmId, Gib, StorageAccount, StorageSku};
+use lazuli_quota::permit::Priority;
+use lazuli_reconcile::metrics::Metrics;
+use lazuli_shares::{
+    deletion::{Kept, VolumeRef},
+    limits::DEFAULT_SKU,
+    share::SharePlan,
+    volume_id::ShareVolumeId,
+    work::pool::{Elsewhere, elsewhere},
+    work::share::{Done, Wanted},
+};
+use pool::Pools;
+use regions::Regions;
+use share::ShareTasks;
+use tokio::sync::watch;
+
+/// The PersistentVolumes of the cluster that may name a share; `None` while they are not known.
+pub type KnownVolumes = Option<Arc<Vec<VolumeRef>>>;
+
+/// What [`Shares`] is made from.
+#[derive(Debug)]
+pub struct Settings {
+    /// The client.
+    pub storage: Storage,
+    /// The PersistentVolumes of the cluster.
+    pub volumes: watch::Receiver<KnownVolumes>,
+    /// The name of the driver, which marks the shares that it makes.
+    pub driver_name: String,
+    /// The subscription of volumes whose id names none.
+    pub subscription: String,
+    /// The resource group of volumes whose id names none.
+    pub resource_group: String,
+    /// The metrics of the tasks.
+    pub metrics: Metrics,
+    /// Where it is noted what happens.
+    pub journal: Recorder,
+}
+
+/// A share that was made, or that existed and fits the claim.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// Its account.
+    pub account: StorageAccount,
+    /// Its size.
+    pub size: Gib,
+}
+
+/// What became of a share whose volume goes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Deleted {
+    /// There is none any more.
+    Gone,
+    /// It stays.
+    Kept(Kept),
+}
+
+/// The file shares of one cluster. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct Shares {
+    shares: ShareTasks,
+    pools: Pools,
+    accounts: Accounts,
+    keys: Keys,
+    regions: Regions,
+    subscription: String,
+    resource_group: String,
+}
+
+impl Shares {
+    /// The shares of a cluster.
+    pub fn new(settings: Settings) -> Self {
+        let Settings { storage, volumes, driver_name, subscription, resource_group, metrics, journal } = settings;
+        let regions = Regions::new(storage);
+        let accounts = Accounts::new(regions.clone(), metrics.clone(), journal.clone());
+        Self {
+            shares: ShareTasks::new(regions.clone(), volumes, driver_name, metrics.clone(), journal.clone()),
+            pools: Pools::new(regions.clone(), accounts.clone(), metrics, journal),
+            keys: Keys::new(regions.clone()),
+            accounts,
+            regions,
+            subscription,
+            resource_group,
+        }
+    }
+
+    /// Makes the share of a plan, in an account that fits or in one that is made.
+    ///
+    /// # Errors
+    /// What the class asks for and no account has; otherwise Azure's own failures.
+    pub async fn create(&self, plan: &Arc<SharePlan>, persistent_volume: Option<Gib>) -> Result<Created, ShareError> {
+        let mut tries = 0;
+        loop {
+            let account = self.pools.account_for(plan).await?;
+            let spec = plan.spec(account.sku.unwrap_or(DEFAULT_SKU)).map_err(ShareError::parameter)?;
+            let share = ArmId::file_share(&account.id, &plan.share).map_err(ShareError::no_id)?;
+            let wanted = Wanted::Made { plan: plan.clone(), spec, persistent_volume };
+            let error = match self.shares.request(&share, wanted).await {
+                Ok(Done::Size(size)) => return Ok(Created { account, size }),
+                Ok(Done::Gone | Done::Kept(_)) => unreachable!("only a deletion leaves no share"),
+                Err(error) => error,
+            };
+            match elsewhere(&error.fault, plan, tries) {
+                Elsewhere::Full => self.pools.is_full(&account.id),
+                Elsewhere::Gone => self.pools.is_gone(&account.id),
+                Elsewhere::No => return Err(error),
+            }
+            tries += 1;
+        }
+    }
+
+    /// Deletes the share of a volume, unless something else needs it or nothing proves that a driver made it.
+    ///
+    /// # Errors
+    /// [`Fault::InUse`](lazuli_model::fault::Fault::InUse) naming its snapshots; otherwise Azure's own failures.
+    pub async fn delete(&self, volume: ShareVolumeId, prefix: Option<String>) -> Result<Deleted, ShareError> {
+        let share = self.share_of(&volume)?;
+        let account = self.account_of(&volume)?;
+        let wanted = Wanted::Deleted { volume: Arc::new(volume), share: share.clone(), prefix };
+        match self.shares.request(&share, wanted).await? {
+            Done::Kept(kept) => Ok(Deleted::Kept(kept)),
+            Done::Gone | Done::Size(_) => {
+                self.pools.is_freed(&account);
+                if self.pools.is_left_out(&account) {
+                    // The share is deleted, whatever becomes of the account's tags.
+                    self.accounts.match_again(&account).await;
+                }
+                Ok(Deleted::Gone)
+            }
+        }
+    }
+
+    /// Grows the share of a volume to `required_bytes`, unless it is that large. Returns its size then.
+    ///
+    /// # Errors
+    /// A size that no share has; otherwise Azure's own failures.
+    pub async fn expand(
+        &self,
+        volume: &ShareVolumeId,
+        required_bytes: i64,
+        limit_bytes: i64,
+    ) -> Result<Gib, ShareError> {
+        let (share, account) = (self.share_of(volume)?, self.account_of(volume)?);
+        let sku = self.sku(&account).await?;
+        match self.shares.request(&share, Wanted::Grown { required_bytes, limit_bytes, sku }).await? {
+            Done::Size(size) => Ok(size),
+            Done::Gone | Done::Kept(_) => unreachable!("only a deletion leaves no share"),
+        }
+    }
+
+    /// Whether the share of a volume exists.
+    ///
+    /// # Errors
+    /// Azure's own failures but [`Fault::NotFound`](lazuli_model::fault::Fault::NotFound).
+    pub async fn exists(&self, volume: &ShareVolumeId) -> Result<bool, ShareError> {
+        self.shares.exists(&self.share_of(volume)?).await
+    }
+
+    /// The keys of an account, as a read shows them that is a moment old at most.
+    ///
+    /// # Errors
+    /// Azure's own failures.
+    pub async fn keys(&self, account: &ArmId) -> Result<Arc<Vec<AccountKey>>, ShareError> {
+        self.keys.of(account).await
+    }
+
+    /// The account of a volume.
+    ///
+    /// # Errors
+    /// A volume id whose parts make no id.
+    pub fn account_of(&self, volume: &ShareVolumeId) -> Result<ArmId, ShareError> {
+        volume.account_id(&self.subscription, &self.resource_group).map_err(ShareError::no_id)
+    }
+
+    fn share_of(&self, volume: &ShareVolumeId) -> Result<ArmId, ShareError> {
+        volume.share_id(&self.subscription, &self.resource_group).map_err(ShareError::no_id)
+    }
+
+    /// The SKU of an account, which says how large its shares may be.
+    async fn sku(&self, account: &ArmId) -> Result<Option<StorageSku>, ShareError> {
+        if let Some(known) = self.regions.sku(account) {
+            return Ok(known);
+        }
+        let read = self.regions.read_account(account, Priority::Create).await;
+        Ok(read.map_err(|error| ShareError::azure(format!("{account} cannot be read"), error))?.sku)
+    }
+}
+
+#[cfg(test)]
+mod tests;
