@@ -37,7 +37,7 @@
 //! |           |           | balancing  Services on the engine    diagnosis  for people    | tests         |
 //! |           |           | nodes      Nodes and routes          storage    disks         |               |
 //! |           |           | services   of type LoadBalancer      engine     the steps     |               |
-//! |           |           | journal    records for lazuli why                             |               |
+//! |           |           | journal    records for lazuli why    shares     file shares   |               |
 //! |           |           | quota      permits, polls, reads     model      the values    |               |
 //! +-----------+-----------+--------------------------------------------------------------+---------------+
 //! ```
@@ -57,6 +57,7 @@
 //! | 1 | `lazuli-journal` | what was asked, seen and decided about each object, in bounded memory | model | |
 //! | 1 | `lazuli-quota` | when a request goes to Azure: permits, polls, shared reads | model | |
 //! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
+//! | 1 | `lazuli-shares` | every decision about file shares and their storage accounts | model | |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
 //! | 2 | `lazuli-engine` | the reconcile engine: the steps of an object of Azure and of a Service | model, quota | |
 //! | 3 | `lazuli-storage` | every decision about disks | engine, model, quota | |

@@ -1,7 +1,7 @@
 //! Templates in the parameters of a class, such as `${pvc.metadata.name}`, which external-provisioner's extra metadata
 //! fills in.
 
-use crate::parameter::Parameters;
+use crate::parameter::{Context, ParameterError, Parameters};
 
 /// What the templates stand for; what external-provisioner did not send is `None`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,6 +23,19 @@ impl<'a> Templates<'a> {
             pvc_name: value("csi.storage.k8s.io/pvc/name"),
             pvc_namespace: value("csi.storage.k8s.io/pvc/namespace"),
         }
+    }
+
+    /// As the context of a volume keeps them.
+    ///
+    /// # Errors
+    /// When the context has two values for one of them.
+    pub fn of_context(context: Context<'a>) -> Result<Self, ParameterError> {
+        let value = |key| Ok::<_, ParameterError>(context.get(key)?.map(|parameter| parameter.value));
+        Ok(Self {
+            pv_name: value("csi.storage.k8s.io/pv/name")?,
+            pvc_name: value("csi.storage.k8s.io/pvc/name")?,
+            pvc_namespace: value("csi.storage.k8s.io/pvc/namespace")?,
+        })
     }
 
     fn pairs(&self) -> [(&'static str, Option<&'a str>); 3] {

@@ -1,0 +1,23 @@
+//! Every decision about file shares and the storage accounts they are in, as pure functions over values.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`account`] | in which account a share is made |
+//! | [`parameters`] | what a StorageClass asks for, and what is wrong with it |
+//! | [`share`] | the share of a claim, what one that exists means for it, and how it grows |
+//! | [`deletion`] | what DeleteVolume may delete |
+//! | [`mount`] | how a node mounts and publishes a share |
+//! | [`secret`] | the Secrets in which keys are, and which node may have a key |
+//! | [`volume_id`] | what a volume id names |
+//! | [`name`] | what shares are called |
+//! | [`limits`] | nothing: what Azure allows |
+
+pub mod account;
+pub mod deletion;
+pub mod limits;
+pub mod mount;
+pub mod name;
+pub mod parameters;
+pub mod secret;
+pub mod share;
+pub mod volume_id;
