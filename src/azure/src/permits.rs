@@ -141,7 +141,12 @@ impl Permit {
 
     /// Turns the permit into the request that is sent now.
     pub(crate) fn sent(mut self) -> InFlight {
-        InFlight(self.taken.take().map(|(permits, ticket, scope)| (permits, ticket, scope.direction())))
+        InFlight(self.taken.take().map(|(permits, ticket, scope)| {
+            if scope.has_windows() {
+                permits.update(|queue, now| queue.sent(ticket, now));
+            }
+            (permits, ticket, scope.direction())
+        }))
     }
 }
 

@@ -224,6 +224,17 @@ impl Permits {
         }
     }
 
+    /// Records that the request of a granted permit is sent now. It matters only where [`Scope::has_windows`]; there a permit
+    /// counts until its request is answered, or can have arrived at the latest.
+    pub fn sent(&mut self, ticket: Ticket, now: Duration) {
+        let Some(mut granted) = self.granted.remove(&ticket) else { return };
+        for (key, taken) in &mut granted.limits {
+            self.counting(key).for_each(|meter| meter.sent(*taken, now));
+            *taken = taken.sent_at(now);
+        }
+        self.granted.insert(ticket, granted);
+    }
+
     /// Returns the token of a granted permit under which nothing was sent.
     pub fn refund(&mut self, ticket: Ticket, now: Duration) {
         let Some(granted) = self.granted.remove(&ticket) else { return };

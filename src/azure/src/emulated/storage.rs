@@ -367,6 +367,32 @@ async fn sixty_creations_at_once_are_sent_as_fast_as_the_provider_takes_them_and
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_processes_that_share_the_limits_both_finish_and_few_requests_are_refused() {
+    let (rig, region, _) = storage_with(Way::InProcess, typical()).await;
+    make_standard(&region, "files").await;
+    let other = super::client(&rig.transport, super::principal());
+    let other = Storage::new(other.arm().clone()).in_region(Some(scenario::LOCATION));
+    let began = Instant::now();
+    let mut made = JoinSet::new();
+    for at in 0..200 {
+        let region = if at % 2 == 0 { region.clone() } else { other.clone() };
+        made.spawn(async move {
+            // The way to Azure takes some time, and not always the same.
+            tokio::time::sleep(Duration::from_millis(at * 7 % 90)).await;
+            let share = share_id("files", &format!("pvc-{at}"));
+            region.create_share(&share, &share_spec(1), None, &an_hour()).await.unwrap();
+        });
+    }
+    while let Some(one) = made.join_next().await {
+        one.unwrap();
+    }
+    let (took, calls) = (began.elapsed(), rig.emulator.control().call_log());
+    let refused = calls.iter().filter(|call| call.status == 429).count();
+    // Azure takes two hundred in nineteen seconds.
+    assert!(took < Duration::from_secs(25) && refused < 20, "{refused} refused in {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_429_pauses_the_writes_of_the_region_for_as_long_as_it_says() {
     let (rig, region, storage) = storage_with(Way::InProcess, typical()).await;
     make_standard(&region, "files").await;

@@ -182,7 +182,7 @@ async fn a_pause_that_begins_while_requests_wait_rejects_those_that_may_not_wait
 }
 
 #[test]
-fn a_429_names_who_refused() {
+fn a_429_tells_which_limit_refused() {
     let failure = |body: serde_json::Value| {
         let error = crate::error::AzureError::read(&body);
         Failure::answered(Verb::Put, DISK, 429, error, None, Effect::None)

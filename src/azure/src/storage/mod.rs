@@ -1,7 +1,7 @@
 //! Storage accounts, their keys, their file services and file shares: which request is which, and what the answers mean.
 //!
-//! The provider counts requests by subscription and region (`lazuli_quota::permit`), so whoever asks about an account says
-//! where it is: [`Storage::in_region`]. Only the lists of accounts are asked for without a region.
+//! The provider counts requests by subscription and region (`lazuli_quota::permit`), so a caller that asks about an account
+//! says where it is: [`Storage::in_region`]. Only the lists of accounts are asked for without a region.
 //!
 //! - Nothing here has an ETag. A write is decided on what was read a moment ago, and brings the permit along that its caller
 //!   took before: then it goes out once and at once, or not at all ([`Patience::None`]).

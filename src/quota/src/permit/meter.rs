@@ -22,6 +22,16 @@ pub(super) enum Taken {
     Window(Slot),
 }
 
+impl Taken {
+    /// The same request after it was sent.
+    pub(super) fn sent_at(self, now: Duration) -> Self {
+        match self {
+            Self::Bucket(_) => self,
+            Self::Window(slot) => Self::Window(slot.sent_at(now)),
+        }
+    }
+}
+
 impl Meter {
     /// The count of a limit of which nothing has been used.
     pub(super) fn unused(limit: &Limit, now: Duration) -> Self {
@@ -52,6 +62,13 @@ impl Meter {
         match self {
             Self::Bucket(bucket) => Taken::Bucket(bucket.take(now)),
             Self::Window(window) => Taken::Window(window.take(now)),
+        }
+    }
+
+    /// Records that a request is sent now.
+    pub(super) fn sent(&mut self, taken: Taken, now: Duration) {
+        if let (Self::Window(window), Taken::Window(slot)) = (self, taken) {
+            window.sent(slot, now);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::policy::Policy;
+use super::policy::{Limit, Policy};
 
 /// The three kinds of request that the front door counts apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,6 +122,11 @@ impl Scope {
         (&self.class, &self.region, &self.subscription) == (&other.class, &other.region, &other.subscription)
     }
 
+    /// Whether the provider counts the request in windows of time.
+    pub fn has_windows(&self) -> bool {
+        self.policy().is_some_and(|policy| policy.limits().iter().any(Limit::is_window))
+    }
+
     pub(super) fn policy(&self) -> Option<Policy> {
         match self.class {
             Class::Policy(policy) => Some(policy),
@@ -153,6 +158,7 @@ mod tests {
         let account = Scope::of(Direction::Writes, account).unwrap();
         assert_eq!(account.clone().in_region("West Europe"), account.clone().in_region("westeurope"));
         assert_ne!(account.clone().in_region("westeurope"), account);
+        assert!(account.has_windows() && !vm.has_windows());
         assert_eq!(account.clone().in_region(""), account);
         let usages = "/subscriptions/s/providers/Microsoft.Storage/locations/westeurope/usages";
         assert_eq!(Scope::of(Direction::Reads, usages).unwrap().region.as_deref(), Some("westeurope"));

@@ -5,9 +5,10 @@
 //! window is a log of the requests that Azure may have counted lately. At most as many as the limit are in the log at any
 //! moment; then no window of that length holds more, wherever it begins, and whether Azure's windows slide or start anew.
 //!
-//! - **Arrival.** Azure counts a request when it arrives: between its permit and its answer, and at most
-//!   [`ARRIVAL`] after the permit. It stays in the log for one length after the last of these moments. A retry is a
-//!   request of its own, and a request that was refused or lost counts.
+//! - **Arrival.** Azure counts a request when it arrives: after it was sent, before its answer, and at most [`ARRIVAL`]
+//!   after it was sent. It stays in the log for one length after the last of these moments. A permit that is not used yet
+//!   stays, however long its holder waits with it. A retry is a request of its own, and a request that was refused or
+//!   lost counts.
 //! - **Clocks.** The length is longer than published by [`SLOWER`], because two clocks differ.
 //! - **Other clients.** Other clusters and another replica of this process share the window, and this log does not see
 //!   them. The limit is not divided between replicas: one of them leads and sends nearly all requests. A refusal
@@ -33,7 +34,9 @@ pub(super) struct Window {
     share: f64,
     shared_at: Duration,
     halved: Option<Duration>,
-    /// The latest moments at which requests can have arrived, with the number of such requests.
+    /// Permits whose requests are not sent yet.
+    unsent: usize,
+    /// The latest moments at which sent requests can have arrived, with the number of such requests.
     arrivals: BTreeMap<Duration, usize>,
     /// The sum of those.
     counted: usize,
@@ -43,6 +46,7 @@ pub(super) struct Window {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     granted: Duration,
+    sent: Option<Duration>,
 }
 
 impl Window {
@@ -55,6 +59,7 @@ impl Window {
             share: 1.0,
             shared_at: now,
             halved: None,
+            unsent: 0,
             arrivals: BTreeMap::new(),
             counted: 0,
         }
@@ -108,10 +113,13 @@ impl Window {
         let (windows, requests) = (last / self.limit, last % self.limit + 1);
         let further = self.length.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX));
         let over = self.arrivals.iter().take_while(|(arrival, _)| self.is_over(**arrival, now));
-        let mut counted = self.counted - over.map(|(_, count)| count).sum::<usize>();
-        // With each request that is over fewer are counted, and meanwhile the share grows.
+        let mut counted = self.unsent + self.counted - over.map(|(_, count)| count).sum::<usize>();
+        // With each request that is over fewer are counted, and meanwhile the share grows. What is not sent yet is taken to
+        // be sent now, which is the best that can happen.
         let mut soonest = self.growth(counted + requests, now);
-        for (arrival, count) in self.arrivals.iter().skip_while(|(arrival, _)| self.is_over(**arrival, now)) {
+        let sent = self.arrivals.iter().skip_while(|(arrival, _)| self.is_over(**arrival, now));
+        let sent = sent.map(|(arrival, count)| (*arrival, *count));
+        for (arrival, count) in sent.chain([(now.saturating_add(ARRIVAL), self.unsent)]) {
             let over_in = arrival.saturating_add(self.length).saturating_sub(now);
             if soonest <= over_in {
                 break;
@@ -123,14 +131,19 @@ impl Window {
     }
 
     pub(super) fn is_at_rest(&self, now: Duration) -> bool {
-        self.arrivals.keys().all(|arrival| self.is_over(*arrival, now)) && self.share(now) >= 1.0
+        self.unsent == 0 && self.arrivals.keys().all(|arrival| self.is_over(*arrival, now)) && self.share(now) >= 1.0
     }
 
     pub(super) fn take(&mut self, now: Duration) -> Slot {
         self.refresh(now);
-        *self.arrivals.entry(now.saturating_add(ARRIVAL)).or_default() += 1;
-        self.counted += 1;
-        Slot { granted: now }
+        self.unsent += 1;
+        Slot { granted: now, sent: None }
+    }
+
+    /// Records that a request is sent now.
+    pub(super) fn sent(&mut self, slot: Slot, now: Duration) {
+        self.move_to(slot, now.saturating_add(ARRIVAL));
+        self.refresh(now);
     }
 
     /// Removes a request that was not sent.
@@ -140,19 +153,29 @@ impl Window {
 
     /// Records that a request was answered or lost: it has arrived by now, if at all.
     pub(super) fn settle(&mut self, slot: Slot, now: Duration) {
-        if now < slot.latest_arrival() && self.remove(slot) {
-            *self.arrivals.entry(now).or_default() += 1;
-            self.counted += 1;
+        if slot.latest_arrival().is_none_or(|latest| now < latest) {
+            self.move_to(slot, now);
         }
         self.refresh(now);
     }
 
+    fn move_to(&mut self, slot: Slot, latest_arrival: Duration) {
+        if self.remove(slot) {
+            *self.arrivals.entry(latest_arrival).or_default() += 1;
+            self.counted += 1;
+        }
+    }
+
     /// Whether the request was in the log. Requests with the same latest arrival are alike.
     fn remove(&mut self, slot: Slot) -> bool {
-        let Some(count) = self.arrivals.get_mut(&slot.latest_arrival()) else { return false };
+        let Some(latest) = slot.latest_arrival() else {
+            self.unsent -= 1;
+            return true;
+        };
+        let Some(count) = self.arrivals.get_mut(&latest) else { return false };
         *count -= 1;
         if *count == 0 {
-            self.arrivals.remove(&slot.latest_arrival());
+            self.arrivals.remove(&latest);
         }
         self.counted -= 1;
         true
@@ -170,7 +193,13 @@ impl Window {
 }
 
 impl Slot {
-    fn latest_arrival(self) -> Duration {
-        self.granted.saturating_add(ARRIVAL)
+    /// The same request after it was sent.
+    pub(super) fn sent_at(self, now: Duration) -> Self {
+        Self { sent: Some(now), ..self }
+    }
+
+    /// `None` while it is not sent.
+    fn latest_arrival(self) -> Option<Duration> {
+        Some(self.sent?.saturating_add(ARRIVAL))
     }
 }

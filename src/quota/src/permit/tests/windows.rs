@@ -71,15 +71,16 @@ fn slower(seconds: u64) -> Duration {
 struct Request {
     count: Count,
     region: Option<usize>,
-    granted: Option<Duration>,
+    is_granted: bool,
+    sent: Option<Duration>,
     settled: Option<Duration>,
 }
 
 impl Request {
-    /// The latest moment at which the provider can have counted it.
-    fn latest_arrival(&self) -> Option<Duration> {
-        let latest = self.granted? + ARRIVAL;
-        Some(self.settled.map_or(latest, |settled| settled.min(latest)))
+    /// Whether a window that ends then may hold it.
+    fn counts(&self, seconds: u64, now: Duration) -> bool {
+        let latest = self.sent.map(|sent| self.settled.map_or(sent + ARRIVAL, |settled| settled.min(sent + ARRIVAL)));
+        self.is_granted && latest.is_none_or(|latest| latest + slower(seconds) > now)
     }
 }
 
@@ -90,8 +91,7 @@ fn is_full(requests: &BTreeMap<Ticket, Request>, count: Count, region: Option<us
     let regions: Vec<usize> = region.map_or_else(|| (0..REGIONS.len()).collect(), |region| vec![region]);
     let counted = |region: usize, seconds: u64| {
         let own = |request: &&Request| request.count == count && request.region.is_none_or(|one| one == region);
-        let lately = |at: Duration| at + slower(seconds) > now;
-        requests.values().filter(own).filter(|request| request.latest_arrival().is_some_and(lately)).count()
+        requests.values().filter(own).filter(|request| request.counts(seconds, now)).count()
     };
     let full = |region: usize| count.limits().iter().any(|(limit, seconds)| counted(region, *seconds) >= *limit);
     regions.into_iter().any(full)
@@ -99,6 +99,7 @@ fn is_full(requests: &BTreeMap<Ticket, Request>, count: Count, region: Option<us
 
 enum Event {
     Ask { kind: usize, region: Option<usize>, priority: Priority },
+    Send { ticket: Ticket },
     Back { ticket: Ticket },
     Wake,
 }
@@ -109,6 +110,7 @@ proptest! {
     #[test]
     fn no_window_of_any_phase_overruns_and_no_request_waits_while_all_its_windows_have_room(
         bursts in prop::collection::vec((0u64..400_000, 1usize..60, 0usize..7, 0usize..4), 1..24),
+        held_ms in prop_oneof![Just(0u64), 0u64..8_000],
         there_ms in prop_oneof![Just(0u64), 0u64..300, 0u64..2_000],
         back_ms in prop_oneof![Just(0u64), 0u64..300, 0u64..5_000],
         unused in prop_oneof![Just(0u64), 0u64..40],
@@ -131,7 +133,17 @@ proptest! {
                     let (direction, path, count) = REQUESTS[kind];
                     let scope = in_region(direction, path, region.map_or("", |region| REGIONS[region]));
                     let ticket = permits.request(scope, priority, now);
-                    requests.insert(ticket, Request { count, region, granted: None, settled: None });
+                    requests.insert(ticket, Request { count, region, is_granted: false, sent: None, settled: None });
+                }
+                Event::Send { ticket } => {
+                    permits.sent(ticket, now);
+                    let request = requests.get_mut(&ticket).unwrap();
+                    request.sent = Some(now);
+                    let there = dice.up_to(ms(there_ms));
+                    let region = request.region.unwrap_or_else(|| dice.roll(2) as usize);
+                    arrivals.push((request.count, region, now + there));
+                    sequence += 1;
+                    events.insert((now + there + dice.up_to(ms(back_ms)), sequence), Event::Back { ticket });
                 }
                 Event::Back { ticket } => {
                     // Whatever became of it, it counts.
@@ -152,12 +164,8 @@ proptest! {
                     events.insert((now, sequence), Event::Wake);
                     continue;
                 }
-                let request = requests.get_mut(&ticket).unwrap();
-                request.granted = Some(now);
-                let there = dice.up_to(ms(there_ms));
-                let region = request.region.unwrap_or_else(|| dice.roll(2) as usize);
-                arrivals.push((request.count, region, now + there));
-                events.insert((now + there + dice.up_to(ms(back_ms)), sequence), Event::Back { ticket });
+                requests.get_mut(&ticket).unwrap().is_granted = true;
+                events.insert((now + dice.up_to(ms(held_ms)), sequence), Event::Send { ticket });
             }
             if let Some(at) = step.wake_at {
                 prop_assert!(at > now);
@@ -166,14 +174,14 @@ proptest! {
             }
             // What a refund has freed is granted by the step of the event that it adds.
             let all_stepped = events.first_key_value().is_none_or(|((at, _), _)| *at > now);
-            for request in requests.values().filter(|request| all_stepped && request.granted.is_none()) {
+            for request in requests.values().filter(|request| all_stepped && !request.is_granted) {
                 let until = step.wake_at.expect("time frees the window") - Duration::from_nanos(10);
                 for at in [now, until.max(now)] {
                     prop_assert!(is_full(&requests, request.count, request.region, at), "{:?} at {at:?}", request.count);
                 }
             }
         }
-        prop_assert!(requests.values().all(|request| request.granted.is_some()), "each is sent in the end");
+        prop_assert!(requests.values().all(|request| request.is_granted), "each is sent in the end");
         for count in [Count::Reads, Count::Lists, Count::Writes] {
             for region in 0..REGIONS.len() {
                 let own = arrivals.iter().filter(|(one, at, _)| (*one, *at) == (count, region));
