@@ -20,7 +20,7 @@ readonly GUEST_TOOLS=(
 )
 # Modules, with those that they need. The crypto API loads ciphers by their names: all of them are taken.
 readonly GUEST_MODULES=(virtio_pci virtio_net virtio_scsi virtio_blk virtio_rng sd_mod sg nvme cifs nls_utf8 ext4 xfs btrfs
-    loop dm_mod nft_nat nft_chain_nat nft_ct nvme_tcp nvmet nvmet_tcp tcm_loop target_core_file target_core_iblock
+    loop dm_mod nft_nat nft_chain_nat nft_ct nft_reject_ipv4 nvme_tcp nvmet nvmet_tcp tcm_loop target_core_file target_core_iblock
     overlay fuse configfs)
 readonly GUEST_MODULE_FOLDERS=(kernel/crypto kernel/arch/x86/crypto kernel/lib/crypto)
 

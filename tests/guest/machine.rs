@@ -207,9 +207,12 @@ impl Guest {
             format!("10.0.2.{hosts}")
         };
         self.sh(&format!("echo '{host} {name}' >> /etc/hosts")).await;
+        // The kernel's SMB client tries another port when this one refuses: nobody answers there either.
         let rule = format!(
             "add table ip test; add chain ip test out {{ type nat hook output priority -100; }}; \
-             add rule ip test out ip daddr {host} tcp dport {port} dnat to 10.0.2.2:{outside}"
+             add rule ip test out ip daddr {host} tcp dport {port} dnat to 10.0.2.2:{outside}; \
+             add chain ip test rest {{ type filter hook output priority 0; }}; \
+             add rule ip test rest ip daddr {host} reject with tcp reset"
         );
         let output = self.exec(&["nft", &rule]).await;
         assert!(output.code == 0, "{rule}: {output:?}");

@@ -3,5 +3,6 @@
 //! `scripts/guest` makes the guest and says what is in it. In it `lazuli` is the program under test.
 
 mod machine;
+mod shares;
 mod smoke;
 mod wire;

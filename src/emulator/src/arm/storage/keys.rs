@@ -14,6 +14,7 @@ use super::base::{location, require_provisioned, stamp};
 use super::windows;
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::kinds;
+use crate::derived;
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
@@ -22,9 +23,9 @@ use crate::store::Resource;
 const KEYS: [&str; 2] = ["key1", "key2"];
 
 /// The type of the document that counts the draws.
-const COUNT: &str = "lazuli/storageKeys";
+pub(crate) const COUNT: &str = "lazuli/storageKeys";
 
-fn count_id(account: &str) -> String {
+pub(crate) fn count_id(account: &str) -> String {
     format!("/lazuli/storageKeys/{}", account.to_ascii_lowercase())
 }
 
@@ -54,10 +55,9 @@ fn times(state: &State, account: &str, key: &str) -> u64 {
     count.and_then(|count| count["properties"][key].as_u64()).unwrap_or(0)
 }
 
-/// The key itself.
-fn value(state: &State, account: &str, key: &str) -> String {
-    let times = times(state, account, key);
-    let part = |part: u64| state.drawn(&format!("storageKeys/{account}/{key}/{times}/{part}")).to_be_bytes();
+/// The key itself, after it has been drawn so often.
+pub(crate) fn value(seed: u64, account: &str, key: &str, times: u64) -> String {
+    let part = |part: u64| derived::drawn(seed, &format!("storageKeys/{account}/{key}/{times}/{part}")).to_be_bytes();
     let bytes: Vec<u8> = (0..8).flat_map(part).collect();
     STANDARD.encode(bytes)
 }
@@ -69,7 +69,7 @@ fn shown(state: &State, account: &Value) -> Value {
         json!({
             "creationTime": account["properties"]["keyCreationTime"][key],
             "keyName": key,
-            "value": value(state, name, key),
+            "value": value(state.random_seed(), name, key, times(state, name, key)),
             "permissions": "FULL",
         })
     };

@@ -18,11 +18,11 @@ pub(super) const SCHEMA: Schema = Schema { name: "SFileShare", root: "fileShare"
 const NAME: usize = 5;
 
 /// The type under which the store keeps deleted shares.
-pub(super) const DELETED: &str = "Microsoft.Storage/storageAccounts/fileServices/deletedShares";
+pub(crate) const DELETED: &str = "Microsoft.Storage/storageAccounts/fileServices/deletedShares";
 /// The type under which the store keeps names that are not free yet.
 pub(super) const HELD: &str = "Microsoft.Storage/storageAccounts/fileServices/heldNames";
 /// The member with the moment at which either is over, in nanoseconds of Unix time.
-pub(super) const OVER: &str = "over";
+pub(crate) const OVER: &str = "over";
 
 /// What a request to a share begins with.
 pub(super) struct Asked {

@@ -1,0 +1,272 @@
+//! File shares that can be mounted: Debian's `smbd` for each storage account, on the loopback interface.
+//!
+//! ARM says which shares exist; with `--smb samba` Samba serves them, each from a folder. Without it nothing happens: no
+//! file, no process, no thread, so that tests on paused time can use it. This module never decides whether a share may
+//! exist.
+//!
+//! # How a client reaches an account
+//!
+//! | of Azure | here |
+//! |---|---|
+//! | `ACCOUNT.file.core.windows.net`, port 445 | a port of 127.0.0.1 for each account, which `GET /_emulator/smb` tells |
+//! | one service for all accounts, which tells them apart by the name | one `smbd` for each account: the name leads to its port, and no account's key opens another's share |
+//! | the user is the account, the password one of its two keys | the same, with `key1` alone: Samba keeps one password for each user |
+//! | an account that takes no keys refuses them | the same (`allowSharedKeyAccess`) |
+//! | an account with secure transfer refuses what is not encrypted | the same (`supportsHttpsTrafficOnly`) |
+//! | SMB 2.1, 3.0, 3.1.1 | the same; which of them a file service allows is not regarded |
+//! | a share's quota is its size, and no more can be written | its size, as `df` shows it; more can be written |
+//! | a deleted share is gone at once | the same: its clients are cut off |
+//! | a share that comes back has its files | the same |
+//! | a new `key1` | all sessions of the account end; who knows the old key alone cannot sign in any more |
+//!
+//! Not served: NFS shares, snapshots, Kerberos, access lists, the rules of an account's network, and shares called
+//! `global`, `homes` and `printers`. The server of an account starts with its first share and runs until the account is
+//! gone. A write to the storage provider is answered when what it changed is served.
+//!
+//! # Start, stop, kill
+//!
+//! One emulator at a time uses a root: it holds a lock on `ROOT/lock`. Below `ROOT/accounts/ACCOUNT` are `shares/SHARE`,
+//! `deleted/SHARE_VERSION`, and `server`, which is root's alone, because a hash of the key is in it. Files stay until
+//! their share is gone for good; a new start takes the folders as it finds them, so it needs the state file to find their
+//! shares. `smbd` ends with the emulator, however that ends. An `smbd` that ends by itself is started again.
+
+mod config;
+mod files;
+mod names;
+mod plan;
+mod server;
+mod supervisor;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, mpsc};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::sync::{oneshot, watch};
+
+use self::files::concerns;
+use self::server::Programs;
+use self::supervisor::{Order, Shown, Supervisor};
+use crate::changes::Step;
+use crate::claim::Claim;
+use crate::state::State;
+use crate::store::Document;
+
+/// What the module works with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Samba {
+    /// Where the files of the shares are: an absolute path of letters, digits and `. _ - /`.
+    pub root: PathBuf,
+    /// Where Debian's package samba is: unpacked in this folder, or installed when it is `/`.
+    pub programs: PathBuf,
+}
+
+/// An account's server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileServer {
+    /// The account's name, which is the user's name too.
+    pub account: String,
+    /// Where it listens; stays the same while the emulator runs.
+    pub address: SocketAddr,
+    /// The process that listens; none while it is out of service.
+    pub pid: Option<u32>,
+    /// Why it is not as it should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Samba's log.
+    pub log: PathBuf,
+    /// The folder of each share.
+    pub shares: BTreeMap<String, PathBuf>,
+}
+
+/// File shares cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum SmbError {
+    /// Samba changes users.
+    #[error("--smb samba needs root: start the emulator as root, or leave --smb out")]
+    NotRoot,
+    /// A program of Samba is missing.
+    #[error("--smb samba needs {}: install the package samba, or name with --smb-programs where it is unpacked", path.display())]
+    NoProgram {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// A folder's name that Samba would read in its own way.
+    #[error("--smb-root: {0}")]
+    Root(String),
+    /// Another process uses the root.
+    #[error("another emulator serves the shares of {}", root.display())]
+    InUse {
+        /// The root folder.
+        root: PathBuf,
+    },
+    /// A file or folder could not be handled.
+    #[error("{action} {}", path.display())]
+    File {
+        /// What was tried, as a verb phrase.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// No port could be had.
+    #[error("there is no port for a server")]
+    Port(#[source] io::Error),
+    /// A program failed.
+    #[error("{program} ended with {status}: {said}")]
+    Program {
+        /// The program.
+        program: String,
+        /// How it ended.
+        status: String,
+        /// What it said.
+        said: String,
+    },
+    /// `smbd` runs and does not listen.
+    #[error("smbd does not listen on {address}: {said}")]
+    Silent {
+        /// Where it should.
+        address: SocketAddr,
+        /// The end of its log.
+        said: String,
+    },
+    /// No server of this account runs.
+    #[error("the account {account:?} is not served: it does not exist, or never had a share")]
+    NotServed {
+        /// The account's name.
+        account: String,
+    },
+    /// File shares are not served at all.
+    #[error("file shares are not served: start the emulator with --smb samba")]
+    Off,
+}
+
+/// The file servers: none, or Samba's. Clones are one.
+#[derive(Clone, Default)]
+pub(crate) struct Smb(Option<Arc<Inner>>);
+
+struct Inner {
+    orders: mpsc::Sender<Order>,
+    /// The number of the newest order to serve, and of the newest that is carried out.
+    ordered: Arc<AtomicU64>,
+    done: watch::Receiver<u64>,
+    shown: Shown,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The supervisor may have stopped already, and nobody waits for it.
+        let _ = self.orders.send(Order::Stop { done: oneshot::channel().0 });
+    }
+}
+
+impl Smb {
+    /// Serves what the store holds, and from now on what it comes to hold.
+    ///
+    /// # Errors
+    /// When the process is not root, Samba is missing, or the root is in use or cannot be used.
+    pub(crate) fn start(samba: &Samba, state: &mut State, seed: u64, start: Timestamp) -> Result<Self, SmbError> {
+        use std::os::unix::fs::MetadataExt;
+        // The owner of /proc/self is the effective user, which needs no further dependency to ask for.
+        if !std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+            return Err(SmbError::NotRoot);
+        }
+        let programs = Programs::find(&samba.programs)?;
+        config::plain(&samba.root).map_err(SmbError::Root)?;
+        server::make_folder(&samba.root)?;
+        let claim = claim(&samba.root)?;
+        let (orders, inbox) = mpsc::channel();
+        let (done, carried_out) = watch::channel(0);
+        let shown = Shown::default();
+        let supervisor = Supervisor::new(&samba.root, claim, programs, orders.clone(), done, Arc::clone(&shown))?;
+        std::thread::Builder::new().name("smb".to_owned()).spawn(move || supervisor.run(&inbox)).map_err(|source| {
+            SmbError::File { action: "cannot start a thread for", path: samba.root.clone(), source }
+        })?;
+        let ordered = Arc::new(AtomicU64::new(0));
+        follow(state, seed, start, orders.clone(), Arc::clone(&ordered));
+        Ok(Self(Some(Arc::new(Inner { orders, ordered, done: carried_out, shown }))))
+    }
+
+    /// Waits until everything that has been accepted so far is served.
+    pub(crate) async fn settled(&self) {
+        let Some(inner) = &self.0 else { return };
+        let number = inner.ordered.load(Ordering::Acquire);
+        // An error: the supervisor has gone, and nothing will be served any more.
+        let _ = inner.done.clone().wait_for(|done| *done >= number).await;
+    }
+
+    /// The servers, by account.
+    pub(crate) fn servers(&self) -> Vec<FileServer> {
+        let Some(inner) = &self.0 else { return Vec::new() };
+        inner.shown.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Stops the server of an account, or starts it again.
+    pub(crate) async fn set_out(&self, account: &str, out: bool) -> Result<(), SmbError> {
+        let Some(inner) = &self.0 else { return Err(SmbError::Off) };
+        let (done, outcome) = oneshot::channel();
+        // Refused when the supervisor has gone, and then no answer comes either.
+        let _ = inner.orders.send(Order::Outage { account: account.to_owned(), out, done });
+        outcome.await.unwrap_or(Err(SmbError::Off))
+    }
+
+    /// Stops all servers.
+    pub(crate) async fn shutdown(&self) {
+        let Some(inner) = &self.0 else { return };
+        let (done, stopped) = oneshot::channel();
+        let _ = inner.orders.send(Order::Stop { done });
+        // An error: it had stopped already.
+        let _ = stopped.await;
+    }
+}
+
+fn claim(root: &Path) -> Result<Claim, SmbError> {
+    let path = root.join("lock");
+    match Claim::take(&path) {
+        Ok(Some(claim)) => Ok(claim),
+        Ok(None) => Err(SmbError::InUse { root: root.to_owned() }),
+        Err(source) => Err(SmbError::File { action: "cannot lock", path, source }),
+    }
+}
+
+/// Sends an order for what the store holds, and one for each step that changes what is to be served.
+fn follow(state: &mut State, seed: u64, start: Timestamp, orders: mpsc::Sender<Order>, ordered: Arc<AtomicU64>) {
+    let concerned = |document: &Document| document["type"].as_str().is_some_and(concerns);
+    let mut documents: BTreeMap<String, Document> = state
+        .store
+        .iter()
+        .map(|(key, resource)| (key.clone(), resource.doc.clone()))
+        .filter(|(_, doc)| concerned(doc))
+        .collect();
+    let send = move |documents: &BTreeMap<String, Document>, now: Timestamp| {
+        let number = ordered.fetch_add(1, Ordering::AcqRel) + 1;
+        let files = files::files(documents, seed);
+        // Refused when the supervisor has gone: then nothing is served.
+        let _ = orders.send(Order::Serve { files, now: now.as_nanosecond(), number });
+    };
+    send(&documents, start);
+    state.follow(Box::new(move |step: &Step| {
+        let mut changed = false;
+        for one in &step.documents {
+            changed |= match &one.document {
+                Some(document) if concerned(document) => {
+                    documents.insert(one.key.clone(), document.clone());
+                    true
+                }
+                Some(_) => false,
+                None => documents.remove(&one.key).is_some(),
+            };
+        }
+        if changed {
+            send(&documents, start + step.at);
+        }
+    }));
+}
