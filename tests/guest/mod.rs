@@ -2,6 +2,8 @@
 //!
 //! `scripts/guest` makes the guest and says what is in it. In it `lazuli` is the program under test.
 
+mod emulator;
+mod folder;
 mod machine;
 mod shares;
 mod smoke;

@@ -2,9 +2,6 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -12,12 +9,13 @@ use lazuli_emulator::{Emulator, Options, smb::FileServer, smb::Samba};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::machine::{Guest, Output, able};
+use super::{
+    folder::{Folder, samba_programs},
+    machine::{Guest, Output, able},
+};
 
 /// Mount options of the Go driver, without those of the user.
 const OPTIONS: &str = "file_mode=0777,dir_mode=0777,actimeo=30,mfsymlinks,nosharesock";
-/// How many lines of a log a failure shows.
-const SHOWN: usize = 40;
 /// What only a hang reaches, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -28,50 +26,11 @@ struct Cloud {
     _folder: Folder,
 }
 
-/// A folder of the build, gone afterwards; those of tests that were killed go with the next one.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn make() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        fs::create_dir_all(all).unwrap();
-        for entry in fs::read_dir(all).unwrap().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let of = name.strip_prefix("guest-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-            if of.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-                let _ = fs::remove_dir_all(entry.path());
-            }
-        }
-        let path = all.join(format!("guest-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            for account in fs::read_dir(self.0.join("smb/accounts")).into_iter().flatten().flatten() {
-                let log = fs::read_to_string(account.path().join("server/log.smbd")).unwrap_or_default();
-                let lines: Vec<&str> = log.lines().collect();
-                let end = &lines[lines.len().saturating_sub(SHOWN)..];
-                eprintln!("--- the end of Samba's log of {:?}\n{}", account.file_name(), end.join("\n"));
-            }
-        }
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 impl Cloud {
     /// With these accounts, each with a share `data` of 5 GiB.
     async fn start(accounts: &[&str]) -> Self {
         let folder = Folder::make();
-        let output =
-            Command::new("scripts/guest").arg("samba").current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-        let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
-        let samba = Samba { root: folder.0.join("smb"), programs: printed.lines().last().unwrap().into() };
+        let samba = Samba { root: folder.smb(), programs: samba_programs() };
         let options = Options { smb: Some(samba), throttling: false, ..Options::default() };
         let emulator = Emulator::start(options).await.unwrap();
         let cloud = Self { emulator, guest: Guest::boot().await, _folder: folder };

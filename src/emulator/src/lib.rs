@@ -445,7 +445,14 @@ async fn backends(options: &Options, state: &mut State) -> Result<Backends, Star
     }
     let smb = match &options.smb {
         None => Smb::default(),
-        Some(samba) => Smb::start(samba, state, options.seed, options.start_time).map_err(StartError::Smb)?,
+        Some(samba) => {
+            let documents = state.store.iter().map(|(key, resource)| (key.clone(), resource.doc.clone())).collect();
+            let started = Smb::start(samba, documents, options.seed, options.start_time);
+            let (smb, follower) = started.map_err(StartError::Smb)?;
+            state.follow(follower);
+            smb.settled().await;
+            smb
+        }
     };
     Ok(Backends { hypervisor, smb })
 }

@@ -38,116 +38,24 @@ mod server;
 mod supervisor;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
 
 use jiff::Timestamp;
-use serde::Serialize;
 use tokio::sync::{oneshot, watch};
+
+pub use self::types::{FileServer, Samba, SmbError};
 
 use self::files::concerns;
 use self::server::Programs;
 use self::supervisor::{Order, Shown, Supervisor};
-use crate::changes::Step;
+use crate::changes::{Follower, Step};
 use crate::claim::Claim;
-use crate::state::State;
 use crate::store::Document;
-
-/// What the module works with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Samba {
-    /// Where the files of the shares are: an absolute path of letters, digits and `. _ - /`.
-    pub root: PathBuf,
-    /// Where Debian's package samba is: unpacked in this folder, or installed when it is `/`.
-    pub programs: PathBuf,
-}
-
-/// An account's server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FileServer {
-    /// The account's name, which is the user's name too.
-    pub account: String,
-    /// Where it listens; stays the same while the emulator runs.
-    pub address: SocketAddr,
-    /// The process that listens; none while it is out of service.
-    pub pid: Option<u32>,
-    /// Why it is not as it should be.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-    /// Samba's log.
-    pub log: PathBuf,
-    /// The folder of each share.
-    pub shares: BTreeMap<String, PathBuf>,
-}
-
-/// File shares cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum SmbError {
-    /// Samba changes users.
-    #[error("--smb samba needs root: start the emulator as root, or leave --smb out")]
-    NotRoot,
-    /// A program of Samba is missing.
-    #[error("--smb samba needs {}: install the package samba, or name with --smb-programs where it is unpacked", path.display())]
-    NoProgram {
-        /// Where it should be.
-        path: PathBuf,
-    },
-    /// A folder's name that Samba would read in its own way.
-    #[error("--smb-root: {0}")]
-    Root(String),
-    /// Another process uses the root.
-    #[error("another emulator serves the shares of {}", root.display())]
-    InUse {
-        /// The root folder.
-        root: PathBuf,
-    },
-    /// A file or folder could not be handled.
-    #[error("{action} {}", path.display())]
-    File {
-        /// What was tried, as a verb phrase.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why it failed.
-        #[source]
-        source: io::Error,
-    },
-    /// No port could be had.
-    #[error("there is no port for a server")]
-    Port(#[source] io::Error),
-    /// A program failed.
-    #[error("{program} ended with {status}: {said}")]
-    Program {
-        /// The program.
-        program: String,
-        /// How it ended.
-        status: String,
-        /// What it said.
-        said: String,
-    },
-    /// `smbd` runs and does not listen.
-    #[error("smbd does not listen on {address}: {said}")]
-    Silent {
-        /// Where it should.
-        address: SocketAddr,
-        /// The end of its log.
-        said: String,
-    },
-    /// No server of this account runs.
-    #[error("the account {account:?} is not served: it does not exist, or never had a share")]
-    NotServed {
-        /// The account's name.
-        account: String,
-    },
-    /// File shares are not served at all.
-    #[error("file shares are not served: start the emulator with --smb samba")]
-    Off,
-}
 
 /// The file servers: none, or Samba's. Clones are one.
 #[derive(Clone, Default)]
@@ -169,11 +77,16 @@ impl Drop for Inner {
 }
 
 impl Smb {
-    /// Serves what the store holds, and from now on what it comes to hold.
+    /// Serves what the documents say, which is all that exists, and what the follower is told from now on.
     ///
     /// # Errors
     /// When the process is not root, Samba is missing, or the root is in use or cannot be used.
-    pub(crate) fn start(samba: &Samba, state: &mut State, seed: u64, start: Timestamp) -> Result<Self, SmbError> {
+    pub(crate) fn start(
+        samba: &Samba,
+        documents: BTreeMap<String, Document>,
+        seed: u64,
+        start: Timestamp,
+    ) -> Result<(Self, Follower), SmbError> {
         use std::os::unix::fs::MetadataExt;
         // The owner of /proc/self is the effective user, which needs no further dependency to ask for.
         if !std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
@@ -191,8 +104,8 @@ impl Smb {
             SmbError::File { action: "cannot start a thread for", path: samba.root.clone(), source }
         })?;
         let ordered = Arc::new(AtomicU64::new(0));
-        follow(state, seed, start, orders.clone(), Arc::clone(&ordered));
-        Ok(Self(Some(Arc::new(Inner { orders, ordered, done: carried_out, shown }))))
+        let follower = follower(documents, seed, start, orders.clone(), Arc::clone(&ordered));
+        Ok((Self(Some(Arc::new(Inner { orders, ordered, done: carried_out, shown }))), follower))
     }
 
     /// Waits until everything that has been accepted so far is served.
@@ -237,15 +150,16 @@ fn claim(root: &Path) -> Result<Claim, SmbError> {
     }
 }
 
-/// Sends an order for what the store holds, and one for each step that changes what is to be served.
-fn follow(state: &mut State, seed: u64, start: Timestamp, orders: mpsc::Sender<Order>, ordered: Arc<AtomicU64>) {
+/// Sends an order for what exists, and one for each step that changes what is to be served.
+fn follower(
+    mut documents: BTreeMap<String, Document>,
+    seed: u64,
+    start: Timestamp,
+    orders: mpsc::Sender<Order>,
+    ordered: Arc<AtomicU64>,
+) -> Follower {
     let concerned = |document: &Document| document["type"].as_str().is_some_and(concerns);
-    let mut documents: BTreeMap<String, Document> = state
-        .store
-        .iter()
-        .map(|(key, resource)| (key.clone(), resource.doc.clone()))
-        .filter(|(_, doc)| concerned(doc))
-        .collect();
+    documents.retain(|_, document| concerned(document));
     let send = move |documents: &BTreeMap<String, Document>, now: Timestamp| {
         let number = ordered.fetch_add(1, Ordering::AcqRel) + 1;
         let files = files::files(documents, seed);
@@ -253,7 +167,7 @@ fn follow(state: &mut State, seed: u64, start: Timestamp, orders: mpsc::Sender<O
         let _ = orders.send(Order::Serve { files, now: now.as_nanosecond(), number });
     };
     send(&documents, start);
-    state.follow(Box::new(move |step: &Step| {
+    Box::new(move |step: &Step| {
         let mut changed = false;
         for one in &step.documents {
             changed |= match &one.document {
@@ -268,5 +182,5 @@ fn follow(state: &mut State, seed: u64, start: Timestamp, orders: mpsc::Sender<O
         if changed {
             send(&documents, start + step.at);
         }
-    }));
+    })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::names::{AccountName, KeptName, ShareName};
 use crate::arm::kinds;
-use crate::arm::storage::{keys, share_base};
+use crate::arm::storage::own_documents;
 use crate::store::Document;
 
 /// The key of an account, which is its password.
@@ -47,7 +47,7 @@ pub(crate) struct Account {
 
 /// Whether a document of this type says what is to be served.
 pub(super) fn concerns(kind: &str) -> bool {
-    [kinds::STORAGE_ACCOUNT, kinds::SHARE, share_base::DELETED, keys::COUNT]
+    [kinds::STORAGE_ACCOUNT, kinds::SHARE, own_documents::DELETED, own_documents::KEYS]
         .iter()
         .any(|own| own.eq_ignore_ascii_case(kind))
 }
@@ -62,9 +62,9 @@ pub(super) fn files(documents: &BTreeMap<String, Document>, seed: u64) -> Files 
         let properties = &doc["properties"];
         match AccountName::parse(last(id)) {
             Ok(name) => {
-                let count = documents.get(&keys::count_id(name.as_str()).to_ascii_lowercase());
+                let count = documents.get(&own_documents::keys_id(name.as_str()).to_ascii_lowercase());
                 let times = count.and_then(|count| count["properties"]["key1"].as_u64()).unwrap_or(0);
-                let key = Key(keys::value(seed, name.as_str(), "key1", times));
+                let key = Key(own_documents::key(seed, name.as_str(), "key1", times));
                 let account = Account {
                     key: (properties["allowSharedKeyAccess"] != false).then_some(key),
                     encrypted: properties["supportsHttpsTrafficOnly"] != false,
@@ -84,9 +84,9 @@ pub(super) fn files(documents: &BTreeMap<String, Document>, seed: u64) -> Files 
             Err(why) => files.refused.push(why),
         }
     }
-    for (id, doc) in of_kind(share_base::DELETED) {
+    for (id, doc) in of_kind(own_documents::DELETED) {
         let Some(account) = account_of(&mut files.accounts, id) else { continue };
-        let over = doc[share_base::OVER].as_str().and_then(|over| over.parse().ok()).unwrap_or(i128::MAX);
+        let over = doc[own_documents::OVER].as_str().and_then(|over| over.parse().ok()).unwrap_or(i128::MAX);
         if let Some(name) = KeptName::parse(last(id)) {
             account.kept.insert(name, over);
         }

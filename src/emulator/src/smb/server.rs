@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpSocket;
 
-use super::SmbError;
 use super::config::{self, Place};
 use super::files::Account;
 use super::names::{AccountName, ShareName};
+use super::types::SmbError;
 
 /// How long `smbd` may take to listen and to end: it takes a fifth of a second.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -18,7 +18,7 @@ use super::files::{Account, Files};
 use super::names::{AccountName, KeptName, ShareName};
 use super::plan::{self, FolderStep, ServerStep};
 use super::server::{self, Programs, Server};
-use super::{FileServer, SmbError};
+use super::types::{FileServer, SmbError};
 use crate::claim::Claim;
 
 /// How soon after a start a server that has ended by itself is started again.

@@ -11,7 +11,7 @@ use super::files::{self, Account, Files, Key};
 use super::names::{AccountName, KeptName, ShareName};
 use super::plan::{FolderStep, ServerStep, folder_steps, server_step};
 use crate::arm::kinds;
-use crate::arm::storage::share_base::DELETED;
+use crate::arm::storage::own_documents::DELETED;
 use crate::store::Document;
 
 const ACCOUNT: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts";
