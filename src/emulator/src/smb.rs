@@ -27,8 +27,8 @@
 //!
 //! One emulator at a time uses a root: it holds a lock on `ROOT/lock`. Below `ROOT/accounts/ACCOUNT` are `shares/SHARE`,
 //! `deleted/SHARE_VERSION`, and `server`, which is root's alone, because a hash of the key is in it. Files stay until
-//! their share is gone for good; a new start takes the folders as it finds them, so it needs the state file to find their
-//! shares. `smbd` ends with the emulator, however that ends. An `smbd` that ends by itself is started again.
+//! their share is gone for good. A start adopts the folders of the shares that the state file names and removes those of no
+//! share; without a state file it begins anew. `smbd` ends with the emulator, however that ends. An `smbd` that ends by itself is started again.
 
 mod config;
 mod files;
@@ -94,7 +94,6 @@ impl Smb {
         }
         let programs = Programs::find(&samba.programs)?;
         config::plain(&samba.root).map_err(SmbError::Root)?;
-        server::make_folder(&samba.root)?;
         let claim = claim(&samba.root)?;
         let (orders, inbox) = mpsc::channel();
         let (done, carried_out) = watch::channel(0);
@@ -141,8 +140,20 @@ impl Smb {
     }
 }
 
+/// Claims the root, which is new, empty or of an earlier run: what belongs to no share is removed from it.
 fn claim(root: &Path) -> Result<Claim, SmbError> {
     let path = root.join("lock");
+    server::make_folder(root)?;
+    let mut entries = std::fs::read_dir(root).map_err(|source| SmbError::File {
+        action: "cannot list",
+        path: root.to_owned(),
+        source,
+    })?;
+    if !path.exists() && entries.next().is_some() {
+        return Err(SmbError::Foreign { root: root.to_owned() });
+    }
+    // What is in the shares is for those who have the key.
+    server::set_mode(root, 0o700)?;
     match Claim::take(&path) {
         Ok(Some(claim)) => Ok(claim),
         Ok(None) => Err(SmbError::InUse { root: root.to_owned() }),

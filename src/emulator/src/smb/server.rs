@@ -255,7 +255,7 @@ pub(super) fn make_folder(path: &Path) -> Result<(), SmbError> {
     })
 }
 
-fn set_mode(path: &Path, mode: u32) -> Result<(), SmbError> {
+pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), SmbError> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|source| SmbError::File {
         action: "cannot set the mode of",
         path: path.to_owned(),

@@ -120,6 +120,21 @@ fn a_root_that_samba_would_read_in_its_own_way_is_refused() {
 }
 
 #[test]
+fn a_root_with_files_of_others_is_refused_and_one_of_an_earlier_run_is_taken() {
+    let root = std::env::temp_dir().join(format!("lazuli-smb-{}", std::process::id()));
+    std::fs::create_dir_all(root.join("accounts/alice")).unwrap();
+    let why = super::claim(&root).unwrap_err().to_string();
+    assert!(why.contains("is not empty and not of this emulator"), "{why}");
+    std::fs::remove_dir_all(&root).unwrap();
+    drop(super::claim(&root).unwrap());
+    std::fs::create_dir_all(root.join("accounts/first")).unwrap();
+    let claim = super::claim(&root).unwrap();
+    assert!(super::claim(&root).unwrap_err().to_string().contains("another emulator serves the shares of"));
+    drop(claim);
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
 fn names_to_which_samba_gives_a_meaning_are_not_served() {
     let documents = ["global", "homes", "printers", "home", "-x-"].map(|name| share_doc("one", name, json!({})));
     let files = served(documents.into_iter().chain([account_doc("one", json!({}))]));

@@ -49,6 +49,12 @@ pub enum SmbError {
     /// A folder's name that Samba would read in its own way.
     #[error("--smb-root: {0}")]
     Root(String),
+    /// The root has other files.
+    #[error("--smb-root: {} is not empty and not of this emulator; name an empty folder", root.display())]
+    Foreign {
+        /// The root folder.
+        root: PathBuf,
+    },
     /// Another process uses the root.
     #[error("another emulator serves the shares of {}", root.display())]
     InUse {
