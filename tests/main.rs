@@ -6,6 +6,7 @@
 //! | `api_server` | what a client of Kubernetes may rest on, against the small API server, and in `privileged::cluster` against the real one | nothing |
 //! | `model` | random lives of a cluster against the emulator, on paused time, from one seed | nothing |
 //! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
+//! | `guest` | a machine with a kernel of its own in QEMU, for mounts of file shares | root, and what `scripts/guest` installs |
 //! | `privileged::cluster` | the chart installed in a real Kubernetes, its containers as processes | root, and the programs that `scripts/test cluster` builds |
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
@@ -80,6 +81,7 @@ mod it {
 
 mod api_server;
 mod certificates;
+mod guest;
 mod model;
 
 mod privileged {

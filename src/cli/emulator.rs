@@ -13,6 +13,7 @@ use lazuli_emulator::{
     latency::Profile,
     quota_names,
     scenario::{Scenario, SecurityGroup},
+    smb::Samba,
 };
 use lazuli_rig::{SECURITY_GROUP, azure_json};
 use serde_json::json;
@@ -104,6 +105,16 @@ pub(super) struct Options {
     /// Where the hypervisor keeps its disks and the machines' sys and dev folders.
     #[arg(long, env = "LAZULI_EMULATOR_HYPERVISOR_ROOT", default_value = "/var/lib/lazuli-emulator")]
     hypervisor_root: PathBuf,
+    /// What serves the files of shares: none, or samba (Debian's smbd on the loopback interface, a port for each storage
+    /// account, which GET /_emulator/smb tells; needs root).
+    #[arg(long, env = "LAZULI_EMULATOR_SMB", value_enum, default_value_t = Smb::None)]
+    smb: Smb,
+    /// Where the files of shares are kept.
+    #[arg(long, env = "LAZULI_EMULATOR_SMB_ROOT", default_value = "/var/lib/lazuli-emulator/smb")]
+    smb_root: PathBuf,
+    /// The folder in which Debian's package samba is unpacked with what it depends on; / when it is installed.
+    #[arg(long, env = "LAZULI_EMULATOR_SMB_PROGRAMS", default_value = "/")]
+    smb_programs: PathBuf,
     /// Write a cloud configuration for clients of this emulator to this file. It names the plain address; clients that
     /// sign in over TLS only put the address of --tls in resourceManagerEndpoint.
     #[arg(long)]
@@ -117,6 +128,12 @@ pub(super) struct Options {
 enum Hypervisor {
     None,
     Loop,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Smb {
+    None,
+    Samba,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -217,6 +234,10 @@ pub(super) async fn run(options: Options) -> Outcome {
         hypervisor: match options.hypervisor {
             Hypervisor::None => HypervisorChoice::None,
             Hypervisor::Loop => HypervisorChoice::Loop(options.hypervisor_root),
+        },
+        smb: match options.smb {
+            Smb::None => None,
+            Smb::Samba => Some(Samba { root: options.smb_root, programs: options.smb_programs }),
         },
     })
     .await?;

@@ -163,6 +163,7 @@
 //! | an API server that does not answer is named by its address | in the error, and the doctor asks Azure all the same | `an_api_server_that_does_not_answer_is_named_by_its_address` `an_api_server_that_does_not_answer_is_named_and_azure_is_asked_all_the_same` |
 //! | text of Azure and of users breaks no line of a text log | line ends are written as two characters | `text_of_others_breaks_no_line` |
 //! | a page of another site reaches no plane of the emulator | the host that a request names must be an address of this machine or a name that was given | `a_request_over_a_connection_that_names_a_host_of_another_site_reaches_no_plane` `the_planes_answer_to_every_address_and_to_no_name_that_can_be_pointed_here` |
+//! | names of others bring no line into what Samba reads, and no file of others goes with the shares | what is no name of Azure's is not served; a folder with other files is refused | `no_name_brings_a_line_into_what_samba_reads` `a_root_that_samba_would_read_in_its_own_way_is_refused` `a_root_with_files_of_others_is_refused_and_one_of_an_earlier_run_is_taken` |
 //! | the README's commands work when they are pasted as a whole | a test runs them from the README | `the_commands_to_run_it_by_hand_work_when_they_are_pasted_as_a_whole` |
 //!
 //! # Kept by nothing yet

@@ -14,6 +14,8 @@
 //! | `POST /_emulator/buckets/fill` | all buckets are full, as after a long rest |
 //! | `GET`, `POST`, `DELETE /_emulator/incidents` | list, add (one or a list), forget all |
 //! | `DELETE /_emulator/incidents/{id}` | forget one |
+//! | `GET /_emulator/smb` | the servers of file shares ([`crate::smb`]) with address, process, log and folders |
+//! | `POST /_emulator/smb` | `{"account": "...", "serves": false}` stops the server of an account, `true` starts it again |
 //! | `GET /_emulator/scenario` | what existed at the start, without secrets |
 //! | `GET /_emulator/overview` | what the page at `/` shows, for the page: its shape follows the page's needs |
 //! | `GET /_emulator/ca.pem` | the authority's certificate, with TLS |
@@ -42,6 +44,7 @@ use crate::lower_bound::LowerBound;
 use crate::page;
 use crate::phases::{Begun, OperationRecord, Phase};
 use crate::redact::redact;
+use crate::smb::{FileServer, SmbError};
 use crate::state::Shared;
 use crate::store::{Document, Store};
 use crate::throttle::Throttle;
@@ -231,6 +234,21 @@ impl Control {
         )
     }
 
+    /// The servers of file shares, by account; none without [`crate::Options::smb`].
+    #[must_use]
+    pub fn file_servers(&self) -> Vec<FileServer> {
+        self.shared.smb.servers()
+    }
+
+    /// Stops the server of an account's file shares, as an outage does, or starts it again; waits until it is done.
+    ///
+    /// # Errors
+    ///
+    /// When the account has no server, or it does not start.
+    pub async fn serve_files(&self, account: &str, serves: bool) -> Result<(), SmbError> {
+        self.shared.smb.set_out(account, !serves).await
+    }
+
     /// Reads the store at this moment.
     pub fn store<T>(&self, read: impl FnOnce(&Store) -> T) -> T {
         self.shared.store(read)
@@ -293,6 +311,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
             ),
         )
         .route("/incidents/{id}", delete(remove_incident))
+        .route("/smb", get(|State(c): State<Control>| async move { Json(c.file_servers()) }).post(serve_files))
         .route(
             "/scenario",
             get(|State(c): State<Control>| async move { Json(redacted(json!(c.shared.options.scenario))) }),
@@ -325,6 +344,25 @@ struct PhaseName {
 async fn begin_phase(State(control): State<Control>, body: bytes::Bytes) -> Response {
     match serde_json::from_slice::<PhaseName>(&body) {
         Ok(PhaseName { name }) => (StatusCode::CREATED, Json(control.begin_phase(&name))).into_response(),
+        Err(error) => refused(&error.to_string()),
+    }
+}
+
+/// What `POST /_emulator/smb` takes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Serves {
+    account: String,
+    serves: bool,
+}
+
+async fn serve_files(State(control): State<Control>, body: bytes::Bytes) -> Response {
+    let asked: Serves = match serde_json::from_slice(&body) {
+        Ok(asked) => asked,
+        Err(error) => return refused(&error.to_string()),
+    };
+    match control.serve_files(&asked.account, asked.serves).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(error) => refused(&error.to_string()),
     }
 }

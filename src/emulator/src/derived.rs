@@ -2,6 +2,8 @@
 
 use uuid::Uuid;
 
+use crate::path;
+
 /// FNV-1a: stable over versions of the compiler and of this crate.
 pub(crate) fn hash(text: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -13,6 +15,11 @@ pub(crate) fn hash(text: &str) -> u64 {
     hash ^= hash >> 32;
     hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash ^ (hash >> 29)
+}
+
+/// A number that follows from a seed and a text in any letter case.
+pub(crate) fn drawn(seed: u64, text: &str) -> u64 {
+    hash(&format!("{seed}/{}", path::key(text)))
 }
 
 /// A GUID that follows from a text alone.

@@ -183,6 +183,7 @@ pub mod persist;
 pub mod phases;
 pub mod scenario;
 pub mod sizes;
+pub mod smb;
 pub mod store;
 
 mod access;
@@ -238,7 +239,8 @@ pub use served_names::{HostName, HostNameError};
 use crate::clock::Clock;
 use crate::hypervisor::{Attachment, Hypervisor, HypervisorError};
 use crate::served_names::ServedNames;
-use crate::state::{Shared, State};
+use crate::smb::{Smb, SmbError};
+use crate::state::{Backends, Shared, State};
 
 /// A running emulator. Dropping it without [`Emulator::shutdown`] stops it too, but loses what the
 /// state file had not got yet and leaves loop devices behind.
@@ -273,6 +275,9 @@ pub enum StartError {
     /// The hypervisor does not start.
     #[error("the hypervisor does not start")]
     Hypervisor(#[source] HypervisorError),
+    /// File shares cannot be served.
+    #[error("file shares cannot be served")]
+    Smb(#[source] SmbError),
     /// TLS cannot be set up.
     #[error("TLS cannot be set up")]
     Tls(#[source] tls::TlsError),
@@ -283,7 +288,7 @@ impl Emulator {
     ///
     /// # Errors
     ///
-    /// When the address is taken, the state file is unusable, or the hypervisor or TLS cannot start.
+    /// When the address is taken, the state file is unusable, or the hypervisor, file servers or TLS cannot start.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let listen = options.listen;
         let (tcp, address) = bind(listen).await?;
@@ -321,25 +326,14 @@ impl Emulator {
         for vm in state.store.machines() {
             state.remember_luns(vm["id"].as_str().unwrap_or(""), std::time::Duration::ZERO);
         }
-        let hypervisor = match &options.hypervisor {
-            HypervisorChoice::None => Hypervisor::none(),
-            HypervisorChoice::Loop(root) => {
-                Hypervisor::start_loop(root, attachments(&state)).await.map_err(StartError::Hypervisor)?
-            }
-        };
-        if hypervisor.is_loop() {
-            for vm in state.store.machines() {
-                let name = vm["name"].as_str().unwrap_or("");
-                hypervisor.create_machine(name).await.map_err(StartError::Hypervisor)?;
-            }
-        }
+        let backends = backends(&options, &mut state).await?;
         let ca_pem = tls.as_ref().map(|(_, _, authority)| authority.ca_pem().to_owned());
         let shared = Shared::new(
             options,
             format!("http://{address}"),
             std::sync::Arc::new(names),
             ca_pem,
-            hypervisor,
+            backends,
             clock,
             state,
         );
@@ -421,6 +415,7 @@ impl Emulator {
         if let Err(error) = persist::save_last(shared) {
             tracing::error!(error = %error, "the state file was not written");
         }
+        shared.smb.shutdown().await;
         if let Err(error) = shared.hypervisor.shutdown().await {
             tracing::error!(error = %error, "the hypervisor did not shut down");
         }
@@ -432,6 +427,34 @@ async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), StartErro
     let tcp = TcpListener::bind(listen).await.map_err(failed)?;
     let address = tcp.local_addr().map_err(failed)?;
     Ok((tcp, address))
+}
+
+/// Starts what the options ask for, with what exists.
+async fn backends(options: &Options, state: &mut State) -> Result<Backends, StartError> {
+    let hypervisor = match &options.hypervisor {
+        HypervisorChoice::None => Hypervisor::none(),
+        HypervisorChoice::Loop(root) => {
+            Hypervisor::start_loop(root, attachments(state)).await.map_err(StartError::Hypervisor)?
+        }
+    };
+    if hypervisor.is_loop() {
+        for vm in state.store.machines() {
+            let name = vm["name"].as_str().unwrap_or("");
+            hypervisor.create_machine(name).await.map_err(StartError::Hypervisor)?;
+        }
+    }
+    let smb = match &options.smb {
+        None => Smb::default(),
+        Some(samba) => {
+            let documents = state.store.iter().map(|(key, resource)| (key.clone(), resource.doc.clone())).collect();
+            let started = Smb::start(samba, documents, options.seed, options.start_time);
+            let (smb, follower) = started.map_err(StartError::Smb)?;
+            state.follow(follower);
+            smb.settled().await;
+            smb
+        }
+    };
+    Ok(Backends { hypervisor, smb })
 }
 
 fn attachments(state: &State) -> Vec<Attachment> {

@@ -11,6 +11,7 @@ use crate::api_versions::ApiVersions;
 use crate::latency::Profile;
 use crate::scenario::Scenario;
 use crate::served_names::HostName;
+use crate::smb::Samba;
 
 /// All that can be chosen about an emulator.
 #[derive(Clone, Debug)]
@@ -66,6 +67,8 @@ pub struct Options {
     pub quotas: BTreeMap<String, u64>,
     /// What becomes of attached disks: nothing, or block devices.
     pub hypervisor: HypervisorChoice,
+    /// Serves the files of shares by Samba; not at all by default.
+    pub smb: Option<Samba>,
     /// Behaviours without evidence.
     pub unverified: Switches,
 }
@@ -97,6 +100,7 @@ impl Default for Options {
             state_file: None,
             quotas: BTreeMap::new(),
             hypervisor: HypervisorChoice::None,
+            smb: None,
             unverified: Switches::default(),
         }
     }

@@ -196,6 +196,8 @@ async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: ax
         struck_answer(effect)
     } else {
         let mut response = answer(&shared, &mut asked, route, effect.as_ref());
+        // What is said to be there can be mounted.
+        shared.smb.settled().await;
         if let Some(effect) = &effect {
             add_effect_headers(response.headers_mut(), effect);
         }

@@ -25,8 +25,15 @@ use crate::options::{Options, Switches};
 use crate::path;
 use crate::phases::Phases;
 use crate::served_names::ServedNames;
+use crate::smb::Smb;
 use crate::store::{Lags, Store};
 use crate::throttle::Throttle;
+
+/// What makes something of what ARM says.
+pub(crate) struct Backends {
+    pub(crate) hypervisor: Hypervisor,
+    pub(crate) smb: Smb,
+}
 
 /// What all planes of one emulator share.
 pub(crate) struct Shared {
@@ -34,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) tokens: Tokens,
     pub(crate) hypervisor: Hypervisor,
+    pub(crate) smb: Smb,
     /// Where this emulator is reached, without a slash at the end.
     pub(crate) url: String,
     /// The host names under which it is reached.
@@ -53,7 +61,7 @@ impl Shared {
         url: String,
         names: Arc<ServedNames>,
         ca_pem: Option<String>,
-        hypervisor: Hypervisor,
+        Backends { hypervisor, smb }: Backends,
         clock: Clock,
         state: State,
     ) -> Arc<Self> {
@@ -62,6 +70,7 @@ impl Shared {
             clock,
             tokens: Tokens::default(),
             hypervisor,
+            smb,
             url,
             names,
             ca_pem,
@@ -220,6 +229,11 @@ impl State {
         clock::stamp(self.start_time + at)
     }
 
+    /// The seed of everything random.
+    pub(crate) const fn random_seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Notes what a machine holds from `at` on.
     pub(crate) fn remember_luns(&mut self, vm: &str, at: Duration) {
         let held = self.store.lun_map(vm);
@@ -228,7 +242,7 @@ impl State {
 
     /// A number that follows from the seed and a text alone.
     pub(crate) fn drawn(&self, text: &str) -> u64 {
-        derived::hash(&format!("{}/{}", self.seed, path::key(text)))
+        derived::drawn(self.seed, text)
     }
 
     /// The latency of the nth write of a resource: it depends on the seed, the resource and n only, so

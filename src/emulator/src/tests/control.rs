@@ -202,3 +202,11 @@ async fn a_follower_sees_each_state_and_whether_it_may_not_be_in_force_yet() {
     rig.control().tamper(&disk_id("d"), |disk| disk["tags"] = json!({"a": "b"})).unwrap();
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn without_samba_no_share_is_served_and_who_asks_for_it_is_told() {
+    let rig = Rig::new(options()).await;
+    assert!(rig.control().file_servers().is_empty());
+    let refused = rig.control().serve_files("files", true).await.unwrap_err().to_string();
+    assert!(refused.contains("start the emulator with --smb samba"), "{refused}");
+}

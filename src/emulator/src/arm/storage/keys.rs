@@ -5,13 +5,11 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::accounts::{self, account};
 use super::base::{location, require_provisioned, stamp};
-use super::windows;
+use super::{own_documents, windows};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::kinds;
 use crate::fault::{self, Fault};
@@ -20,13 +18,6 @@ use crate::state::State;
 use crate::store::Resource;
 
 const KEYS: [&str; 2] = ["key1", "key2"];
-
-/// The type of the document that counts the draws.
-const COUNT: &str = "lazuli/storageKeys";
-
-fn count_id(account: &str) -> String {
-    format!("/lazuli/storageKeys/{}", account.to_ascii_lowercase())
-}
 
 /// The hook of accounts: a new one has new keys.
 pub(super) fn follow(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
@@ -38,10 +29,10 @@ pub(super) fn follow(state: &mut State, old: Option<&Value>, new: Option<&Value>
 }
 
 fn draw(state: &mut State, account: &str, key: &str, at: Duration) {
-    let id = count_id(account);
+    let id = own_documents::keys_id(account);
     if !state.store.contains(&id) {
         let properties = json!({"key1": 0, "key2": 0});
-        let doc = json!({"id": id, "name": path::name_of(&id), "type": COUNT, "properties": properties});
+        let doc = json!({"id": id, "name": path::name_of(&id), "type": own_documents::KEYS, "properties": properties});
         state.store.insert(&id, Resource::new(doc), at);
     }
     let next = times(state, account, key) + 1;
@@ -50,16 +41,8 @@ fn draw(state: &mut State, account: &str, key: &str, at: Duration) {
 
 /// How often a key has been drawn.
 fn times(state: &State, account: &str, key: &str) -> u64 {
-    let count = state.store.document(&count_id(account));
+    let count = state.store.document(&own_documents::keys_id(account));
     count.and_then(|count| count["properties"][key].as_u64()).unwrap_or(0)
-}
-
-/// The key itself.
-fn value(state: &State, account: &str, key: &str) -> String {
-    let times = times(state, account, key);
-    let part = |part: u64| state.drawn(&format!("storageKeys/{account}/{key}/{times}/{part}")).to_be_bytes();
-    let bytes: Vec<u8> = (0..8).flat_map(part).collect();
-    STANDARD.encode(bytes)
 }
 
 /// Recorded form.
@@ -69,7 +52,7 @@ fn shown(state: &State, account: &Value) -> Value {
         json!({
             "creationTime": account["properties"]["keyCreationTime"][key],
             "keyName": key,
-            "value": value(state, name, key),
+            "value": own_documents::key(state.random_seed(), name, key, times(state, name, key)),
             "permissions": "FULL",
         })
     };

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::accounts::files_account;
 use super::base::of_service;
+use super::own_documents::{DELETED, HELD, OVER};
 use crate::answer::Context;
 use crate::arm::kinds;
 use crate::arm::protocol::Schema;
@@ -16,13 +17,6 @@ pub(super) const SCHEMA: Schema = Schema { name: "SFileShare", root: "fileShare"
 
 /// Where the name of a share is in the path, after the namespace.
 const NAME: usize = 5;
-
-/// The type under which the store keeps deleted shares.
-pub(super) const DELETED: &str = "Microsoft.Storage/storageAccounts/fileServices/deletedShares";
-/// The type under which the store keeps names that are not free yet.
-pub(super) const HELD: &str = "Microsoft.Storage/storageAccounts/fileServices/heldNames";
-/// The member with the moment at which either is over, in nanoseconds of Unix time.
-pub(super) const OVER: &str = "over";
 
 /// What a request to a share begins with.
 pub(super) struct Asked {

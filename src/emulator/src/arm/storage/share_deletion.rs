@@ -14,7 +14,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::base::{location, stamp};
-use super::share_base::{self, Asked, DELETED, HELD, OVER, below_service};
+use super::own_documents::{DELETED, HELD, OVER};
+use super::share_base::{self, Asked, below_service};
 use super::share_snapshots::SNAPSHOT;
 use super::{file_services, share_snapshots, windows};
 use crate::answer::{Answer, Context, Reply};

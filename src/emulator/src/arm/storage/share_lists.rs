@@ -12,7 +12,7 @@ use super::accounts::files_account;
 use super::base::location;
 use super::share_base::{self, Asked};
 use super::share_snapshots::SNAPSHOT;
-use super::{share_deletion, share_snapshots, windows};
+use super::{own_documents, share_deletion, share_snapshots, windows};
 use crate::answer::{Answer, Content, Context, Page, Reply};
 use crate::arm::kinds;
 use crate::fault::{self, Fault};
@@ -88,7 +88,7 @@ fn items(context: &Context<'_>, asked: &Asked, (deleted, snapshots): (bool, bool
         }
     }
     if deleted {
-        for (_, doc) in store.list(scope, Some(share_base::DELETED), None, now).filter(|(_, doc)| fits(doc)) {
+        for (_, doc) in store.list(scope, Some(own_documents::DELETED), None, now).filter(|(_, doc)| fits(doc)) {
             let version = doc["properties"]["version"].as_str().unwrap_or("");
             let shown = share_deletion::shown(context, &asked.account, doc);
             if snapshots {

@@ -94,7 +94,7 @@ pub(super) fn check_account(state: &State, account: &Value, own: &str, gib: u64)
     };
     let id = path::of(account);
     let live = state.store.below_of_kind(id, kinds::SHARE);
-    let deleted = state.store.below_of_kind(id, super::share_base::DELETED);
+    let deleted = state.store.below_of_kind(id, super::own_documents::DELETED);
     let (mut shares, mut total) = (1, gib);
     for share in live.chain(deleted).filter(|share| !path::same(share.id(), own)) {
         shares += 1;

@@ -3,7 +3,7 @@
 //! Recorded: the refusal of a share that is missing. Documented: all requests are synchronous, 201 for a new share and 200
 //! for one that exists; names; members; sizes are told in [`super::share_sizes`]. Unverified: that a PUT of a share that
 //! exists changes what it names, which states of leases a share shows, and what a share without an access tier shows.
-//! Leases are not emulated, nor are files in a share: its usage is 0.
+//! Leases are not emulated, and the usage of a share is 0, also where [`crate::smb`] serves its files.
 
 use serde_json::{Value, json};
 

@@ -1,0 +1,10 @@
+//! Tests with a kernel of their own, for what the machine's kernel cannot do: SMB mounts by the kernel's client.
+//!
+//! `scripts/guest` makes the guest and says what is in it. In it `lazuli` is the program under test.
+
+mod emulator;
+mod folder;
+mod machine;
+mod shares;
+mod smoke;
+mod wire;
