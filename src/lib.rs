@@ -29,7 +29,7 @@
 //! |                                                            | webhook      admission  | as a local    |
 //! +-----------+-----------+------------------+-----------------+------------+------------+ HTTP server   |
 //! | csi-proto | telemetry | disk             | host            | cluster    | config     |               |
-//! |           |           | disks as volumes |                 | client of  | azure.json +---------------+
+//! |           |           | file    disks    |                 | client of  | azure.json +---------------+
 //! | generated | logs,     +------------------+ Linux: devices, | Kubernetes |            | apiserver     |
 //! | code      | metrics,  | azure     client | file systems,   |            |            | Kubernetes'   |
 //! |           | probes    | reconcile tasks  | mounts          |            |            | API, in       |
@@ -58,12 +58,12 @@
 //! | 1 | `lazuli-journal` | what was asked, seen and decided about each object, in bounded memory | model | |
 //! | 1 | `lazuli-quota` | when a request goes to Azure: permits, polls, shared reads | model | |
 //! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
-//! | 1 | `lazuli-shares` | every decision about file shares and their storage accounts | model | |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
 //! | 2 | `lazuli-engine` | the reconcile engine: the steps of an object of Azure and of a Service | model, quota | |
 //! | 3 | `lazuli-storage` | every decision about disks but the writes of VMs | engine, model, quota | |
 //! | 3 | `lazuli-balancing` | Services on the engine | engine, model, quota, services | |
 //! | 3 | `lazuli-nodes` | every decision about Nodes and routes | engine, model, quota | |
+//! | 3 | `lazuli-shares` | every decision about file shares and their storage accounts | engine, model | |
 //! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, journal, model, quota, telemetry | |
 //! | 4 | `lazuli-vm-disks` | every decision on a VM's data disks | engine, model, quota, storage | |
 //! | 4 | `lazuli-azure` | the client of Azure | model, quota | emulator, storage |
@@ -71,7 +71,8 @@
 //! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services | |
 //! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, journal, model, quota, reconcile, storage, telemetry, vm-disks | emulator |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, storage, telemetry | apiserver |
-//! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, journal, model, storage, telemetry | |
+//! | 5 | `lazuli-file` | file shares as volumes | azure, engine, journal, model, quota, reconcile, shares | emulator |
+//! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, file, host, journal, model, shares, storage, telemetry | |
 //! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, journal, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
 //! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, journal, model, reconcile, storage, telemetry | |

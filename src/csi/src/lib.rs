@@ -15,6 +15,7 @@
 mod asked;
 mod capability;
 pub mod controller;
+pub mod file;
 pub mod identity;
 mod mount_flags;
 pub mod node;

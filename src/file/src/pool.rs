@@ -21,14 +21,13 @@ use lazuli_journal::Recorder;
 use lazuli_model::{
     ArmId, StorageAccount,
     fault::{Code, Fault},
-    parameter::ParameterError,
 };
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::{Clock, Kind, Workers, metrics::Metrics};
 use lazuli_shares::{
     account,
     share::SharePlan,
-    work::pool::{Action, Caller, Event, Refused, State, What},
+    work::pool::{Action, Caller, Event, Refused, State},
 };
 use tokio::{sync::oneshot, time::sleep};
 use tracing::warn;
@@ -75,7 +74,6 @@ pub(crate) struct Pools {
 pub(crate) struct PoolKind {
     regions: Regions,
     accounts: Accounts,
-    clock: Clock,
     callers: AtomicU64,
     /// What is known outlives a task.
     states: Mutex<BTreeMap<Group, State<ShareError>>>,
@@ -104,8 +102,7 @@ pub(crate) struct Waiting {
 impl Pools {
     pub(crate) fn new(regions: Regions, accounts: Accounts, metrics: Metrics, journal: Recorder) -> Self {
         let clock = Clock::start();
-        let kind =
-            Arc::new(PoolKind { regions, accounts, clock, callers: AtomicU64::new(0), states: Mutex::default() });
+        let kind = Arc::new(PoolKind { regions, accounts, callers: AtomicU64::new(0), states: Mutex::default() });
         Self { workers: Workers::with_journal(kind.clone(), clock, metrics, journal), kind }
     }
 

@@ -1,1 +1,163 @@
+//! Shares on an emulated Azure, on paused time.
 
+use std::{collections::BTreeMap, time::Duration};
+
+use lazuli_azure::{
+    on_emulator::{client, principal, routes},
+    storage::Storage,
+    transport::Transport,
+};
+use lazuli_emulator::{Emulator, Options, scenario};
+use lazuli_model::{
+    AccessMode,
+    fault::{Code, Fault},
+};
+use lazuli_shares::{
+    deletion::DRIVER_NAME,
+    parameters::Defaults,
+    share::{Access, Capability, Request, plan_create},
+};
+use tokio::{task::JoinSet, time::Instant};
+
+use super::*;
+
+struct Rig {
+    emulator: Emulator,
+    volumes: watch::Sender<KnownVolumes>,
+}
+
+impl Rig {
+    async fn start(options: Options) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let volumes = watch::channel(Some(Arc::default())).0;
+        Self { emulator: Emulator::start(options).await.unwrap(), volumes }
+    }
+
+    /// A replica of the controller, which knows nothing of others.
+    fn replica(&self, seed: u64) -> Shares {
+        let routes = routes(&self.emulator.url().parse().unwrap());
+        let transport = Transport::in_process(routes, self.emulator.service());
+        let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
+        Shares::new(Settings {
+            storage: Storage::new(client(transport, credential, seed)),
+            volumes: self.volumes.subscribe(),
+            driver_name: DRIVER_NAME.into(),
+            subscription: scenario::SUBSCRIPTION.into(),
+            resource_group: scenario::RESOURCE_GROUP.into(),
+            metrics: Metrics::unregistered(),
+            journal: Recorder::nowhere(),
+        })
+    }
+}
+
+fn plan(name: &str, parameters: &[(&str, &str)]) -> Arc<SharePlan> {
+    let defaults = Defaults {
+        subscription: scenario::SUBSCRIPTION.into(),
+        resource_group: scenario::RESOURCE_GROUP.into(),
+        location: scenario::LOCATION.into(),
+        storage_endpoint_suffix: "core.windows.net".into(),
+        vnet_resource_group: String::new(),
+        vnet_name: String::new(),
+        subnet_name: String::new(),
+        driver_name: DRIVER_NAME.into(),
+    };
+    let request = Request {
+        name: name.into(),
+        parameters: parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        mutable_parameters: BTreeMap::new(),
+        required_bytes: 5 << 30,
+        limit_bytes: 0,
+        capabilities: vec![Capability { access: Access::Mount, mode: AccessMode::MultiNodeMultiWriter }],
+    };
+    Arc::new(plan_create(&request, &defaults).unwrap())
+}
+
+async fn storm(shares: &Shares, count: usize, parameters: &'static [(&str, &str)]) -> Vec<Created> {
+    let mut claims = JoinSet::new();
+    for number in 0..count {
+        let shares = shares.clone();
+        claims.spawn(async move { shares.create(&plan(&format!("pvc-{number:04}"), parameters), None).await.unwrap() });
+    }
+    claims.join_all().await
+}
+
+fn names(created: &[Created]) -> BTreeMap<String, usize> {
+    let mut names = BTreeMap::new();
+    for created in created {
+        *names.entry(created.account.name().to_owned()).or_insert(0) += 1;
+    }
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_claims_makes_one_account_and_is_never_throttled() {
+    let rig = Rig::start(Options::default()).await;
+    let shares = rig.replica(1);
+    let began = Instant::now();
+    let created = storm(&shares, 200, &[]).await;
+    let took = began.elapsed();
+    assert_eq!(names(&created).into_values().collect::<Vec<_>>(), [200]);
+    let calls = rig.emulator.control().call_log();
+    assert_eq!(calls.iter().filter(|call| call.status == 429).count(), 0);
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    let reads = calls.iter().filter(|call| call.method == "GET" && call.path.contains("Microsoft.Storage")).count();
+    assert!(reads < 30, "{reads} reads");
+}
+
+#[tokio::test(start_paused = true)]
+async fn accounts_of_fifty_shares_are_filled_one_after_the_other() {
+    let rig = Rig::start(Options::default()).await;
+    let created = storm(&rig.replica(1), 120, &[("skuName", "StandardV2_LRS")]).await;
+    let mut counts: Vec<usize> = names(&created).into_values().collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [20, 50, 50]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_lives_from_its_claim_to_its_deletion() {
+    let rig = Rig::start(Options::default()).await;
+    let shares = rig.replica(1);
+    let plan = plan("pvc-1", &[]);
+    let created = shares.create(&plan, None).await.unwrap();
+    assert_eq!(created.size, Gib::new(5));
+    let keys = shares.keys(&created.account.id).await.unwrap();
+    assert_eq!(keys.len(), 2);
+    let answer = plan.answer(&created.account.id, created.size).unwrap();
+    let volume = ShareVolumeId::parse(&answer.volume_id).unwrap();
+    assert!(shares.exists(&volume).await.unwrap());
+    // A replica without memory finds what the other has made.
+    let other = rig.replica(2);
+    let again = other.create(&plan, None).await.unwrap();
+    assert_eq!((again.account.id, again.size), (created.account.id, created.size));
+    assert_eq!(other.expand(&volume, 7 << 30, 0).await.unwrap(), Gib::new(7));
+    assert_eq!(shares.expand(&volume, 6 << 30, 0).await.unwrap(), Gib::new(7));
+    // A retry after the expansion does not take the size back.
+    assert_eq!(shares.create(&plan, Some(Gib::new(7))).await.unwrap().size, Gib::new(7));
+    assert_eq!(other.expand(&volume, 1 << 30, 0).await.unwrap(), Gib::new(7));
+    // It stays as long as it is not known who else names it.
+    rig.volumes.send_replace(None);
+    let error = shares.delete(volume.clone(), None).await.unwrap_err();
+    assert_eq!((error.fault.clone(), error.code()), (Fault::Unavailable, Some(Code::Unavailable)), "{error}");
+    let pv = VolumeRef::of_driver("pv-2", &answer.volume_id, &BTreeMap::new(), false);
+    rig.volumes.send_replace(Some(Arc::new(vec![pv])));
+    let kept = shares.delete(volume.clone(), None).await.unwrap();
+    assert!(matches!(kept, Deleted::Kept(Kept::Shared { .. })), "{kept:?}");
+    rig.volumes.send_replace(Some(Arc::default()));
+    for _ in 0..2 {
+        assert_eq!(shares.delete(volume.clone(), None).await.unwrap(), Deleted::Gone);
+        assert!(!other.exists(&volume).await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_is_deleted_is_chosen_no_more() {
+    let rig = Rig::start(Options::default()).await;
+    let shares = rig.replica(1);
+    let created = shares.create(&plan("pvc-1", &[]), None).await.unwrap();
+    let arm = shares.regions.storage().arm();
+    let deletion =
+        lazuli_azure::arm::Write::delete(created.account.id.as_str(), "2025-01-01", lazuli_quota::poll::Kind::Other);
+    arm.write(deletion, &lazuli_azure::Until::within(Duration::from_secs(60))).await.unwrap();
+    let again = shares.create(&plan("pvc-2", &[]), None).await.unwrap();
+    assert_eq!(again.account.id, created.account.id, "its name follows from what is asked for");
+}

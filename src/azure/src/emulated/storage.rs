@@ -153,7 +153,7 @@ async fn life(rig: &Rig, region: &RegionStorage, storage: &Storage) {
 
     let missing = region.get_share(&share, Usage::Omitted, Priority::Read, &until).await.unwrap_err();
     assert_eq!(missing.fault, Fault::NotFound);
-    let made = region.create_share(&share, &share_spec(5), None, &until).await.unwrap();
+    let made = region.create_share(&share, &share_spec(5), None, &until).await.unwrap().shown;
     assert_eq!(
         (made.quota, made.protocol, made.metadata("createdby")),
         (Gib::new(5), Some(ShareProtocol::Smb), Some("azure"))
@@ -221,11 +221,11 @@ async fn each_kind_of_account_has_its_shares() {
     make(&region, "premium", &account_spec(StorageSku::PremiumLrs, AccountKind::FileStorage)).await;
     let nfs =
         ShareSpec { protocol: Some(ShareProtocol::Nfs), root_squash: Some(RootSquash::AllSquash), ..share_spec(100) };
-    let made = region.create_share(&share_id("premium", "pvcn-1"), &nfs, None, &an_hour()).await.unwrap();
+    let made = region.create_share(&share_id("premium", "pvcn-1"), &nfs, None, &an_hour()).await.unwrap().shown;
     assert_eq!((made.protocol, made.root_squash), (Some(ShareProtocol::Nfs), Some(RootSquash::AllSquash)));
     make(&region, "fast", &account_spec(StorageSku::StandardV2Lrs, AccountKind::FileStorage)).await;
     let fast = ShareSpec { provisioned_iops: Some(2_000), provisioned_bandwidth: Some(80), ..share_spec(32) };
-    let made = region.create_share(&share_id("fast", "pvc-1"), &fast, None, &an_hour()).await.unwrap();
+    let made = region.create_share(&share_id("fast", "pvc-1"), &fast, None, &an_hour()).await.unwrap().shown;
     assert_eq!((made.provisioned_iops, made.provisioned_bandwidth), (Some(2_000), Some(80)));
     let faster = ShareChange { provisioned_iops: Some(3_000), ..ShareChange::default() };
     let made = region.change_share(&share_id("fast", "pvc-1"), &faster, None, &an_hour()).await.unwrap();
@@ -473,7 +473,7 @@ async fn a_lost_answer_is_made_up_for_where_that_is_safe_and_told_where_it_is_no
 
     let share = share_id("files", "pvc-1");
     lose("PUT");
-    let made = region.create_share(&share, &share_spec(1), None, &an_hour()).await.unwrap();
+    let made = region.create_share(&share, &share_spec(1), None, &an_hour()).await.unwrap().shown;
     assert_eq!(made.quota, Gib::new(1));
     lose("PATCH");
     let grow = ShareChange { quota: Some(Gib::new(2)), ..ShareChange::default() };

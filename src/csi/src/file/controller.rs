@@ -1,0 +1,1 @@
+//! `csi.v1.Controller` of `file.csi.azure.com`.

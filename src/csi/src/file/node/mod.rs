@@ -1,0 +1,1 @@
+//! `csi.v1.Node` of `file.csi.azure.com`.
