@@ -4,9 +4,16 @@
 //! driver made it, and it has no snapshots. Azure Resource Manager deletes a share together with its snapshots unless it
 //! is told not to; each DELETE therefore says `$include=none`, and Azure refuses it where there is a snapshot.
 
+use std::collections::BTreeMap;
+
 use lazuli_model::{ArmId, FileShare, fault::Code, file_share::CREATED_BY, op::ShareWrite};
 
-use crate::{name, volume_id::ShareVolumeId};
+use crate::{
+    mount::share_of,
+    name,
+    secret::{account_of_secret, key_source},
+    volume_id::ShareVolumeId,
+};
 
 /// The name of the driver, which the Go driver and this one write into the metadata of the shares that they make.
 pub const DRIVER_NAME: &str = "file.csi.azure.com";
@@ -26,6 +33,40 @@ pub struct VolumeRef {
 }
 
 impl VolumeRef {
+    /// What a PersistentVolume of this driver says of its share, by its volume id and its attributes. What cannot be read
+    /// is unknown.
+    pub fn of_driver(
+        name: &str,
+        volume_id: &str,
+        attributes: &BTreeMap<String, String>,
+        is_released_for_deletion: bool,
+    ) -> Self {
+        let id = ShareVolumeId::parse(volume_id).ok();
+        Self {
+            name: name.to_owned(),
+            account: key_source(attributes, id.as_ref()).ok().and_then(|source| source.account),
+            share: share_of(volume_id, attributes),
+            is_released_for_deletion,
+        }
+    }
+
+    /// What a PersistentVolume of the in-tree plugin says of its share (`spec.azureFile`): the account is in the name of
+    /// its Secret, or in the Secret alone.
+    pub fn of_in_tree(name: &str, share: &str, secret: &str, is_released_for_deletion: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            account: account_of_secret(secret).map(str::to_owned),
+            share: Some(share.to_owned()).filter(|share| !share.is_empty()),
+            is_released_for_deletion,
+        }
+    }
+
+    /// Whether Kubernetes is done with a PersistentVolume and wants its share deleted, by its `status.phase` and
+    /// `spec.persistentVolumeReclaimPolicy`.
+    pub fn is_released(phase: &str, reclaim_policy: &str) -> bool {
+        matches!(phase, "Released" | "Failed") && reclaim_policy == "Delete"
+    }
+
     /// Whether it may be about this share. What it does not say counts as equal.
     fn may_name(&self, account: &str, share: &str) -> bool {
         let is_account = self.account.as_deref().is_none_or(|name| name.trim().eq_ignore_ascii_case(account));
@@ -283,6 +324,41 @@ mod tests {
         for (account, share) in [(Some("f2"), Some("pvc-1")), (Some("f1"), Some("pvc-2")), (Some("f2"), None)] {
             let others = [other("pv-2", account, share)];
             assert!(matches!(may_delete(&evidence(&volume, &others)), Verdict::Delete(_)), "{account:?} {share:?}");
+        }
+    }
+
+    #[test]
+    fn a_persistent_volume_names_the_share_that_a_node_would_mount() {
+        let attributes = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        for (id, pairs, account, share) in [
+            ("g#f1#pvc-1###ns", &[][..], Some("f1"), Some("pvc-1")),
+            ("vol1", &[("shareName", "data")], None, Some("data")),
+            ("vol1", &[("shareName", "data/x"), ("storageAccount", "f2")], Some("f2"), Some("data")),
+            ("g#f1#data##pvc-1#ns", &[("shareName", "${pvc.metadata.name}")], Some("f1"), Some("data")),
+            ("vol1", &[("shareName", "${pvc.metadata.name}")], None, None),
+            ("vol1", &[("shareName", "a"), ("sharename", "b")], None, None),
+            ("g#f1#pvc-1###ns", &[("storageAccount", "a"), ("storageaccount", "b")], None, Some("pvc-1")),
+            ("vol1", &[], None, None),
+        ] {
+            let found = VolumeRef::of_driver("pv", id, &attributes(pairs), true);
+            assert_eq!((found.account.as_deref(), found.share.as_deref()), (account, share), "{id} {pairs:?}");
+            assert!(found.is_released_for_deletion);
+        }
+        let found = VolumeRef::of_in_tree("pv", "data", "azure-storage-account-f1-secret", false);
+        assert_eq!(found, other("pv", Some("f1"), Some("data")));
+        assert_eq!(VolumeRef::of_in_tree("pv", "", "mine", false), other("pv", None, None));
+        for (phase, policy, released) in [
+            ("Released", "Delete", true),
+            ("Failed", "Delete", true),
+            ("Bound", "Delete", false),
+            ("Available", "Delete", false),
+            ("Released", "Retain", false),
+            ("Failed", "Recycle", false),
+            ("", "", false),
+        ] {
+            assert_eq!(VolumeRef::is_released(phase, policy), released, "{phase} {policy}");
         }
     }
 

@@ -281,6 +281,32 @@ fn a_full_account_is_passed_over() {
 }
 
 #[test]
+fn a_small_share_takes_the_room_of_the_smallest_that_its_sku_has() {
+    let class = class(&[("skuName", "Premium_LRS")]);
+    let account = made(&created(choose(&asking(&class), &[], &none(), 0)));
+    let account = StorageAccount { id: ArmId::storage_account("s", "g", "first").unwrap(), ..account };
+    let small = AccountRequest { size: Gib::new(5), ..asking(&class) };
+    let with = |quota| AccountSeen { shares: used(1, quota), ..seen(&account) };
+    assert_eq!(choose(&small, &[with(102_300)], &none(), 0), Choice::Use(account.id.clone()));
+    assert!(matches!(choose(&small, &[with(102_301)], &none(), 0), Choice::Create(_)));
+}
+
+#[test]
+fn no_account_is_chosen_while_another_may_hold_the_share_already() {
+    let class = class(&[("skuName", "StandardV2_LRS")]);
+    let account = made(&created(choose(&asking(&class), &[], &none(), 0)));
+    let [first, second] = ["first", "second"]
+        .map(|name| StorageAccount { id: ArmId::storage_account("s", "g", name).unwrap(), ..account.clone() });
+    let with_room = AccountSeen { shares: used(1, 32), ..seen(&first) };
+    let refused = AccountSeen { is_refused: true, ..seen(&second) };
+    for unread in [seen(&second), refused] {
+        assert_eq!(choose(&asking(&class), &[with_room, unread], &none(), 0), Choice::ReadShares(second.id.clone()));
+        let read = AccountSeen { shares: used(50, 1_600), ..unread };
+        assert_eq!(choose(&asking(&class), &[with_room, read], &none(), 0), Choice::Use(first.id.clone()));
+    }
+}
+
+#[test]
 fn an_account_quota_lets_in_the_share_that_goes_over_it_and_none_after() {
     let class = class(&[("accountQuota", "200")]);
     let account = StorageAccount::general_purpose("acct");
@@ -343,6 +369,25 @@ fn what_is_not_known_is_read() {
     assert!(matches!(choose(&asking(&class), &[one], &none(), 0), Choice::Create(_)));
     let kept = self::class(&[("disableDeleteRetentionPolicy", "false")]);
     assert_eq!(choose(&asking(&kept), &[one], &none(), 0), Choice::Use(account.id.clone()));
+}
+
+#[test]
+fn multichannel_is_off_where_azure_does_not_say() {
+    for (asked, said, fits) in [
+        ("true", None, false),
+        ("true", Some(true), true),
+        ("true", Some(false), false),
+        ("false", None, true),
+        ("false", Some(true), false),
+    ] {
+        let class = class(&[("skuName", "Premium_LRS"), ("enableMultichannel", asked)]);
+        let service = FileService { smb_multichannel: said, ..FileService::default() };
+        assert_eq!(fits_file_service(&asking(&class), &service), fits, "{asked} {said:?}");
+    }
+    let silent = class(&[]);
+    let service =
+        FileService { smb_multichannel: Some(true), share_delete_retention: Some(false), retention_days: None };
+    assert!(fits_file_service(&asking(&silent), &service));
 }
 
 #[test]

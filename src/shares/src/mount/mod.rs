@@ -95,7 +95,7 @@ pub fn plan(request: &Request, defaults: &Defaults<'_>) -> Result<MountPlan, Par
         ));
     }
     let key = key_source(&request.context, id.as_ref())?;
-    let (share, sub_path) = share(context, &templates, id.as_ref(), request)?;
+    let (share, sub_path) = share(context, &templates, id.as_ref(), &request.volume_id)?;
     let folder = folder(context, &templates, &sub_path)?;
     let server = server(context, &key, defaults, request)?;
     let mut warnings = Vec::new();
@@ -150,16 +150,24 @@ fn is_made_of(parameter: &Parameter<'_>, id: &ShareVolumeId, templates: &Templat
     is_unknown && id.is_named_by_class() || name::named(&filled).as_deref() == Some(id.share_name())
 }
 
+/// The share that a volume is about, as a node would mount it; `None` where a node could not.
+pub(crate) fn share_of(volume_id: &str, context: &BTreeMap<String, String>) -> Option<String> {
+    let read = Parameters::context(context);
+    let templates = Templates::of_context(read).ok()?;
+    let id = ShareVolumeId::parse(volume_id).ok();
+    share(read, &templates, id.as_ref(), volume_id).ok().map(|(share, _)| share)
+}
+
 /// The share, and the folders that stand behind its name.
 fn share(
     context: Context<'_>,
     templates: &Templates<'_>,
     id: Option<&ShareVolumeId>,
-    request: &Request,
+    volume_id: &str,
 ) -> Result<(String, String), ParameterError> {
     let no_share = || {
         let why = "it names no share, and neither does the attribute shareName";
-        ParameterError::invalid("volume_id", &request.volume_id, why)
+        ParameterError::invalid("volume_id", volume_id, why)
     };
     let of_id = id.filter(|id| !id.share_name().is_empty());
     let of_class =
@@ -180,7 +188,7 @@ fn share(
         let allowed = "allowed is the name of a share";
         return Err(match refused {
             Some(parameter) => parameter.refuse(allowed),
-            None => ParameterError::invalid("volume_id", &request.volume_id, allowed),
+            None => ParameterError::invalid("volume_id", volume_id, allowed),
         });
     }
     Ok((share.to_owned(), folders.to_owned()))

@@ -170,6 +170,7 @@ fn the_share_of_a_class_is_the_one_that_the_volume_id_names() {
     // Attributes that external-provisioner did not add are not needed where the id says what was made.
     assert_eq!(planned("g#f1#data##pvc-1#ns", &[("shareName", "${pvc.metadata.name}")], &[]).share, "data");
     assert_eq!(planned("g#f1#data##pvc-1#ns", &[("shareName", "Data")], &[]).share, "data");
+    refused("g#f1#data#", &[("shareName", "${pvc.metadata.name}")], &[], "shareName", "unknown");
     // As with the Go driver, the attribute of a person's volume counts where it names another share than the id.
     assert_eq!(planned("g#f1#data##uniq#ns", &[("shareName", "other")], &[]).share, "other");
     assert_eq!(planned("g#f1#data#", &[("shareName", "other")], &[]).share, "other");
@@ -210,7 +211,8 @@ fn what_cannot_be_mounted_says_why() {
     refused("g#f1##", &[], &[], "volume_id", "names no share");
     refused("g#f1#s#d.vhd#", &[], &[], "volume_id", "VHD");
     refused("g#f1#s#../x#", &[], &[], "volume_id", "..");
-    for share in ["a,b", "a\\b", "a\nb", "..", "a:b"] {
+    assert_eq!(planned("vol1", &[("shareName", &"s".repeat(255)), ("server", "nas")], &[]).share.len(), 255);
+    for share in [&"s".repeat(256)[..], "a,b", "a\\b", "a\nb", "..", "a:b"] {
         refused("vol1", &[("shareName", share), ("server", "nas")], &[], "shareName", "name of a share");
     }
 }

@@ -201,12 +201,19 @@ fn only_a_secret_that_a_driver_wrote_follows_a_rotation() {
     let mut more = keys.clone();
     more.insert("mine".to_owned());
     assert!(!may_update(&StoredKey { keys: &more, ..good }));
+    let half: BTreeSet<String> = [ACCOUNT_NAME, "mine"].map(str::to_owned).into();
+    assert!(!may_update(&StoredKey { keys: &half, ..good }));
     let aliases: BTreeSet<String> = ["accountname", "accountkey"].map(str::to_owned).into();
     assert!(!may_update(&StoredKey { keys: &aliases, ..good }));
     assert!(!may_update(&StoredKey { account: "f2", ..good }));
     assert!(!may_update(&StoredKey { volumes: &[], ..good }));
     let elsewhere = [source(&[("secretNamespace", "web")], "g#f1#s#")];
     assert!(!may_update(&StoredKey { volumes: &elsewhere, ..good }));
+    let of_another = [source(
+        &[("secretNamespace", "db"), ("secretName", "azure-storage-account-f1-secret"), ("storageAccount", "f2")],
+        "g#f1#s#",
+    )];
+    assert!(!may_update(&StoredKey { volumes: &of_another, ..good }));
     let named = secret("db", "mine");
     let by_name = [source(&[("secretNamespace", "db"), ("secretName", "mine")], "g#f1#s#")];
     assert!(!may_update(&StoredKey { secret: &named, volumes: &by_name, ..good }));
