@@ -304,6 +304,9 @@ fn the_drivers_own_tags_cannot_be_set() {
     let class = parse(&[("tags", "a=1,2;b=3"), ("tagValueDelimiter", ";")]).unwrap();
     assert_eq!((class.tags["a"].as_str(), class.tags["b"].as_str()), ("1,2", "3"));
     refused(&[("tags", "a")], "tags", "is no tag");
+    let long = |count: usize| format!("t={}", "x".repeat(count));
+    assert_eq!(parse(&[("tags", &long(256))]).unwrap().tags["t"].len(), 256);
+    refused(&[("tags", &long(257))], "tags", "256 characters");
     let many = |count: usize| (0..count).map(|n| format!("t{n}=x")).collect::<Vec<_>>().join(",");
     assert_eq!(parse(&[("tags", &many(49))]).unwrap().tags.len(), 50);
     refused(&[("tags", &many(50))], "tags", "51 tags");
