@@ -290,7 +290,9 @@ fn names_are_checked_before_anything_is_made() {
     refused(&[("server", "/etc")], "server", "server");
     refused(&[("storageEndpointSuffix", "a/b")], "storageEndpointSuffix", "server");
     refused(&[("secretName", "A b")], "secretName", "Secret");
-    refused(&[("secretNamespace", "a.b")], "secretNamespace", "namespace");
+    for namespace in ["a.b", "A", "a b", &"a".repeat(64)] {
+        refused(&[("secretNamespace", namespace)], "secretNamespace", "namespace");
+    }
     refused(&[("mountPermissions", "0888")], "mountPermissions", "octal");
     assert!(parse(&[("mountPermissions", "0")]).is_ok());
     refused(&[("fsGroupChangePolicy", "Sometimes")], "fsGroupChangePolicy", "OnRootMismatch");
