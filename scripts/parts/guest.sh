@@ -2,8 +2,8 @@
 # Owns what is in the guest's root file system besides the programs that a test adds, and how QEMU is called.
 
 # The kernel by its metapackage, so that it is the one that Debian has now.
-readonly GUEST_PACKAGES=(linux-image-cloud-amd64 busybox-static btrfs-progs cifs-utils dash e2fsprogs kmod mount nftables
-    udev util-linux xfsprogs)
+readonly GUEST_PACKAGES=(linux-image-cloud-amd64 busybox-static btrfs-progs ca-certificates cifs-utils dash e2fsprogs kmod
+    mount nftables udev util-linux xfsprogs)
 readonly SAMBA_PACKAGES=(samba samba-common-bin)
 # Parts of closures that nothing here runs.
 readonly UNUSED_PACKAGES='^(adduser|debconf|dpkg|initramfs-tools.*|(lib)?(perl|python3).*|perl-modules.*|tar|ucf)_'
@@ -40,8 +40,8 @@ need_for_guest() {
     install_needed || cannot_run "install ${missing_packages[*]}"
 }
 
-# apt FOLDER ARGUMENT...: apt-get that believes that nothing is installed, and keeps its files in a folder.
-apt() {
+# apt_in FOLDER ARGUMENT...: apt-get that believes that nothing is installed, and keeps its files in a folder.
+apt_in() {
     local folder=$1
     shift
     mkdir -p "$folder/archives/partial"
@@ -55,7 +55,7 @@ apt() {
 closure() {
     local folder status=0
     folder=$(mktemp -d)
-    apt "$folder" --print-uris install "$@" | sort || status=$?
+    apt_in "$folder" --print-uris install "$@" | sort || status=$?
     rm -rf "$folder"
     return $status
 }
@@ -65,7 +65,7 @@ closure() {
 unpack() {
     local folder=$1 tree=$2 package
     shift 2
-    apt "$folder" --download-only install "$@" >/dev/null || return 1
+    apt_in "$folder" --download-only install "$@" >/dev/null || return 1
     mkdir -p "$tree"
     for package in "$folder"/archives/*.deb; do
         [[ ${package##*/} =~ $UNUSED_PACKAGES ]] || dpkg-deb --extract "$package" "$tree" || return 1
@@ -78,15 +78,17 @@ versions() {
     closure "$@" 2>/dev/null || { is_root && apt-get update -qq >&2 && closure "$@"; }
 }
 
-# build_folder: the folder of the guest, made if need be: vmlinuz and initrd.
+# build_folder: the folder of the guest, made if need be: vmlinuz and initrd. LAZULI_GUEST is one that is there already.
 build_folder() {
     local key
+    [[ -z ${LAZULI_GUEST:-} ]] || { printf '%s' "$LAZULI_GUEST" && return; }
     key=$(versions "${GUEST_PACKAGES[@]}") && cached guest "$key" scripts/parts/guest.sh tests/guest/init -- make_guest
 }
 
-# samba_folder: the folder in which Debian's samba is unpacked.
+# samba_folder: the folder in which Debian's samba is unpacked. LAZULI_SAMBA is one that is there already.
 samba_folder() {
     local key
+    [[ -z ${LAZULI_SAMBA:-} ]] || { printf '%s' "$LAZULI_SAMBA" && return; }
     key=$(versions "${SAMBA_PACKAGES[@]}") && cached samba "$key" scripts/parts/guest.sh -- make_samba
 }
 
@@ -145,6 +147,9 @@ take_tools() {
         [[ -e $tree/bin/$name || -e $tree/sbin/$name || -e $tree/usr/bin/$name || -e $tree/usr/sbin/$name ||
             -L $tree/bin/$name || -L $tree/sbin/$name ]] || ln -s busybox "$tree/bin/$name"
     done
+    # As update-ca-certificates makes it; the program refuses to start without any.
+    mkdir -p "$tree/etc/ssl/certs"
+    cat "$packages"/usr/share/ca-certificates/mozilla/*.crt >"$tree/etc/ssl/certs/ca-certificates.crt" || return 1
     printf 'root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n' >"$tree/etc/passwd"
     printf 'root:x:0:\ndisk:x:6:\nnogroup:x:65534:\n' >"$tree/etc/group"
     printf '127.0.0.1 localhost\n' >"$tree/etc/hosts"

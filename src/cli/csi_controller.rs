@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use futures::future::{join_all, try_join_all};
 use lazuli_assembly::{
     clients::{self, CloudOptions},
-    services::{self, AttachMethod, ClusterView, ListVolumes, Policy},
+    services::{self, AttachMethod, ClusterView, ListVolumes, Policy, ShareView},
 };
 use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
 use lazuli_csi::{
-    identity::{DISK_DRIVER, driver_name},
+    identity::{DISK_DRIVER, FILE_DRIVER, driver_name},
     server::{self, Drained, Endpoint, Listener, Reach, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
 use lazuli_journal::{Recorder, Topic};
 use lazuli_model::{node::ClusterNodes, size::SizeLimits};
+use lazuli_reconcile::metrics::Metrics as TaskMetrics;
 use lazuli_storage::{
     dangling::DetachUnused, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
     lun::LunReservations,
@@ -22,6 +24,7 @@ use lazuli_telemetry::{BuildInfo, Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 
 use super::{
     Outcome,
@@ -49,6 +52,12 @@ pub(super) struct Options {
     /// The name of the driver, as StorageClasses and PVs spell it.
     #[arg(long, alias = "drivername", env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
     driver_name: String,
+    /// Where to serve gRPC of the file driver too, as by --endpoint. Default: it is not served.
+    #[arg(long, env = "LAZULI_FILE_ENDPOINT", value_name = "ENDPOINT")]
+    file_endpoint: Option<Endpoint>,
+    /// The name of the file driver, as StorageClasses and PVs spell it.
+    #[arg(long, env = "LAZULI_FILE_DRIVER_NAME", default_value = FILE_DRIVER, value_parser = driver_name)]
+    file_driver_name: String,
     /// How a VM's data disks are written.
     #[arg(long, env = "LAZULI_ATTACH_METHOD", value_enum, default_value_t = AttachMethod::Auto)]
     attach_method: AttachMethod,
@@ -169,6 +178,23 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             move || (None, vec![of_sidecars(&driver, &journal)])
         }),
     };
+    let tasks = TaskMetrics::register(&mut registry);
+    let files = options.file_endpoint.is_some().then(|| {
+        let volumes_condition = readiness.tolerant_condition("file-volumes", TOLERANCE);
+        let (tell, volumes) = watch::channel(None);
+        let (driver, drained, of_cluster) = (options.file_driver_name.clone(), drained.clone(), client.clone());
+        // Beyond the stop too: a deletion in flight still needs to know who names the share.
+        let watching = tokio::spawn(async move {
+            lazuli_cluster::watch_share_volumes(of_cluster, &driver, tell, volumes_condition, drained).await;
+        });
+        let view = ShareView {
+            volumes,
+            secrets: client.clone().map(services::secret_writer),
+            events: events.clone(),
+            journal: journal.clone(),
+        };
+        (services::file_controller(&azure, &options.file_driver_name, view, tasks.clone()), watching)
+    });
     let routes = services::controller(
         &azure,
         &options.driver_name,
@@ -183,25 +209,25 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             journal,
         },
         options.policy(),
-        &mut registry,
+        tasks,
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?;
     let why = options.why.bind(CSI_CONTROLLER).await?;
-    let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
-    tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
     let drain = Duration::from_secs(options.drain_seconds);
-    let file = listener.file();
+    let mut drivers = vec![Driver::bind(&options, &options.endpoint, &options.driver_name, routes).await?];
+    if let (Some((routes, _)), Some(endpoint)) = (&files, &options.file_endpoint) {
+        drivers.push(Driver::bind(&options, endpoint, &options.file_driver_name, routes.clone()).await?);
+    }
+    let sockets: Vec<Option<SocketFile>> = drivers.iter().map(|driver| driver.listener.file()).collect();
     let (served, (), kept, (), (), _) = tokio::join!(
         async {
-            let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
-            // A server that failed takes the process with it.
-            stop.cancel();
+            let served = join_all(drivers.into_iter().map(|driver| driver.serve(calls.clone(), &stop, drain))).await;
             drained.cancel();
             served
         },
         endpoints.run(&drained),
-        keep(file, &stop),
+        try_join_all(sockets.into_iter().map(|file| keep(file, &stop))),
         async {
             if let Some(why) = why {
                 Box::pin(why.serve(&answering, &drained)).await;
@@ -221,13 +247,49 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     if let Some(recording) = recording {
         recording.await?;
     }
+    if let Some((_, watching)) = files {
+        watching.await?;
+    }
     kept?;
-    if served? == Drained::TimedOut {
-        tracing::warn!(
-            "the drain time is over with requests in flight; Azure finishes the writes that it has accepted"
-        );
+    for served in served {
+        if served? == Drained::TimedOut {
+            tracing::warn!(
+                "the drain time is over with requests in flight; Azure finishes the writes that it has accepted"
+            );
+        }
     }
     Ok(())
+}
+
+/// A driver that is served on a socket of its own.
+struct Driver {
+    listener: Listener,
+    routes: Routes,
+}
+
+impl Driver {
+    async fn bind(
+        options: &Options,
+        endpoint: &Endpoint,
+        name: &str,
+        routes: Routes,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let listener = Listener::bind_within(endpoint, reach(options.allow_remote_endpoint)).await?;
+        tracing::info!(%endpoint, driver = name, "serving CSI Identity and Controller");
+        Ok(Self { listener, routes })
+    }
+
+    /// Serves until `stop`, and until what was in flight then has drained. A server that failed takes the process with it.
+    async fn serve(
+        self,
+        calls: RpcLayer,
+        stop: &CancellationToken,
+        drain: Duration,
+    ) -> Result<Drained, server::ServeError> {
+        let served = server::serve_with(calls, self.routes, self.listener, stop.clone(), drain).await;
+        stop.cancel();
+        served
+    }
 }
 
 /// What is known of the leadership of the sidecars, on whose calls this process acts. It has no Lease of its own.

@@ -2,7 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use csi_proto::csi::{GetPluginInfoRequest, identity_client::IdentityClient};
+use csi_proto::csi::{
+    GetPluginInfoRequest, NodeGetInfoRequest, identity_client::IdentityClient, node_client::NodeClient,
+};
+use lazuli_emulator::{Emulator, Options};
 use tokio::{io::AsyncWriteExt as _, net::TcpListener};
 
 use super::machine::{Guest, able};
@@ -26,15 +29,26 @@ async fn a_guest_runs_the_program_and_carries_files_and_calls() {
     assert_eq!((failed.code, &*failed.stdout, &*failed.stderr), (7, "out\n", "error\n"));
     assert!(guest.unix_socket("/csi/none.sock").await.unwrap_err().contains("No such file"));
 
-    // A socket in the guest, called from here.
-    let start = "lazuli csi-node --endpoint unix:///csi/csi.sock --node-id node-0 --imds off >/tmp/node.log 2>&1 &";
-    guest.sh(start).await;
+    // A program in the guest that asks the emulator out here, and is called from here.
+    let emulator = Emulator::start(Options::default()).await.unwrap();
+    let port = emulator.url().rsplit_once(':').unwrap().1.to_owned();
+    guest
+        .sh(&format!(
+            "lazuli csi-node --endpoint unix:///csi/csi.sock --node-id node-0 \
+             --imds-url http://10.0.2.2:{port}/_imds/node-0 >/tmp/node.log 2>&1 &"
+        ))
+        .await;
     guest
         .sh("for look in $(seq 300); do [ -S /csi/csi.sock ] && exit; sleep 0.05; done; cat /tmp/node.log >&2; exit 1")
         .await;
-    let mut identity = IdentityClient::new(guest.channel("/csi/csi.sock").await);
-    let plugin = identity.get_plugin_info(GetPluginInfoRequest {}).await.unwrap().into_inner();
-    assert_eq!(plugin.name, "disk.csi.azure.com");
+    let channel = guest.channel("/csi/csi.sock").await;
+    let plugin = IdentityClient::new(channel.clone()).get_plugin_info(GetPluginInfoRequest {}).await.unwrap();
+    assert_eq!(plugin.into_inner().name, "disk.csi.azure.com");
+    let node = NodeClient::new(channel).node_get_info(NodeGetInfoRequest {}).await.unwrap().into_inner();
+    assert_eq!(node.node_id, "node-0");
+    // The metadata name the size of the machine, from which the number of disks follows.
+    assert!(node.max_volumes_per_node > 0, "{node:?}");
+    emulator.shutdown().await;
     guest.stop().await;
 }
 

@@ -15,6 +15,7 @@ use lazuli_azure::{
     endpoints::{EndpointsError, read_endpoints},
     metrics::Metrics,
     network::{self, Network},
+    storage::Storage,
     transport::{RouteError, Routes, SetupError, Tls, Transport},
 };
 use lazuli_cluster::{self as cluster, ConnectError, SecretError};
@@ -22,6 +23,7 @@ use lazuli_config::{
     self as config, Cloud, CloudError, CloudSource, Config, ConfigError, ConfigType, Document, Environment,
     IdentitySystem, SECRET_KEY, SECRET_NAME, SECRET_NAMESPACE,
 };
+use lazuli_shares::{deletion::DRIVER_NAME, parameters};
 use lazuli_storage::disk as plan;
 use prometheus_client::registry::Registry;
 use tokio::time::{sleep, timeout};
@@ -272,8 +274,12 @@ pub struct Azure {
     pub compute: Compute,
     /// The client of load balancers, security groups and public IPs.
     pub network: Network,
-    /// What stands where a StorageClass says nothing.
+    /// The client of storage accounts and file shares.
+    pub storage: Storage,
+    /// What stands where a StorageClass of disks says nothing.
     pub defaults: plan::Defaults,
+    /// What stands where one of file shares does.
+    pub share_defaults: parameters::Defaults,
     /// The endpoints in use.
     pub cloud: Cloud,
     /// Whether it is Azure Stack Hub, by API versions.
@@ -327,6 +333,8 @@ pub async fn connect_with(
     let of_network = if config.is_stack_cloud { network::AZURE_STACK_API_VERSION } else { network::API_VERSION };
     Ok(Azure {
         network: Network::new(arm.clone(), of_network),
+        storage: Storage::new(arm.clone()),
+        share_defaults: share_defaults(config, &cloud),
         compute: Compute::new(arm, versions),
         defaults: plan::Defaults {
             subscription: config.cluster.subscription_id.clone(),
@@ -341,6 +349,19 @@ pub async fn connect_with(
         metrics,
         credential: live,
     })
+}
+
+fn share_defaults(config: &Config, cloud: &Cloud) -> parameters::Defaults {
+    parameters::Defaults {
+        subscription: config.cluster.subscription_id.clone(),
+        resource_group: config.cluster.resource_group.as_str().to_owned(),
+        location: config.cluster.location.clone(),
+        storage_endpoint_suffix: cloud.storage_suffix.clone(),
+        vnet_resource_group: config.network.vnet_resource_group.as_str().to_owned(),
+        vnet_name: config.network.vnet.clone().unwrap_or_default(),
+        subnet_name: config.network.subnet.clone().unwrap_or_default(),
+        driver_name: DRIVER_NAME.to_owned(),
+    }
 }
 
 /// The HTTP client, which names itself as the configuration wants.

@@ -1,19 +1,25 @@
 //! From clients to the gRPC services of a process.
 
 use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer};
+use lazuli_cluster::ShareVolumes;
 pub use lazuli_csi::controller::ListVolumes;
-use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService, server::chain};
+pub use lazuli_csi::file::controller::SecretWriter;
+use lazuli_csi::{controller::ControllerService, file, identity::IdentityService, node::NodeService, server::chain};
 use lazuli_disk::{Admission, Settings, Volumes};
 pub use lazuli_disk::{AttachmentSourceReader, NodeFactsReader};
+use lazuli_file::Shares;
 use lazuli_journal::Recorder;
 use lazuli_model::{event::Event, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
 use lazuli_reconcile::metrics::Metrics;
+use lazuli_shares::{
+    parameters::Defaults,
+    secret::{self, SecretRef},
+};
 use lazuli_storage::{
     dangling::DetachUnused, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
-use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -97,14 +103,8 @@ pub fn attachment_source(client: kube::Client, driver_name: &str) -> AttachmentS
     })
 }
 
-/// The services of the controller over an Azure, with their metrics in a registry.
-pub fn controller(
-    azure: &Azure,
-    driver_name: &str,
-    cluster: ClusterView,
-    policy: Policy,
-    registry: &mut Registry,
-) -> Routes {
+/// The services of the disk driver's controller over an Azure.
+pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy: Policy, metrics: Metrics) -> Routes {
     let Policy { method, force_detach, detach_unused, inline, list_volumes } = policy;
     let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events, journal } = cluster;
     let volumes = Volumes::new(Settings {
@@ -125,12 +125,55 @@ pub fn controller(
             source: attachment_source,
         },
         method: method.resolve(azure.stack),
-        metrics: Metrics::register(registry),
+        metrics,
         journal: journal.clone(),
     });
     let controller = ControllerService::new(volumes, azure.defaults.clone());
     let controller = controller.with_list_volumes(list_volumes).with_events(events).with_journal(journal);
     Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(ControllerServer::new(controller))
+}
+
+/// What the controller of file shares learns of the cluster while it runs, and where it reports.
+#[derive(Debug, Clone)]
+pub struct ShareView {
+    /// The PersistentVolumes that may name a share.
+    pub volumes: watch::Receiver<ShareVolumes>,
+    /// How the keys of accounts are written into Secrets; without it they are not.
+    pub secrets: Option<SecretWriter>,
+    /// Where events for people go.
+    pub events: lossy::Sender<Event>,
+    /// Where it is noted what happens.
+    pub journal: Recorder,
+}
+
+/// How the keys of accounts are written into a cluster's Secrets.
+pub fn secret_writer(client: kube::Client) -> SecretWriter {
+    SecretWriter::new(move |secret, credentials| {
+        let client = client.clone();
+        Box::pin(async move {
+            let SecretRef { namespace, name } = secret;
+            let data = secret::data(&credentials);
+            let written = lazuli_cluster::write_share_secret(&client, &namespace, &name, &data).await;
+            written.map_err(|error| chain(&error))
+        })
+    })
+}
+
+/// The services of the file driver's controller over an Azure.
+pub fn file_controller(azure: &Azure, driver_name: &str, cluster: ShareView, metrics: Metrics) -> Routes {
+    let ShareView { volumes, secrets, events, journal } = cluster;
+    let defaults = Defaults { driver_name: driver_name.to_owned(), ..azure.share_defaults.clone() };
+    let shares = Shares::new(lazuli_file::Settings {
+        storage: azure.storage.clone(),
+        volumes,
+        driver_name: driver_name.to_owned(),
+        subscription: defaults.subscription.clone(),
+        resource_group: defaults.resource_group.clone(),
+        metrics,
+        journal,
+    });
+    let controller = file::controller::ControllerService::new(shares, defaults, secrets, events);
+    Routes::new(IdentityServer::new(IdentityService::file(driver_name))).add_service(ControllerServer::new(controller))
 }
 
 /// The services of a node.

@@ -30,6 +30,7 @@ mod reservations;
 mod secret;
 mod server;
 mod services;
+mod shares;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -60,11 +61,12 @@ pub use nodes::watch_nodes;
 pub use own_node::{OwnNodeError, machine_labels, publish_facts, remove_startup_taint};
 pub use proxy::ProxyError;
 pub use reservations::watch_luns;
-pub use secret::{SecretError, SecretValues, read_secret};
+pub use secret::{SecretError, SecretValues, read_secret, write_share_secret};
 pub use server::ApiError;
 pub use services::{
     PatchServiceError, ServicePatch, ServicesChange, VersionedService, WatchedService, follow_services,
     list_load_balancers, patch_service,
 };
+pub use shares::{ShareVolumes, watch_share_volumes};
 pub use sizes::{SizesError, SizesFileError, mounted_sizes, publish_sizes, published_sizes};
 pub use volumes::{ReadVolumeError, read_volume};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Client;
-use kube::api::GetParams;
+use kube::api::{GetParams, PostParams};
 use kube::core::Request;
 
 use super::client::answered;
@@ -65,6 +65,13 @@ pub enum SecretError {
     },
 }
 
+/// Whether a text can stand in a path. Names come from a volume's parameters; a slash in one would ask for another
+/// resource.
+fn is_plain(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'.';
+    !text.is_empty() && !text.starts_with('.') && text.bytes().all(allowed)
+}
+
 /// Reads one secret; `None` when there is none of that name.
 ///
 /// # Errors
@@ -77,12 +84,7 @@ pub async fn read_secret(client: &Client, namespace: &str, name: &str) -> Result
         }
         _ => SecretError::Failed { namespace: namespace.clone(), name: name.clone(), source: ApiError::boxed(source) },
     };
-    // Both come from a volume's parameters; a slash in one would ask for another resource.
-    let plain = |text: &str| {
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'.';
-        !text.is_empty() && !text.starts_with('.') && text.bytes().all(allowed)
-    };
-    if !plain(&namespace) || !plain(&name) {
+    if !is_plain(&namespace) || !is_plain(&name) {
         return Ok(None);
     }
     let request = Request::new(format!("/api/v1/namespaces/{namespace}/secrets"))
@@ -99,4 +101,54 @@ pub async fn read_secret(client: &Client, namespace: &str, name: &str) -> Result
     };
     let values = secret.data.unwrap_or_default();
     Ok(Some(SecretValues(values.into_iter().map(|(key, value)| (key, value.0)).collect())))
+}
+
+/// Writes the key of a storage account into a Secret, as the Go driver does: one that does not exist is made, and one that
+/// exists is left as it is.
+///
+/// # Errors
+/// [`SecretError`]; names that no object can have are [`SecretError::Malformed`].
+pub async fn write_share_secret(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    data: &[(&str, &str)],
+) -> Result<(), SecretError> {
+    if !is_plain(namespace) || !is_plain(name) {
+        return Err(SecretError::Malformed { namespace: namespace.to_owned(), name: name.to_owned() });
+    }
+    if read_secret(client, namespace, name).await?.is_some() {
+        return Ok(());
+    }
+    let failed = |source: kube::Error| match &source {
+        kube::Error::Api(status) if status.code == 403 => {
+            SecretError::Forbidden { namespace: namespace.to_owned(), name: name.to_owned() }
+        }
+        _ => SecretError::Failed {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            source: ApiError::boxed(source),
+        },
+    };
+    let values = data.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec()))).collect();
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        type_: Some("Opaque".to_owned()),
+        data: Some(values),
+        ..Secret::default()
+    };
+    let body = serde_json::to_vec(&secret).map_err(|error| failed(kube::Error::SerdeError(error)))?;
+    let request = Request::new(format!("/api/v1/namespaces/{namespace}/secrets"))
+        .create(&PostParams::default(), body)
+        .map_err(|source| failed(kube::Error::BuildRequest(source)))?;
+    match answered(client.request_text(request)).await {
+        Ok(_) => Ok(()),
+        // Another replica, or the provisioner's other request, was first.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
 }

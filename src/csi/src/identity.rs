@@ -11,6 +11,9 @@ use tonic::{Request, Response, Status};
 /// The name of the managed disk driver, as CSIDriver objects, StorageClasses and PVs spell it.
 pub const DISK_DRIVER: &str = "disk.csi.azure.com";
 
+/// The name of the file driver, as CSIDriver objects, StorageClasses and PVs spell it.
+pub const FILE_DRIVER: &str = "file.csi.azure.com";
+
 /// The longest name of a driver (source: the CSI specification, GetPluginInfoResponse).
 const NAME_LENGTH: usize = 63;
 
@@ -54,11 +57,23 @@ impl IdentityService {
             expansion(volume_expansion::Type::Offline),
             expansion(volume_expansion::Type::Online),
         ];
-        Self {
-            name: name.into(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            capabilities: capabilities.into_iter().map(|r#type| PluginCapability { r#type: Some(r#type) }).collect(),
-        }
+        Self::with(name.into(), &capabilities)
+    }
+
+    /// The identity of the file driver, whose volumes every node reaches.
+    ///
+    /// `name` is [`FILE_DRIVER`] unless the operator chose another.
+    pub fn file(name: impl Into<String>) -> Self {
+        let expansion = VolumeExpansion { r#type: volume_expansion::Type::Online.into() };
+        let service = Service { r#type: service::Type::ControllerService.into() };
+        let capabilities =
+            [plugin_capability::Type::Service(service), plugin_capability::Type::VolumeExpansion(expansion)];
+        Self::with(name.into(), &capabilities)
+    }
+
+    fn with(name: String, capabilities: &[plugin_capability::Type]) -> Self {
+        let capabilities = capabilities.iter().cloned().map(|r#type| PluginCapability { r#type: Some(r#type) });
+        Self { name, version: env!("CARGO_PKG_VERSION").to_owned(), capabilities: capabilities.collect() }
     }
 }
 

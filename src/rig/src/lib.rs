@@ -30,6 +30,7 @@ use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
 use lazuli_host::Host;
 use lazuli_journal::{PrintedAtFailure, Recorder};
 use lazuli_model::{event::Event, node::ClusterNodes, size::SizeLimits};
+use lazuli_reconcile::metrics::Metrics as TaskMetrics;
 use lazuli_storage::{
     dangling::DetachUnused, disk::AllowedResourceGroups, force_detach::ForceDetach, inline_volume::InlineVolumes,
     list::VolumeHandles, lun::LunReservations,
@@ -182,7 +183,8 @@ impl Lab {
         let start = Instant::now();
         let journal = self.journals.recorder(name, move || start.elapsed());
         let cluster = ClusterView { journal, ..self.cluster.clone() };
-        let routes = services::controller(&azure, DISK_DRIVER, cluster, self.policy, &mut registry);
+        let tasks = TaskMetrics::register(&mut registry);
+        let routes = services::controller(&azure, DISK_DRIVER, cluster, self.policy, tasks);
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
     }

@@ -135,6 +135,8 @@ mod tests {
         assert_eq!(share_name("pvc-0b1f", &ShareNaming::Named("data".into())), "data");
         let request = format!("pvc-{}", "1".repeat(36));
         assert_eq!(share_name(&request, &prefixed(&"p".repeat(20))), format!("{}-{request}", "p".repeat(20)));
+        let longest = format!("pvc-{}", "1".repeat(38));
+        assert_eq!(share_name(&longest, &prefixed(&"p".repeat(20))), format!("{}-{longest}", "p".repeat(20)));
     }
 
     #[test]
@@ -168,6 +170,7 @@ mod tests {
             assert_eq!(named(text).as_deref(), name, "{text}");
         }
         assert_eq!(named(&"b".repeat(64)), Some("b".repeat(63)));
+        assert_eq!(named(&format!("{}-", "b".repeat(62))), None);
         assert_eq!(named(&format!("{}-{}", "b".repeat(62), "c".repeat(9))), Some("b".repeat(62)));
     }
 

@@ -116,6 +116,9 @@ fn options_that_mount_something_else_are_refused() {
         refused(ID, &[], &[flag], "mountOptions", "Kerberos");
     }
     refused(ID, &[], &["vers=1.0"], "mountOptions", "SMB 1");
+    for flag in ["vers", "vers=2.1", &format!("netbiosname={}", "n".repeat(255))] {
+        assert!(planned(ID, &[], &[flag]).options.contains(&flag.to_owned()), "{flag}");
+    }
     refused(ID, &[], &["uid=1,bind"], "mountOptions", "something else");
 }
 
@@ -151,6 +154,9 @@ fn a_persons_volume_says_what_it_is_in_its_attributes() {
     let plan = planned("g#f1#config/x/y#", &[("foldername", "z"), ("createFolderIfNotExist", "true")], &[]);
     assert_eq!(plan.source(), "//f1.file.core.windows.net/config/x/y/z");
     assert!(plan.creates_folder);
+    for context in [&[("folderName", "z")][..], &[("folderName", "z"), ("createFolderIfNotExist", "false")]] {
+        assert!(!planned(ID, context, &[]).creates_folder, "{context:?}");
+    }
     let plan = planned(ID, &[("storageEndpointSuffix", "core.chinacloudapi.cn"), ("server", " ")], &[]);
     assert_eq!(plan.source(), "//f1.file.core.chinacloudapi.cn/pvc-1");
     // An in-tree volume, translated.
@@ -211,7 +217,8 @@ fn what_cannot_be_mounted_says_why() {
     refused("g#f1##", &[], &[], "volume_id", "names no share");
     refused("g#f1#s#d.vhd#", &[], &[], "volume_id", "VHD");
     refused("g#f1#s#../x#", &[], &[], "volume_id", "..");
-    for share in ["a,b", "a\\b", "a\nb", "..", "a:b"] {
+    assert_eq!(planned("vol1", &[("shareName", &"s".repeat(255)), ("server", "nas")], &[]).share.len(), 255);
+    for share in [&"s".repeat(256)[..], "a,b", "a\\b", "a\nb", "..", "a:b"] {
         refused("vol1", &[("shareName", share), ("server", "nas")], &[], "shareName", "name of a share");
     }
 }

@@ -290,7 +290,9 @@ fn names_are_checked_before_anything_is_made() {
     refused(&[("server", "/etc")], "server", "server");
     refused(&[("storageEndpointSuffix", "a/b")], "storageEndpointSuffix", "server");
     refused(&[("secretName", "A b")], "secretName", "Secret");
-    refused(&[("secretNamespace", "a.b")], "secretNamespace", "namespace");
+    for namespace in ["a.b", "A", "a b", &"a".repeat(64)] {
+        refused(&[("secretNamespace", namespace)], "secretNamespace", "namespace");
+    }
     refused(&[("mountPermissions", "0888")], "mountPermissions", "octal");
     assert!(parse(&[("mountPermissions", "0")]).is_ok());
     refused(&[("fsGroupChangePolicy", "Sometimes")], "fsGroupChangePolicy", "OnRootMismatch");
@@ -304,6 +306,9 @@ fn the_drivers_own_tags_cannot_be_set() {
     let class = parse(&[("tags", "a=1,2;b=3"), ("tagValueDelimiter", ";")]).unwrap();
     assert_eq!((class.tags["a"].as_str(), class.tags["b"].as_str()), ("1,2", "3"));
     refused(&[("tags", "a")], "tags", "is no tag");
+    let long = |count: usize| format!("t={}", "x".repeat(count));
+    assert_eq!(parse(&[("tags", &long(256))]).unwrap().tags["t"].len(), 256);
+    refused(&[("tags", &long(257))], "tags", "256 characters");
     let many = |count: usize| (0..count).map(|n| format!("t{n}=x")).collect::<Vec<_>>().join(",");
     assert_eq!(parse(&[("tags", &many(49))]).unwrap().tags.len(), 50);
     refused(&[("tags", &many(50))], "tags", "51 tags");

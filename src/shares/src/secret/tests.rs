@@ -201,6 +201,8 @@ fn only_a_secret_that_a_driver_wrote_follows_a_rotation() {
     let mut more = keys.clone();
     more.insert("mine".to_owned());
     assert!(!may_update(&StoredKey { keys: &more, ..good }));
+    let half: BTreeSet<String> = [ACCOUNT_NAME, "mine"].map(str::to_owned).into();
+    assert!(!may_update(&StoredKey { keys: &half, ..good }));
     let aliases: BTreeSet<String> = ["accountname", "accountkey"].map(str::to_owned).into();
     assert!(!may_update(&StoredKey { keys: &aliases, ..good }));
     assert!(!may_update(&StoredKey { account: "f2", ..good }));

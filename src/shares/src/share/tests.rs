@@ -210,6 +210,8 @@ fn a_share_is_mounted_in_every_access_mode_and_is_no_block_device() {
         assert_eq!(check(mode, Access::Mount).is_ok(), mode != AccessMode::Unknown, "{mode:?}");
         assert!(check(mode, Access::Block).is_err());
     }
+    let unknown = check(AccessMode::Unknown, Access::Mount).unwrap_err();
+    assert!(unknown.allowed.starts_with("allowed are SINGLE_NODE_WRITER, "), "{unknown}");
     assert!(validate_capabilities(&[]).is_err());
     let bad = Request { capabilities: vec![], ..request(&[], 0, 0) };
     assert!(plan_create(&bad, &defaults()).is_err());
@@ -233,7 +235,8 @@ fn a_share_grows_and_never_shrinks() {
         ("Standard_LRS", 50 * GIB + 1, 0, Ok(grow(51))),
         ("Standard_LRS", 50 * GIB + 1, 51 * GIB, Ok(grow(51))),
         ("Standard_LRS", 50 * GIB + 1, 51 * GIB - 1, Err((LIMIT, Code::OutOfRange))),
-        ("Standard_LRS", GIB, 49 * GIB, Err((LIMIT, Code::OutOfRange))),
+        ("Standard_LRS", GIB, 50 * GIB, Ok(Expand::Enough(Gib::new(50)))),
+        ("Standard_LRS", GIB, 50 * GIB - 1, Err((LIMIT, Code::OutOfRange))),
         ("Premium_LRS", 60 * GIB, 0, Ok(grow(100))),
         ("Premium_LRS", 102_401 * GIB, 0, Err((SIZE, Code::OutOfRange))),
         ("Standard_LRS", 0, 0, Err((SIZE, Code::InvalidArgument))),

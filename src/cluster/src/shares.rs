@@ -1,0 +1,214 @@
+//! The PersistentVolumes that may name a file share: of the file driver, and of the in-tree plugin.
+//!
+//! Where there is no cluster, no PersistentVolume names anything. With one, they are unknown until they have been listed
+//! whole, and again when nothing was heard of them within [`STALE_AFTER`]: a share is deleted only by what is known.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::Client;
+use lazuli_shares::deletion::VolumeRef;
+use lazuli_telemetry::Condition;
+use serde::Deserialize;
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{
+    follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow},
+    liveness::{Heard, Liveness, STALE_AFTER, keep_watching},
+    reservations::VOLUMES,
+};
+
+/// The volumes that may name a share; `None` while they are not known.
+pub type ShareVolumes = Option<Arc<Vec<VolumeRef>>>;
+
+const RESOURCE: &str = "PersistentVolumes of file shares";
+
+/// Keeps `known` up to date until `stop`. `driver` is the name of the file driver. Without a client no volume names a
+/// share, and the call returns. `live` is fulfilled while they are followed, or need not be.
+///
+/// Run it as a task of its own. At the end they are unknown: nothing keeps them up to date.
+pub async fn watch_share_volumes(
+    client: Option<Client>,
+    driver: &str,
+    known: watch::Sender<ShareVolumes>,
+    live: Condition,
+    stop: CancellationToken,
+) {
+    let Some(client) = client else {
+        known.send_replace(Some(Arc::default()));
+        live.ready("there is no cluster to watch");
+        return;
+    };
+    let cold = || drop(known.send_replace(None));
+    let keep = || keep(&client, driver, &known, &live);
+    keep_watching(RESOURCE, &live, &stop, cold, keep).await;
+}
+
+async fn keep(client: &Client, driver: &str, known: &watch::Sender<ShareVolumes>, live: &Condition) {
+    let (changes, mut volumes) = mpsc::channel(WAITING);
+    let following = follow::<SlimShareVolume>(client.clone(), VOLUMES, Interest::of_driver(driver), changes);
+    let keeping = async {
+        let mut picture = Picture::default();
+        let mut liveness = Liveness::of(live, RESOURCE);
+        loop {
+            liveness.show(picture.heard.is_fresh());
+            let stale_at = picture.heard.at.filter(|_| picture.heard.is_fresh()).map(|at| at + STALE_AFTER);
+            tokio::select! {
+                // In this order: what is waiting is told before the age is judged.
+                biased;
+                Some(change) = volumes.recv() => {
+                    liveness.note(RESOURCE, &change);
+                    picture.change(change);
+                }
+                () = sleep_until(stale_at.unwrap_or_else(Instant::now)), if stale_at.is_some() => {
+                    warn!("no word from the API server about PersistentVolumes: no share is deleted until there is");
+                }
+            }
+            let shown = picture.heard.is_fresh().then(|| picture.shown());
+            known.send_if_modified(|before| {
+                let differs = *before != shown;
+                *before = shown;
+                differs
+            });
+        }
+    };
+    tokio::select! {
+        () = following => {}
+        () = keeping => {}
+    }
+}
+
+#[derive(Default)]
+struct Picture {
+    volumes: BTreeMap<String, VolumeRef>,
+    heard: Heard,
+}
+
+impl Picture {
+    fn change(&mut self, change: Change<VolumeRef>) {
+        self.heard.note(&change);
+        match change {
+            Change::Replaced(all) => self.volumes = all.into_iter().collect(),
+            Change::Applied(name, Some(volume)) => drop(self.volumes.insert(name, volume)),
+            Change::Applied(name, None) | Change::Deleted(name) => drop(self.volumes.remove(&name)),
+            Change::Confirmed | Change::Lost(_) => {}
+        }
+    }
+
+    fn shown(&self) -> Arc<Vec<VolumeRef>> {
+        Arc::new(self.volumes.values().cloned().collect())
+    }
+}
+
+#[derive(Clone, Deserialize)]
+struct SlimShareVolume {
+    metadata: SlimMetadata,
+    spec: SlimSpec,
+    #[serde(default)]
+    status: SlimStatus,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimSpec {
+    csi: Option<SlimCsi>,
+    /// In-tree volumes.
+    azure_file: Option<SlimAzureFile>,
+    #[serde(default)]
+    persistent_volume_reclaim_policy: String,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimCsi {
+    driver: String,
+    volume_handle: String,
+    #[serde(default)]
+    volume_attributes: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimAzureFile {
+    #[serde(default)]
+    share_name: String,
+    #[serde(default)]
+    secret_name: String,
+}
+
+#[derive(Clone, Default, Deserialize)]
+struct SlimStatus {
+    #[serde(default)]
+    phase: String,
+}
+
+impl Slim for SlimShareVolume {
+    type Kept = VolumeRef;
+
+    fn metadata(&self) -> &SlimMetadata {
+        &self.metadata
+    }
+
+    fn keep(self, interest: &Interest) -> Option<VolumeRef> {
+        let released = VolumeRef::is_released(&self.status.phase, &self.spec.persistent_volume_reclaim_policy);
+        let name = &self.metadata.name;
+        match (self.spec.csi, self.spec.azure_file) {
+            (Some(csi), _) if csi.driver == interest.driver => {
+                Some(VolumeRef::of_driver(name, &csi.volume_handle, &csi.volume_attributes, released))
+            }
+            (_, Some(file)) => Some(VolumeRef::of_in_tree(name, &file.share_name, &file.secret_name, released)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lazuli_apiserver::{ApiServer, Options};
+    use lazuli_telemetry::Readiness;
+    use serde_json::{Value, json};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn volume(name: &str, spec: Value, phase: &str) -> Value {
+        json!({"metadata": {"name": name}, "spec": spec, "status": {"phase": phase}})
+    }
+
+    #[tokio::test]
+    async fn volumes_of_the_driver_and_of_the_in_tree_plugin_are_known_once_they_are_listed() {
+        let server = ApiServer::start(Options::default());
+        let handle = "rg#account#pvc-1###default";
+        let csi = |driver: &str| json!({"csi": {"driver": driver, "volumeHandle": handle}, "persistentVolumeReclaimPolicy": "Delete"});
+        server.put("persistentvolumes", volume("pvc-1", csi("file.csi.azure.com"), "Released")).unwrap();
+        server.put("persistentvolumes", volume("pvc-2", csi("disk.csi.azure.com"), "Bound")).unwrap();
+        let in_tree = json!({"azureFile": {"shareName": "share", "secretName": "azure-secret"}});
+        server.put("persistentvolumes", volume("pv-3", in_tree, "Bound")).unwrap();
+        let client = Client::new(server.router(), "default");
+        let (tell, mut known) = watch::channel(None);
+        let (live, stop) = (Readiness::new().condition("volumes"), CancellationToken::new());
+        let watching = tokio::spawn({
+            let stop = stop.clone();
+            async move { watch_share_volumes(Some(client), "file.csi.azure.com", tell, live, stop).await }
+        });
+        let names = |known: &ShareVolumes| {
+            let volumes = known.as_ref().map(|volumes| volumes.iter());
+            volumes.map(|all| all.map(|one| (one.name.clone(), one.is_released_for_deletion)).collect::<Vec<_>>())
+        };
+        let expected = vec![("pv-3".to_owned(), false), ("pvc-1".to_owned(), true)];
+        let wait = known.wait_for(|known| names(known).as_ref() == Some(&expected));
+        timeout(Duration::from_secs(10), wait).await.expect("they are listed").expect("they are watched");
+        server.put("persistentvolumes", volume("pvc-4", csi("file.csi.azure.com"), "Bound")).unwrap();
+        let wait = known.wait_for(|known| names(known).is_some_and(|names| names.len() == 3));
+        timeout(Duration::from_secs(10), wait).await.expect("it is seen").expect("they are watched");
+        stop.cancel();
+        watching.await.unwrap();
+        assert_eq!(*known.borrow(), None);
+    }
+}
