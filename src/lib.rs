@@ -77,7 +77,7 @@
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
 //! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, file, journal, model, reconcile, shares, storage, telemetry | |
 //! | 8 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, journal, model, reconcile, storage, telemetry | |
-//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk |
+//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk, shares |
 //!
 //! # How a request goes
 //!

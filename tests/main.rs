@@ -54,6 +54,7 @@ mod it {
     mod disk_windows;
     mod empty_variables;
     mod faults_in_glue;
+    mod file_claims;
     mod go_bodies;
     mod go_bodies_1_30;
     mod import_circles;
