@@ -16,19 +16,21 @@ use lazuli_azure::{
 };
 use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
 use lazuli_csi::{
-    identity::{DISK_DRIVER, driver_name},
+    file,
+    identity::{DISK_DRIVER, FILE_DRIVER, driver_name},
     node::{AttachedReader, LabelsReader, NodeConfig, NodeService, OnSilence, ZoneSupport},
     registration::Registration,
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
-use lazuli_host::Host;
+use lazuli_host::{Host, Limits};
 use lazuli_model::size::SizeLimits;
 use lazuli_nodes::cloud_node::facts::{InstanceFacts, PublishedAddress};
 use lazuli_storage::list::VolumeHandles;
-use lazuli_telemetry::{Readiness, lossy, register_process};
+use lazuli_telemetry::{Condition, Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 use url::Url;
 
 use super::{
@@ -56,6 +58,16 @@ pub(super) struct Options {
     /// The name of the driver, as StorageClasses and PVs spell it.
     #[arg(long, alias = "drivername", env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
     driver_name: String,
+    /// Where to serve gRPC of the file driver too, as by --endpoint. Default: it is not served.
+    #[arg(long, env = "LAZULI_FILE_ENDPOINT", value_name = "ENDPOINT")]
+    file_endpoint: Option<Endpoint>,
+    /// The name of the file driver, as StorageClasses and PVs spell it.
+    #[arg(long, env = "LAZULI_FILE_DRIVER_NAME", default_value = FILE_DRIVER, value_parser = driver_name)]
+    file_driver_name: String,
+    /// The domain of Azure's storage services, for shares whose volumes do not name their server.
+    #[arg(long, env = "LAZULI_STORAGE_ENDPOINT_SUFFIX", default_value = "core.windows.net")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    storage_endpoint_suffix: String,
     /// A folder that survives restarts: which volume is staged from which device.
     #[arg(long, env = "LAZULI_STATE_DIR", default_value = "/var/lib/kubelet/plugins/disk.csi.azure.com/lazuli")]
     state_dir: PathBuf,
@@ -88,6 +100,9 @@ pub(super) struct Options {
     /// The path of the CSI socket as kubelet sees it; default: that of the endpoint.
     #[arg(long, env = "LAZULI_KUBELET_SOCKET")]
     kubelet_socket: Option<PathBuf>,
+    /// The path of the file driver's socket as kubelet sees it; default: that of --file-endpoint.
+    #[arg(long, env = "LAZULI_FILE_KUBELET_SOCKET")]
+    file_kubelet_socket: Option<PathBuf>,
     /// The folder where the ConfigMap lazuli-vm-sizes is mounted, in which the controller publishes how many disks VM
     /// sizes newer than this program take. It may be empty or missing, and is read again every minute. Default: none.
     #[arg(long, env = "LAZULI_VM_SIZES_DIR")]
@@ -268,7 +283,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         let boot_id = Host::new().boot_id();
         tokio::spawn(publish_facts(client, options.node_id.clone(), imds, boot_id, stop.clone()))
     });
-    let (following, sizes) = match options.vm_sizes_dir {
+    let (following, sizes) = match options.vm_sizes_dir.clone() {
         Some(folder) => {
             let (published, sizes) = sizes::Published::open(folder).await;
             (Some(tokio::spawn(published.follow(stop.clone()))), sizes)
@@ -308,22 +323,27 @@ pub(super) async fn run(options: Options) -> Outcome {
         ..NodeConfig::new(options.node_id.clone())
     };
     let real_machine = options.host_root == Path::new("/");
-    let host = Host::new().with_root(options.host_root);
+    let host = Host::new().with_root(options.host_root.clone());
     // Without rights nothing is formatted or mounted, and a machine made of folders may do with fewer file systems.
     if real_machine && nix::unistd::geteuid().is_root() {
         host.check_tools()?;
     }
-    let node = NodeService::open(host, imds, options.state_dir, config)?;
+    let node = NodeService::open(host, imds, options.state_dir.clone(), config)?;
 
-    let registration = match options.registration_dir {
-        Some(folder) => {
-            let socket = options.kubelet_socket.or_else(|| match &options.endpoint {
-                Endpoint::Unix(path) => Some(path.clone()),
-                Endpoint::Tcp { .. } => None,
-            });
-            let socket =
-                socket.ok_or("kubelet speaks to unix sockets only: give --kubelet-socket or a unix endpoint")?;
-            Some(Registration::new(&*options.driver_name, socket, folder, readiness.condition("kubelet registration")))
+    let registered = |driver: &str, endpoint, kubelet_socket, condition| {
+        let folder = options.registration_dir.as_deref();
+        folder
+            .map(|folder| registration(driver, endpoint, kubelet_socket, folder, readiness.condition(condition)))
+            .transpose()
+    };
+    let registration =
+        registered(&options.driver_name, &options.endpoint, options.kubelet_socket.as_deref(), "kubelet registration")?;
+    let files = match &options.file_endpoint {
+        Some(endpoint) => {
+            let condition = "kubelet registration of the file driver";
+            let socket = options.file_kubelet_socket.as_deref();
+            let registration = registered(&options.file_driver_name, endpoint, socket, condition)?;
+            Some(Files::bind(&options, endpoint, registration).await?)
         }
         None => None,
     };
@@ -333,26 +353,22 @@ pub(super) async fn run(options: Options) -> Outcome {
     let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");
     let drain = Duration::from_secs(options.drain_seconds);
-    // One allowance for the answers and for what goes on without them: kubelet counts from its signal, and kills.
-    let over = tokio::spawn({
-        let stop = stop.clone();
-        async move {
-            stop.cancelled().await;
-            Instant::now() + drain
-        }
-    });
     let file = listener.file();
-    let (finished, (), kept, ()) = tokio::join!(
+    let (finished, files_finished, (), kept, ()) = tokio::join!(
         async {
-            let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
+            let over = end_of_drain(&stop, drain);
+            let served = server::serve_with(calls.clone(), routes, listener, stop.clone(), drain).await;
             stop.cancel();
             // A call whose caller has left goes on by itself; a repair of a filesystem had better not be cut.
-            let finished = match over.await {
-                Ok(over) => tokio::time::timeout_at(over, node.finish()).await.is_ok(),
-                Err(_) => false,
-            };
+            let finished = finishes(over, node.finish()).await;
             drained.cancel();
             served.map(|served| finished && served == Drained::All)
+        },
+        async {
+            match files {
+                Some(files) => files.serve(calls.clone(), &stop, drain).await,
+                None => Ok(true),
+            }
         },
         endpoints.run(&drained),
         keep(file, &stop),
@@ -375,8 +391,104 @@ pub(super) async fn run(options: Options) -> Outcome {
     if let Some(publishing) = publishing {
         publishing.await?;
     }
-    if !finished? {
+    if !(finished? && files_finished?) {
         tracing::warn!("the drain time is over with work in flight; every step of it can be repeated");
     }
     Ok(())
 }
+
+/// How a driver registers itself with kubelet, which sees its socket at `kubelet_socket` or where it is served.
+fn registration(
+    driver: &str,
+    endpoint: &Endpoint,
+    kubelet_socket: Option<&Path>,
+    folder: &Path,
+    condition: Condition,
+) -> Result<Registration, &'static str> {
+    let socket = match (kubelet_socket, endpoint) {
+        (Some(socket), _) => socket,
+        (None, Endpoint::Unix(path)) => path,
+        (None, Endpoint::Tcp { .. }) => {
+            return Err("kubelet speaks to unix sockets only: give --kubelet-socket, for the file driver \
+                        --file-kubelet-socket, or a unix endpoint");
+        }
+    };
+    Ok(Registration::new(driver, socket, folder, condition))
+}
+
+/// When the time for work in flight is over. One allowance for the answers and for what goes on without them: kubelet
+/// counts from its signal, and kills.
+fn end_of_drain(stop: &CancellationToken, drain: Duration) -> JoinHandle<Instant> {
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        stop.cancelled().await;
+        Instant::now() + drain
+    })
+}
+
+/// Whether the work ends before the time is over.
+async fn finishes(over: JoinHandle<Instant>, work: impl Future<Output = ()>) -> bool {
+    match over.await {
+        Ok(over) => tokio::time::timeout_at(over, work).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// The file driver, on a socket of its own.
+struct Files {
+    node: file::node::NodeService,
+    routes: Routes,
+    listener: Listener,
+    registration: Option<Registration>,
+}
+
+impl Files {
+    async fn bind(
+        options: &Options,
+        endpoint: &Endpoint,
+        registration: Option<Registration>,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let config = file::node::NodeConfig {
+            storage_endpoint_suffix: options.storage_endpoint_suffix.clone(),
+            ..file::node::NodeConfig::new(options.node_id.clone())
+        };
+        // What hangs on a file server takes no place from disks.
+        let host = Host::with_limits(Limits { stuck_calls: STUCK_ON_SERVERS, ..Limits::default() });
+        let node = file::node::NodeService::new(host, config);
+        let routes = services::file_node(node.clone(), &options.file_driver_name);
+        let listener = Listener::bind_within(endpoint, reach(options.allow_remote_endpoint)).await?;
+        tracing::info!(%endpoint, driver = options.file_driver_name, "serving CSI Identity and Node");
+        Ok(Self { node, routes, listener, registration })
+    }
+
+    /// Serves until `stop`; whether all that was in flight then has ended.
+    async fn serve(
+        self,
+        calls: RpcLayer,
+        stop: &CancellationToken,
+        drain: Duration,
+    ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
+        let Self { node, routes, listener, registration } = self;
+        let file = listener.file();
+        let (finished, kept, ()) = tokio::join!(
+            async {
+                let over = end_of_drain(stop, drain);
+                let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
+                stop.cancel();
+                let finished = finishes(over, node.finish()).await;
+                served.map(|served| finished && served == Drained::All)
+            },
+            keep(file, stop),
+            async {
+                if let Some(registration) = registration {
+                    registration.keep(stop.clone()).await;
+                }
+            }
+        );
+        kept?;
+        Ok(finished?)
+    }
+}
+
+/// Calls that may hang on file servers at once; the next one is refused. Each is a thread that sleeps.
+const STUCK_ON_SERVERS: usize = 128;

@@ -3,6 +3,7 @@
 //! `scripts/guest` makes the guest and says what is in it. In it `lazuli` is the program under test.
 
 mod emulator;
+mod files;
 mod folder;
 mod machine;
 mod shares;

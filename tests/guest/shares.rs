@@ -20,15 +20,15 @@ const OPTIONS: &str = "file_mode=0777,dir_mode=0777,actimeo=30,mfsymlinks,noshar
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// An emulator that serves files, and a guest that reaches the accounts by their names.
-struct Cloud {
-    emulator: Emulator,
-    guest: Guest,
+pub(super) struct Cloud {
+    pub(super) emulator: Emulator,
+    pub(super) guest: Guest,
     _folder: Folder,
 }
 
 impl Cloud {
     /// With these accounts, each with a share `data` of 5 GiB.
-    async fn start(accounts: &[&str]) -> Self {
+    pub(super) async fn start(accounts: &[&str]) -> Self {
         let folder = Folder::make();
         let samba = Samba { root: folder.smb(), programs: samba_programs() };
         let options = Options { smb: Some(samba), throttling: false, ..Options::default() };
@@ -45,7 +45,7 @@ impl Cloud {
     }
 
     /// A request about an account, which must have this status.
-    async fn ask(&self, method: &str, account: &str, below: &str, body: Value, status: u16) -> Value {
+    pub(super) async fn ask(&self, method: &str, account: &str, below: &str, body: Value, status: u16) -> Value {
         let subscription = &lazuli_emulator::scenario::Scenario::default().subscriptions[0];
         let uri = format!(
             "/subscriptions/{subscription}/resourceGroups/lazuli/providers/Microsoft.Storage/storageAccounts/{account}\
@@ -66,12 +66,12 @@ impl Cloud {
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    async fn put_share(&self, account: &str, share: &str, gib: u64) {
+    pub(super) async fn put_share(&self, account: &str, share: &str, gib: u64) {
         let body = json!({"properties": {"shareQuota": gib}});
         self.ask("PUT", account, &format!("/fileServices/default/shares/{share}"), body, 201).await;
     }
 
-    async fn key(&self, account: &str) -> String {
+    pub(super) async fn key(&self, account: &str) -> String {
         let keys = self.ask("POST", account, "/listKeys", json!({}), 200).await;
         keys["keys"][0]["value"].as_str().unwrap().to_owned()
     }
@@ -84,7 +84,7 @@ impl Cloud {
         found.1["properties"]["version"].as_str().unwrap().to_owned()
     }
 
-    fn server(&self, account: &str) -> FileServer {
+    pub(super) fn server(&self, account: &str) -> FileServer {
         let servers = self.emulator.control().file_servers();
         let server = servers.into_iter().find(|server| server.account == account).expect("the account is served");
         assert_eq!(server.problem, None);
@@ -92,7 +92,7 @@ impl Cloud {
     }
 
     /// Mounts a share in the guest, with the host's name and the port of Azure.
-    async fn mount(&self, account: &str, share: &str, user: &str, key: &str, at: &str) -> Output {
+    pub(super) async fn mount(&self, account: &str, share: &str, user: &str, key: &str, at: &str) -> Output {
         let source = format!("//{account}.file.core.windows.net/{share}");
         self.guest.sh(&format!("mkdir -p {at}")).await;
         let options = format!("{OPTIONS},username={user},password={key}");
@@ -104,7 +104,7 @@ impl Cloud {
         assert!(mounted.code == 0, "{mounted:?}");
     }
 
-    async fn stop(self) {
+    pub(super) async fn stop(self) {
         self.guest.stop().await;
         self.emulator.shutdown().await;
     }

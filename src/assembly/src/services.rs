@@ -180,3 +180,8 @@ pub fn file_controller(azure: &Azure, driver_name: &str, cluster: ShareView, met
 pub fn node(node: NodeService, driver_name: &str) -> Routes {
     Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(NodeServer::new(node))
 }
+
+/// The services of the file driver on a node.
+pub fn file_node(node: file::node::NodeService, driver_name: &str) -> Routes {
+    Routes::new(IdentityServer::new(IdentityService::file(driver_name))).add_service(NodeServer::new(node))
+}

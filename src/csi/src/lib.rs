@@ -10,17 +10,24 @@
 //! | [`identity`] | `csi.v1.Identity`, in every process |
 //! | [`controller`] | `csi.v1.Controller` of `disk.csi.azure.com` |
 //! | [`node`] | `csi.v1.Node` of `disk.csi.azure.com`, on every node |
+//! | [`file::controller`], [`file::node`] | the same of `file.csi.azure.com` |
 //! | [`registration`] | `pluginregistration.Registration`, so that kubelet finds the node service |
 
 mod asked;
+mod calls;
 mod capability;
 pub mod controller;
+mod fields;
 pub mod file;
 pub mod identity;
+mod locks;
+mod mount_code;
 mod mount_flags;
 pub mod node;
+mod pod_mount;
 pub mod registration;
 pub mod server;
+mod usage;
 mod volume_pages;
 
 #[cfg(test)]

@@ -46,7 +46,6 @@ mod error;
 mod event;
 mod identity_check;
 mod info;
-mod locks;
 mod measure;
 mod publish;
 mod request;
@@ -87,15 +86,18 @@ use lazuli_host::{
 use lazuli_model::{event::Event, fault::Code, node::MachineLabels, size::SizeLimits};
 pub use lazuli_storage::device_identity::OnSilence;
 use lazuli_storage::device_identity::Others;
-use lazuli_telemetry::{lossy, panics::catch};
-use locks::{Held, Locks};
-use request::{Publish, Stage, absolute, required};
-use tokio::sync::{Semaphore, oneshot, watch};
-use tokio_util::task::TaskTracker;
+use lazuli_telemetry::lossy;
+use request::{Publish, Stage};
+use tokio::sync::{Semaphore, watch};
 use tonic::{Request, Response, Status};
-use tracing::Instrument as _;
 
-use super::server::{RpcNote, chain, failure, status};
+use super::{
+    calls::{CallError as _, Calls},
+    fields::{absolute, required},
+    locks::{Held, Locks},
+    server::{RpcNote, chain, status},
+    usage,
+};
 
 /// Whether the node tells its zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,7 +255,7 @@ struct Node {
     /// One btrfs at a time is compared with the others and mounted.
     btrfs: Semaphore,
     /// The calls that are being carried out, also for callers that have left.
-    calls: TaskTracker,
+    calls: Calls,
 }
 
 impl NodeService {
@@ -281,7 +283,7 @@ impl NodeService {
             config,
             locks: Locks::default(),
             btrfs: Semaphore::new(1),
-            calls: TaskTracker::new(),
+            calls: Calls::default(),
         })))
     }
 
@@ -289,8 +291,7 @@ impl NodeService {
     /// and the end of the process. What is cut off there can be repeated, but a repair of a file system had better
     /// not be cut.
     pub async fn finish(&self) {
-        self.0.calls.close();
-        self.0.calls.wait().await;
+        self.0.calls.finish().await;
     }
 
     /// Runs the call in a task that holds the volume and outlives its caller.
@@ -299,32 +300,12 @@ impl NodeService {
         T: Send + 'static,
         F: Future<Output = Result<T, NodeError>> + Send + 'static,
     {
-        let (sender, answer) = oneshot::channel();
-        let work = Box::pin(work(self.0.clone()));
-        let node = self.0.config.node_id.clone();
-        let task = async move {
-            let outcome = catch(work).await.unwrap_or_else(|panicked| {
-                let volume = held.volume();
-                tracing::error!(volume, node, error = %panicked, "the work of a call panicked");
-                Err(NodeError::Panicked(panicked))
-            });
-            drop(held);
-            match sender.send(outcome) {
-                Ok(()) => {}
-                Err(Ok(_)) => tracing::info!("the call was finished after its caller had left"),
-                Err(Err(error)) => {
-                    let error = chain(&error);
-                    tracing::warn!(error, "the call failed after its caller had left");
-                }
-            }
-        };
-        self.0.calls.spawn(task.instrument(tracing::Span::current()));
-        answer.await.unwrap_or(Err(NodeError::Task)).map(Response::new).map_err(refused)
+        self.0.calls.run(&self.0.config.node_id, held, work(self.0.clone())).await
     }
 }
 
-fn refused(error: NodeError) -> Status {
-    failure(error.code(), &error)
+fn refused(error: impl Into<NodeError>) -> Status {
+    error.into().status()
 }
 
 impl Node {
@@ -522,7 +503,7 @@ impl NodeRpcs for NodeService {
         let held = self.0.locks.volume(&volume).map_err(refused)?;
         self.own(held, move |node| async move {
             let bytes = measure::expand(&node, &volume, &path, range).await?;
-            Ok(NodeExpandVolumeResponse { capacity_bytes: measure::wire(bytes) })
+            Ok(NodeExpandVolumeResponse { capacity_bytes: usage::wire(bytes) })
         })
         .await
     }

@@ -10,7 +10,7 @@
 //! ([`super::orphan`]). Never decides what an exit code means: callers do.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader, Read, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lazuli_model::Secret;
 use nix::sys::signal::{Signal, killpg};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -174,6 +175,7 @@ pub struct Call {
     args: Vec<OsString>,
     reach: Reach,
     input: Option<Device>,
+    password: Option<Secret>,
 }
 
 impl Call {
@@ -181,7 +183,7 @@ impl Call {
     #[must_use]
     pub fn new<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Self {
         let args = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
-        Self { program: program.to_owned(), args, reach: Reach::default(), input: None }
+        Self { program: program.to_owned(), args, reach: Reach::default(), input: None, password: None }
     }
 
     /// It opens this device, which root owns.
@@ -206,6 +208,20 @@ impl Call {
         self
     }
 
+    /// It mounts, and so may do what this process may.
+    #[must_use]
+    pub fn that_mounts(mut self) -> Self {
+        self.reach.mounts = true;
+        self
+    }
+
+    /// It reads this password from its standard input, which `PASSWD_FD` names (source: mount.cifs(8)).
+    #[must_use]
+    pub fn with_password(mut self, password: &Secret) -> Self {
+        self.password = Some(password.clone());
+        self
+    }
+
     /// It needs these capabilities.
     #[must_use]
     pub fn with(mut self, capabilities: CapabilitySet) -> Self {
@@ -216,7 +232,7 @@ impl Call {
 
 /// Runs a program to its end.
 ///
-/// The environment is `PATH` (the host's search folders) and `LC_ALL=C` and nothing else.
+/// The environment is `PATH` (the host's search folders) and `LC_ALL=C`, with a password `PASSWD_FD`, and nothing else.
 ///
 /// # Errors
 /// See [`ChildError`]. A non-zero exit is not an error here.
@@ -319,11 +335,16 @@ impl Job {
             return Err(ChildError::Cancelled { program });
         }
         let command = || {
-            let input = match &self.call.input {
-                Some(device) => RawDisk::open(device, Access::Read).map_err(io::Error::other)?.into_input(),
-                None => Stdio::null(),
+            let input = match (&self.call.input, &self.call.password) {
+                (Some(device), _) => RawDisk::open(device, Access::Read).map_err(io::Error::other)?.into_input(),
+                (None, Some(password)) => secret_input(password)?,
+                (None, None) => Stdio::null(),
             };
-            Ok(command(&self.path, &self.call.args, &self.search, input))
+            let mut command = command(&self.path, &self.call.args, &self.search, input);
+            if self.call.password.is_some() {
+                command.env("PASSWD_FD", "0");
+            }
+            Ok(command)
         };
         let spawned = self.confinement.spawn(&self.call.reach, &self.path, &self.proc, &command);
         let mut child = spawned.map_err(spawn_error)?;
@@ -382,6 +403,14 @@ impl Job {
             counted.fetch_sub(1, Ordering::SeqCst);
         }
     }
+}
+
+/// A pipe that holds the password, and ends after it.
+fn secret_input(password: &Secret) -> io::Result<Stdio> {
+    let (reader, mut writer) = io::pipe()?;
+    // Far less than a pipe holds, so that this does not wait.
+    writer.write_all(password.expose().as_bytes())?;
+    Ok(reader.into())
 }
 
 fn command(path: &Path, args: &[OsString], search: &[PathBuf], input: Stdio) -> Command {

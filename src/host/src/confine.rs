@@ -37,11 +37,13 @@ pub(super) struct Reach {
     pub(super) device: Option<PathBuf>,
     /// Where the file system is mounted that it grows.
     pub(super) mountpoint: Option<PathBuf>,
+    /// Whether it mounts: what it makes must be seen outside, and it is not confined.
+    pub(super) mounts: bool,
 }
 
 impl Default for Reach {
     fn default() -> Self {
-        Self { capabilities: CapabilitySet::empty(), device: None, mountpoint: None }
+        Self { capabilities: CapabilitySet::empty(), device: None, mountpoint: None, mounts: false }
     }
 }
 
@@ -100,7 +102,7 @@ impl Confinement {
         proc: &Path,
         command: &(dyn Fn() -> io::Result<Command> + Sync),
     ) -> io::Result<Child> {
-        if self.is_off {
+        if self.is_off || reach.mounts {
             return command()?.spawn();
         }
         let with_mounts = match on_own_thread(|| start(reach, Some((path, proc)), command))? {

@@ -1,5 +1,5 @@
 //! What a CSI node does to Linux: find a disk by its LUN, look at what is on it, format it, check
-//! it, mount it, grow it, measure it, and let it go.
+//! it, mount it, grow it, measure it, and let it go; and mount file shares.
 //!
 //! This crate owns every system call, sysfs read, child process and on-disk byte of a node. It
 //! decides nothing about Azure: which disk belongs at which LUN, which volume may be formatted and
@@ -52,6 +52,7 @@ pub mod probe;
 mod raw;
 pub mod release;
 pub mod resize;
+pub mod smb;
 pub mod stats;
 pub mod tools;
 pub mod tuning;
@@ -106,6 +107,7 @@ pub struct Host {
     children: Arc<child::Children>,
     formats: Arc<Semaphore>,
     mounts: Arc<bounded::Gate>,
+    names: Arc<bounded::Gate>,
     stats: Arc<bounded::Gate>,
 }
 
@@ -135,6 +137,7 @@ impl Host {
             children: Arc::new(child::Children::new(limits.children)),
             formats: Arc::new(Semaphore::new(limits.formats)),
             mounts: Arc::new(bounded::Gate::new(limits.stuck_calls)),
+            names: Arc::new(bounded::Gate::new(limits.stuck_calls)),
             stats: Arc::new(bounded::Gate::new(limits.stuck_calls)),
         }
     }

@@ -216,7 +216,7 @@ pub fn as_mounted(path: &Path) -> PathBuf {
     }
 }
 
-fn system(action: &'static str, target: &Path, source: io::Error) -> MountError {
+pub(super) fn system(action: &'static str, target: &Path, source: io::Error) -> MountError {
     MountError::System { action, target: target.to_path_buf(), source }
 }
 
@@ -298,7 +298,7 @@ fn make_file(path: &Path) -> io::Result<()> {
 
 /// Whether an error of looking at a path means that what is mounted there is dead. Some file systems check what they
 /// read from the disk, and report content that is not theirs: ext4 and xfs as `EUCLEAN`, or as `EBADMSG` where a checksum
-/// is wrong (source: `EFSCORRUPTED` and `EFSBADCRC` in the kernel).
+/// is wrong (source: `EFSCORRUPTED` and `EFSBADCRC` in the kernel). File shares report errors of the network.
 pub(super) fn is_corruption(error: &io::Error) -> bool {
     use nix::libc;
     matches!(
@@ -313,6 +313,11 @@ pub(super) fn is_corruption(error: &io::Error) -> bool {
                 | libc::ENXIO
                 | libc::EUCLEAN
                 | libc::EBADMSG
+                | libc::ETIMEDOUT
+                | libc::ECONNRESET
+                | libc::ECONNABORTED
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
         )
     )
 }
@@ -338,8 +343,11 @@ pub async fn state(host: &Host, target: &Path, deadline: Deadline) -> Result<Tar
             Ok(_) if !mounts.is_empty() => Ok(TargetState::Mounted(mounts)),
             Ok(found) if found.is_dir() => Ok(TargetState::Bare(TargetKind::Directory)),
             Ok(_) => Ok(TargetState::Bare(TargetKind::File)),
-            Err(error) if is_corruption(&error) => Ok(TargetState::Corrupted { mounts, error: error.to_string() }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(TargetState::Absent),
+            // What is mounted there has no root any more: a share that was deleted.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && mounts.is_empty() => Ok(TargetState::Absent),
+            Err(error) if is_corruption(&error) || error.kind() == io::ErrorKind::NotFound => {
+                Ok(TargetState::Corrupted { mounts, error: error.to_string() })
+            }
             Err(source) => Err(system("look at", &path, source)),
         }
     })
@@ -419,6 +427,11 @@ fn occupied(target: &Path, top: &Mount) -> MountError {
         target: target.to_path_buf(),
         found: format!("{} of {} ({}) with {}", top.fs_type, top.source.display(), top.device, top.options.join(",")),
     }
+}
+
+/// Refuses a place where something is mounted.
+pub(super) fn refuse_occupied(table: &Path, place: &Path) -> Result<(), MountError> {
+    stack(table, place)?.last().map_or(Ok(()), |top| Err(occupied(place, top)))
 }
 
 /// Flags that belong to one mount and so may differ between a bind and its source.
@@ -525,7 +538,7 @@ pub async fn unmount(host: &Host, target: &Path, deadline: Deadline) -> Result<u
 /// files for an instant, between its fork and its exec, whatever their close-on-exec flags say.
 const SETTLE: Duration = Duration::from_millis(300);
 
-fn unmount_all(table: &Path, place: &Path) -> Result<usize, MountError> {
+pub(super) fn unmount_all(table: &Path, place: &Path) -> Result<usize, MountError> {
     let mut count = 0;
     let settled = Instant::now() + SETTLE;
     let mut left = stack(table, place)?.len();

@@ -115,6 +115,12 @@ impl Options {
         self.flags
     }
 
+    /// What the file system reads, one option each.
+    #[must_use]
+    pub fn data(&self) -> &[String] {
+        &self.data
+    }
+
     /// What the file system reads, comma separated; empty when there is nothing.
     #[must_use]
     pub fn data_string(&self) -> String {

@@ -17,13 +17,13 @@ use lazuli_model::{Lun, VolumeIdError, fault::Code};
 use lazuli_storage::disk::{CapabilityError, ParameterError};
 use lazuli_telemetry::panics::Panicked;
 
+use crate::{calls::CallError, fields::FieldError, locks::InProgress, mount_code::of_mount};
+
 /// Why a node call failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NodeError {
-    #[error("{0} is missing in the request")]
-    Missing(&'static str),
-    #[error("{what} {} is not an absolute path", path.display())]
-    Relative { what: &'static str, path: PathBuf },
+    #[error(transparent)]
+    Field(#[from] FieldError),
     #[error("the volume id cannot be used")]
     VolumeId(#[source] VolumeIdError),
     #[error("the volume capability cannot be used")]
@@ -32,8 +32,8 @@ pub(super) enum NodeError {
     Parameter(#[source] ParameterError),
     #[error("the mount flags cannot be used")]
     Flags(#[source] OptionError),
-    #[error("an operation on {0} is in progress")]
-    InProgress(String),
+    #[error(transparent)]
+    InProgress(#[from] InProgress),
     #[error("the disk is not visible on this node yet")]
     Find(#[source] FindError),
     #[error("partition {partition} of {device} is not there")]
@@ -138,12 +138,11 @@ pub(super) enum NodeError {
     Panicked(#[source] Panicked),
 }
 
-impl NodeError {
+impl CallError for NodeError {
     /// The code; see the module for how kubelet reads it.
-    pub(super) fn code(&self) -> Code {
+    fn code(&self) -> Code {
         match self {
-            Self::Missing(_)
-            | Self::Relative { .. }
+            Self::Field(_)
             | Self::VolumeId(_)
             | Self::Capability(CapabilityError::NoCapability | CapabilityError::NoAccessType)
             | Self::Flags(_) => Code::InvalidArgument,
@@ -189,14 +188,7 @@ impl NodeError {
             Self::Check(CheckError::Uncorrected { .. }) => Code::FailedPrecondition,
             Self::Setting(TuningError::Outside(_)) => Code::InvalidArgument,
             Self::Check(_) | Self::Setting(_) => Code::Internal,
-            Self::Mount(error) => match error {
-                MountError::Occupied { .. } => Code::AlreadyExists,
-                MountError::BadTarget { .. } => Code::InvalidArgument,
-                MountError::Busy { .. } | MountError::NotEmpty { .. } => Code::FailedPrecondition,
-                // It may still take effect.
-                MountError::Call(_) => Code::Unavailable,
-                _ => Code::Internal,
-            },
+            Self::Mount(error) => of_mount(error),
             Self::Incompatible { .. } | Self::OtherVolumeMode { .. } => Code::AlreadyExists,
             Self::Release(ReleaseError::InUse { .. }) => Code::FailedPrecondition,
             Self::Release(ReleaseError::Call(_)) => Code::Unavailable,
@@ -211,6 +203,14 @@ impl NodeError {
             | Self::Stats(_)
             | Self::VolumeRecords(_) => Code::Internal,
         }
+    }
+
+    fn lost() -> Self {
+        Self::Task
+    }
+
+    fn panicked(panicked: Panicked) -> Self {
+        Self::Panicked(panicked)
     }
 }
 

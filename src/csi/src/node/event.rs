@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn what_a_repetition_cures_is_not_reported() {
         for error in [
-            NodeError::InProgress("pvc-a".into()),
+            NodeError::InProgress(crate::locks::InProgress("pvc-a".into())),
             NodeError::Changed { lun: Lun::try_from(3).unwrap(), before: "a".into(), after: "b".into() },
             NodeError::Task,
             NodeError::Silent(Duration::from_secs(5)),

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use csi_proto::csi::{CapacityRange, VolumeUsage, volume_usage::Unit};
 
+use crate::usage::{self, wire};
+
 use super::{
     Node,
     device::{node_number, number_of, with_number},
@@ -16,8 +18,7 @@ use lazuli_host::{
     fs_type::FsType,
     mount::{self, TargetState},
     mountinfo::Mount,
-    resize,
-    stats::{self, Usage},
+    resize, stats,
 };
 
 /// What is at a path.
@@ -129,19 +130,9 @@ pub(super) async fn usage(node: &Node, volume: &str, path: &Path) -> Result<Vec<
         }
         Volume::Filesystem { .. } => {
             let figures = stats::filesystem(&node.host, path, deadline).await.map_err(NodeError::Stats)?;
-            let of = |usage: Usage, unit: Unit| VolumeUsage {
-                available: wire(usage.available),
-                total: wire(usage.total),
-                used: wire(usage.used),
-                unit: unit.into(),
-            };
-            Ok(vec![of(figures.bytes, Unit::Bytes), of(figures.inodes, Unit::Inodes)])
+            Ok(usage::of_filesystem(&figures))
         }
     }
-}
-
-pub(super) fn wire(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

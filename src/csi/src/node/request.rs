@@ -10,7 +10,10 @@ use lazuli_storage::disk::{
 };
 
 use super::error::NodeError;
-use crate::capability::{capability, ordered};
+use crate::{
+    capability::{capability, ordered},
+    fields::{FieldError, absolute, required},
+};
 
 /// A parsed `NodeStageVolume`.
 #[derive(Debug, Clone)]
@@ -45,19 +48,8 @@ pub(super) struct Publish {
     pub(super) block: Option<StageParameters>,
 }
 
-/// A text that must not be empty.
-pub(super) fn required(what: &'static str, value: String) -> Result<String, NodeError> {
-    if value.is_empty() { Err(NodeError::Missing(what)) } else { Ok(value) }
-}
-
-/// An absolute path.
-pub(super) fn absolute(what: &'static str, value: String) -> Result<PathBuf, NodeError> {
-    let path = PathBuf::from(required(what, value)?);
-    if path.is_absolute() { Ok(path) } else { Err(NodeError::Relative { what, path }) }
-}
-
 fn checked(wire: Option<&VolumeCapability>) -> Result<plan::Capability, NodeError> {
-    let parsed = capability(wire.ok_or(NodeError::Missing("volume_capability"))?);
+    let parsed = capability(wire.ok_or(FieldError::Missing("volume_capability"))?);
     // How many machines may share the disk was checked when it was attached.
     validate_capabilities(std::slice::from_ref(&parsed), u32::MAX).map_err(NodeError::Capability)?;
     Ok(parsed)

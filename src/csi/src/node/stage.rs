@@ -19,6 +19,8 @@ use lazuli_host::{
 use lazuli_model::{Lun, VolumeId};
 use lazuli_storage::device_identity::Metadata;
 
+use crate::calls::CallError as _;
+
 use super::{
     Node,
     attachment::{Identity, identify, locate},

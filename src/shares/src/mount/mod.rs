@@ -33,6 +33,8 @@ pub struct Request {
     pub context: BTreeMap<String, String>,
     /// `mountOptions` of the PersistentVolume, in their order.
     pub mount_flags: Vec<String>,
+    /// The account that the secrets of the request name, or the Secret of the volume; it counts where the volume names none.
+    pub account: Option<String>,
     /// The group that owns the volume's files: `volume_mount_group`; empty for none.
     pub mount_group: String,
     /// Whether the access mode forbids writing.
@@ -110,6 +112,15 @@ pub fn plan(request: &Request, defaults: &Defaults<'_>) -> Result<MountPlan, Par
         key,
         warnings,
     })
+}
+
+/// Whether the server is known only when the account is, which stands nowhere but beside its key: a person's volume that
+/// names a Secret alone.
+pub fn needs_account(request: &Request) -> bool {
+    let id = ShareVolumeId::parse(&request.volume_id).ok();
+    let has_server = Parameters::context(&request.context).get("server").ok().flatten().is_some();
+    let key = key_source(&request.context, id.as_ref());
+    request.account.is_none() && !has_server && key.is_ok_and(|key| key.account.is_none() && key.secret.is_some())
 }
 
 fn refuse_what_is_not_done(context: Context<'_>) -> Result<(), ParameterError> {
@@ -220,7 +231,7 @@ fn server(
     }
     let suffix = context.get("storageendpointsuffix")?.map(|parameter| parameter.value.trim());
     let suffix = suffix.filter(|suffix| !suffix.is_empty()).unwrap_or(defaults.storage_endpoint_suffix);
-    let Some(account) = &key.account else {
+    let Some(account) = key.account.as_ref().or(request.account.as_ref()) else {
         return Err(ParameterError::invalid(
             "volume_id",
             &request.volume_id,

@@ -249,3 +249,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_account_that_stands_beside_its_key_alone_names_the_server() {
+    let by_secret = request("data-of-mine", &[("shareName", "data"), ("secretName", "mine")], &[]);
+    assert!(needs_account(&by_secret));
+    let known = Request { account: Some("f9".into()), ..by_secret };
+    assert!(!needs_account(&known));
+    assert_eq!(plan(&known, &DEFAULTS).unwrap().source(), "//f9.file.core.windows.net/data");
+    let own = Request { account: Some("f9".into()), ..request(ID, &[], &[]) };
+    assert_eq!(plan(&own, &DEFAULTS).unwrap().source(), "//f1.file.core.windows.net/pvc-1", "the volume's counts");
+    assert!(!needs_account(&request(ID, &[], &[])) && !needs_account(&request("any", &[("shareName", "d")], &[])));
+    assert!(!needs_account(&request("any", &[("shareName", "d"), ("secretName", "s"), ("server", "h")], &[])));
+}

@@ -10,11 +10,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::error::NodeError;
+/// An operation on this volume is in progress.
+#[derive(Debug, thiserror::Error)]
+#[error("an operation on {0} is in progress")]
+pub(crate) struct InProgress(pub(crate) String);
 
 /// What is being worked on.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Locks(Arc<Mutex<BTreeMap<Key, Users>>>);
+pub(crate) struct Locks(Arc<Mutex<BTreeMap<Key, Users>>>);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
@@ -30,21 +33,21 @@ enum Users {
 
 /// The right to work on a volume, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     locks: Locks,
     keys: Vec<Key>,
 }
 
 impl Locks {
     /// The volume for one operation alone. Ids that differ only in letter case are the same volume.
-    pub(super) fn volume(&self, volume: &str) -> Result<Held, NodeError> {
+    pub(crate) fn volume(&self, volume: &str) -> Result<Held, InProgress> {
         let mut held = Held { locks: self.clone(), keys: Vec::new() };
         held.take(Key::Volume(volume.to_ascii_lowercase()), false, volume)?;
         Ok(held)
     }
 
     /// The target for one operation alone, and the volume with other targets.
-    pub(super) fn target(&self, volume: &str, target: &Path) -> Result<Held, NodeError> {
+    pub(crate) fn target(&self, volume: &str, target: &Path) -> Result<Held, InProgress> {
         let mut held = Held { locks: self.clone(), keys: Vec::new() };
         held.take(Key::Volume(volume.to_ascii_lowercase()), true, volume)?;
         held.take(Key::Target(target.to_owned()), false, volume)?;
@@ -59,7 +62,7 @@ impl Locks {
 
 impl Held {
     /// The volume, in lower case.
-    pub(super) fn volume(&self) -> &str {
+    pub(crate) fn volume(&self) -> &str {
         let volume = self.keys.iter().find_map(|key| match key {
             Key::Volume(volume) => Some(volume.as_str()),
             Key::Target(_) => None,
@@ -67,13 +70,13 @@ impl Held {
         volume.unwrap_or_default()
     }
 
-    fn take(&mut self, key: Key, shared: bool, volume: &str) -> Result<(), NodeError> {
+    fn take(&mut self, key: Key, shared: bool, volume: &str) -> Result<(), InProgress> {
         let mut users = self.locks.lock();
         let taken = match users.get(&key) {
             None if shared => Users::Sharing(1),
             None => Users::One,
             Some(Users::Sharing(count)) if shared => Users::Sharing(count + 1),
-            Some(_) => return Err(NodeError::InProgress(volume.to_owned())),
+            Some(_) => return Err(InProgress(volume.to_owned())),
         };
         users.insert(key.clone(), taken);
         drop(users);
@@ -104,7 +107,7 @@ mod tests {
     fn a_volume_is_worked_on_once_at_a_time_in_any_spelling() {
         let locks = Locks::default();
         let held = locks.volume("/Disk/A").unwrap();
-        assert!(matches!(locks.volume("/disk/a"), Err(NodeError::InProgress(id)) if id == "/disk/a"));
+        assert!(matches!(locks.volume("/disk/a"), Err(InProgress(id)) if id == "/disk/a"));
         assert!(locks.target("/disk/a", Path::new("/t")).is_err());
         locks.volume("/disk/b").unwrap();
         drop(held);
