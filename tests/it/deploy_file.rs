@@ -127,15 +127,15 @@ fn azure_files_are_off_unless_they_are_asked_for() {
     }
 }
 
-/// kubelet of a cluster that moves over goes on as it did. Source: the Go driver's object; inline volumes and tokens are
-/// left out, because nothing serves them.
+/// kubelet of a cluster that moves over goes on as it did. Source: the Go driver's object; its tokens of
+/// ServiceAccounts are left out, because nothing uses them. The API server lets nobody change the lifecycle modes.
 #[test]
 fn the_object_of_the_file_driver_is_as_that_of_the_go_driver() {
     for file in ALL {
         let driver = named(file, "CSIDriver", "file.csi.azure.com");
         let expected = json!({
             "attachRequired": false, "podInfoOnMount": true, "requiresRepublish": true,
-            "fsGroupPolicy": "ReadWriteOnceWithFSType", "volumeLifecycleModes": ["Persistent"],
+            "fsGroupPolicy": "ReadWriteOnceWithFSType", "volumeLifecycleModes": ["Persistent", "Ephemeral"],
         });
         assert_eq!(driver["spec"], expected, "{file}");
         assert_eq!(of_kind(file, "CSIDriver").len(), 2, "{file}");
@@ -361,4 +361,22 @@ fn the_examples_have_the_classes_and_the_secret_by_which_other_drivers_are_used(
     let volume = &named("deploy/examples/existing-share.yaml", "PersistentVolume", "existing-share")["spec"]["csi"];
     assert_eq!(volume["driver"], "file.csi.azure.com");
     assert_eq!(volume["nodeStageSecretRef"]["name"], "azure-secret");
+}
+
+#[test]
+fn an_alert_of_the_key_broker_is_documented_and_says_what_to_do() {
+    let rules = named(BROKER, "PrometheusRule", "lazuli")["spec"]["groups"][0]["rules"].clone();
+    let of_keys: Vec<&Value> = list(&rules)
+        .iter()
+        .filter(|rule| rule["expr"].as_str().unwrap().contains("lazuli_key_requests_total"))
+        .collect();
+    assert_eq!(of_keys.len(), 2);
+    let documented = read("deploy/README.md");
+    for alert in of_keys {
+        let name = alert["alert"].as_str().unwrap();
+        assert!(documented.contains(&format!("| {name} |")), "deploy/README.md does not list {name}");
+        for annotation in ["summary", "description", "action"] {
+            assert!(alert["annotations"][annotation].as_str().unwrap().ends_with('.'), "{name}: {annotation}");
+        }
+    }
 }
