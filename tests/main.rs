@@ -21,6 +21,7 @@ mod it {
     mod cloud_controllers;
     mod core_dumps;
     mod deploy_azure;
+    mod deploy_file;
     mod deploy_manifests;
     mod deploy_rights;
     mod disk_admission;
