@@ -159,7 +159,13 @@ impl<E: AzureFailure> Course for Account<E> {
             Wanted::Finished(_) => At::Service(None),
             Wanted::Matched => At::Tags,
         };
-        Self { request: request.clone(), attempts: Attempts::default(), conflicts: 0, at, error: std::marker::PhantomData }
+        Self {
+            request: request.clone(),
+            attempts: Attempts::default(),
+            conflicts: 0,
+            at,
+            error: std::marker::PhantomData,
+        }
     }
 
     fn is_same(running: &Request, asked: &Request) -> bool {
@@ -178,7 +184,9 @@ impl<E: AzureFailure> Course for Account<E> {
             (At::Put, Input::Written(_)) => self.go(At::Watch(0), Next::Read(Query::Account)),
             (At::Put, Input::Refused(error)) if error.code() == TAKEN => Next::End(Ok(Done::Taken)),
             // Another is making it, or was quicker: the next look shows it.
-            (At::Put, Input::Refused(error)) if *error.fault() == Fault::Conflict && self.conflicts < MOST_CONFLICTS => {
+            (At::Put, Input::Refused(error))
+                if *error.fault() == Fault::Conflict && self.conflicts < MOST_CONFLICTS =>
+            {
                 self.conflicts += 1;
                 self.go(At::Look, Next::Rest(Rest::For(LOOK_AGAIN)))
             }
@@ -230,8 +238,8 @@ impl<E: AzureFailure> Account<E> {
 
     fn file_service(&self) -> FileServiceSpec {
         match &self.request.wanted {
-            Wanted::Made { file_service, .. } => file_service.clone(),
-            Wanted::Finished(spec) => spec.clone(),
+            Wanted::Made { file_service, .. } => *file_service,
+            Wanted::Finished(spec) => *spec,
             Wanted::Matched => FileServiceSpec::default(),
         }
     }

@@ -58,3 +58,6 @@ fn rest_after<E: AzureFailure>(error: &E, attempts: &mut Attempts, limits: Limit
         attempts::Next::Stop => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

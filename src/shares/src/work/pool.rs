@@ -27,7 +27,7 @@ use lazuli_model::{
 };
 
 use crate::{
-    account::{self, AccountSeen, Candidate, Choice, ShareUse, choose, random_number},
+    account::{self, AccountSeen, Candidate, Choice, ShareUse, choose, fits_file_service, random_number},
     limits::{DEFAULT_SKU, share_size},
     parameters::AccountSource,
     share::SharePlan,
@@ -86,7 +86,7 @@ pub enum Event<E> {
 #[derive(Debug, Clone)]
 pub enum Made {
     /// It is there: this program made it, or it existed.
-    There(StorageAccount),
+    There(Box<StorageAccount>),
     /// Somebody else has an account of the name.
     Taken,
 }
@@ -302,14 +302,16 @@ impl<E: AzureFailure> State<E> {
             Event::Made(id, made) => {
                 if let Some((What::Creation(account), _)) = self.ended(now, id, made.as_ref().err()) {
                     match made {
-                        Ok(Made::There(account)) => self.there(account),
+                        Ok(Made::There(account)) => self.there(*account),
                         Ok(Made::Taken) => drop(self.taken.insert(account.name().to_owned(), now)),
                         Err(_) => {}
                     }
                 }
             }
             Event::Finished(id, finished) => {
-                if let Some((What::Finish(account), _)) = self.ended(now, id, finished.as_ref().err()) {
+                if let Some((What::Finish(account), _)) = self.ended(now, id, finished.as_ref().err())
+                    && finished.is_ok()
+                {
                     self.known(&account).file_service = None;
                 }
             }
@@ -385,8 +387,20 @@ impl<E: AzureFailure> State<E> {
         }
         let request = plan.account_request();
         let share = plan.share.to_lowercase();
-        let seen: Vec<AccountSeen<'_>> = self.accounts.iter().map(|account| self.seen(now, account, &share)).collect();
-        let taken = self.taken.iter().filter(|(_, at)| now <= **at + FACTS_LAST).map(|(name, _)| name.clone()).collect();
+        let seen = self.accounts.iter().map(|account| {
+            let seen = self.seen(now, account, &share);
+            // One that does not fit may be that of an account that another replica has just made: what the claim rests on
+            // was read since it came, and since its first share was listed.
+            let known = self.known.get(&account.id);
+            let listed = known.and_then(|known| known.shares.as_ref()).filter(|shares| shares.used.shares > 0);
+            let read_at = known.and_then(|known| known.file_service).map(|(at, _)| at);
+            let is_new = read_at >= Some(at) && read_at >= listed.map(|shares| shares.at);
+            let file_service = seen.file_service.filter(|service| is_new || fits_file_service(&request, service));
+            AccountSeen { file_service, ..seen }
+        });
+        let seen: Vec<AccountSeen<'_>> = seen.collect();
+        let taken =
+            self.taken.iter().filter(|(_, at)| now <= **at + FACTS_LAST).map(|(name, _)| name.clone()).collect();
         match choose(&request, &seen, &taken, random_number(&plan.request)) {
             Choice::Use(account) => self.take(now, caller, &account, &plan, actions),
             Choice::Wait(account) => {
@@ -463,7 +477,13 @@ impl<E: AzureFailure> State<E> {
         if let Some(error) = self.failed.get(&what).cloned() {
             return self.answer(caller, Err(Refused::Azure(what, error)), actions);
         }
-        let running = self.running.iter().find(|(_, (running, _))| *running == what).map(|(id, _)| *id);
+        // Its creation ends with all of it, and tells.
+        let creation = match &what {
+            What::Finish(account) | What::Account(account) => Some(What::Creation(account.clone())),
+            _ => None,
+        };
+        let is_it = |running: &What| *running == what || creation.as_ref() == Some(running);
+        let running = self.running.iter().find(|(_, (running, _))| is_it(running)).map(|(id, _)| *id);
         let id = running.unwrap_or_else(|| self.ids.next_id());
         let most = if matches!(what, What::List | What::Account(_)) { MOST_LOOKS } else { MOST_REPEATS };
         if let Some(ask) = self.callers.get_mut(&caller) {
