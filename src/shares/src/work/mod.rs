@@ -60,4 +60,6 @@ fn rest_after<E: AzureFailure>(error: &E, attempts: &mut Attempts, limits: Limit
 }
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
