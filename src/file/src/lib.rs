@@ -137,8 +137,8 @@ impl Shares {
                 Ok(Done::Gone | Done::Kept(_)) => unreachable!("only a deletion leaves no share"),
                 Err(error) => error,
             };
-            match elsewhere(&error.fault, plan, tries) {
-                Elsewhere::Full => self.pools.is_full(&account.id),
+            match elsewhere(&error.fault, error.effect, plan, tries) {
+                Elsewhere::Full => self.pools.is_full(&account.id, &plan.share),
                 Elsewhere::Gone => self.pools.is_gone(&account.id),
                 Elsewhere::No => return Err(error),
             }

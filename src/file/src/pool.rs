@@ -125,9 +125,9 @@ impl Pools {
         }
     }
 
-    /// Azure has refused a share in the account for its limits.
-    pub(crate) fn is_full(&self, account: &ArmId) {
-        self.tell(account, Event::Full(account.clone()));
+    /// Azure has refused the share of this name in the account for the account's limits.
+    pub(crate) fn is_full(&self, account: &ArmId, share: &str) {
+        self.tell(account, Event::Full(account.clone(), share.to_owned()));
     }
 
     /// There is no such account.
