@@ -75,9 +75,10 @@
 //! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, file, host, journal, model, shares, storage, telemetry | |
 //! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, journal, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
-//! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, file, journal, model, reconcile, shares, storage, telemetry | |
+//! | 6 | `lazuli-keys` | how nodes get the keys of storage accounts: the broker and its client | cluster, model, shares, telemetry | apiserver |
+//! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, file, journal, keys, model, reconcile, shares, storage, telemetry | |
 //! | 8 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, journal, model, reconcile, storage, telemetry | |
-//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk, shares |
+//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk, shares |
 //!
 //! # How a request goes
 //!

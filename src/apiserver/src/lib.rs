@@ -24,6 +24,8 @@
 //! - one growing version over all objects; a write with an older `resourceVersion` is 409; a write that changes nothing
 //!   makes no version and no event;
 //! - `status` as a subresource of its own; finalizers and `deletionTimestamp`;
+//! - TokenReviews of the tokens that it has issued for Pods ([`ApiServer::issue_token`]): their audiences, and whether the
+//!   Pod still exists;
 //! - of Services: defaults, cluster IPs, node ports, health-check node ports, the validation that controllers meet.
 //!
 //! # What it does not do
@@ -39,6 +41,7 @@ mod select;
 mod service;
 mod status;
 mod store;
+mod tokens;
 mod watch;
 
 #[cfg(test)]
@@ -137,6 +140,17 @@ impl ApiServer {
     pub fn put(&self, plural: &str, object: Value) -> Result<Value, Refused> {
         let resource = resource::by_plural(plural).ok_or_else(|| status::unknown_kind(plural))?;
         self.store.put(resource, object).map(|object| (*object).clone())
+    }
+
+    /// A token of a Pod's ServiceAccount, bound to the Pod and to the node on which it is, for these audiences. A token
+    /// without audiences is for the API server itself.
+    ///
+    /// # Errors
+    /// [`Refused`]: there is no such Pod.
+    pub fn issue_token(&self, namespace: &str, pod: &str, audiences: &[&str]) -> Result<String, Refused> {
+        let pods = resource::by_plural("pods").ok_or_else(|| status::unknown_kind("pods"))?;
+        let pod = self.store.get(pods, namespace, pod)?;
+        Ok(self.store.tokens.issue(&pod, audiences))
     }
 
     /// Deletes an object as a client would; finalizers hold it.

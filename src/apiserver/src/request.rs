@@ -12,6 +12,7 @@ use crate::{
     select::Selector,
     status,
     store::{Part, Store, Write},
+    tokens,
     watch::{self, Watch},
 };
 
@@ -68,12 +69,17 @@ impl<'a> Request<'a> {
             return Ok(answer);
         }
         let query = url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
-        let request = Self::of_path(store, &path, query)?;
+        let is_review = head.method == Method::POST && path == tokens::REVIEWS;
+        let request = if is_review { None } else { Some(Self::of_path(store, &path, query)?) };
         let body = axum::body::to_bytes(body, LONGEST).await.map_err(|_| Refused {
             code: 413,
             reason: "RequestEntityTooLarge",
             message: format!("the body is longer than {LONGEST} bytes"),
         })?;
+        let Some(request) = request else {
+            let review = serde_json::from_slice(&body).map_err(|_| status::bad_request("the body is not JSON"))?;
+            return Ok(Answer::Json(StatusCode::CREATED, tokens::review(store, review).to_string()));
+        };
         let media = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let media = media.split(';').next().unwrap_or_default().trim();
         request.dispatch(&head.method, media, &body)

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::{Options, Refused, clock::Clock, patch, resource::Resource, select::Selector, service, status};
+use crate::{
+    Options, Refused, clock::Clock, patch, resource::Resource, select::Selector, service, status, tokens::Tokens,
+};
 
 /// How many unfinished lists are kept. The page after the oldest one is answered 410.
 const OPEN_LISTS: usize = 256;
@@ -64,6 +66,7 @@ pub(crate) struct Store {
     history: usize,
     seed: u64,
     pub(crate) clock: Clock,
+    pub(crate) tokens: Tokens,
 }
 
 /// What a write does with the object's status.
@@ -130,6 +133,7 @@ impl Store {
             history: options.history.max(1),
             seed: options.seed,
             clock: Clock::new(options.start),
+            tokens: Tokens::default(),
         }
     }
 

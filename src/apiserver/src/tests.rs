@@ -150,3 +150,36 @@ async fn changes_are_told_from_a_version_on_until_they_are_forgotten() {
     assert_eq!(server.changes("nodes", version).unwrap_err().code, 410);
     assert_eq!(server.changes("deployments", version).unwrap_err().code, 404);
 }
+
+#[tokio::test]
+async fn a_token_is_valid_for_its_audiences_while_its_pod_exists_and_tells_the_node() {
+    let server = ApiServer::start(Options::default());
+    let pod = json!({"metadata": {"name": "csi-node-1", "namespace": "kube-system"},
+        "spec": {"serviceAccountName": "csi-node", "nodeName": "n1"}});
+    server.put("pods", pod).unwrap();
+    let token = server.issue_token("kube-system", "csi-node-1", &["broker"]).unwrap();
+    let general = server.issue_token("kube-system", "csi-node-1", &[]).unwrap();
+    assert_ne!(token, general);
+    assert_eq!(server.issue_token("kube-system", "other", &[]).unwrap_err().code, 404);
+    let review = async |token: &str, audiences: Value| {
+        let body = json!({"spec": {"token": token, "audiences": audiences}}).to_string();
+        let request = Request::post("/apis/authentication.k8s.io/v1/tokenreviews").body(Body::from(body)).unwrap();
+        let answer = server.router().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::CREATED);
+        let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        serde_json::from_slice::<Value>(&bytes).unwrap()["status"].clone()
+    };
+    let status = review(&token, json!(["broker", "other"])).await;
+    assert_eq!(status["audiences"], json!(["broker"]));
+    assert_eq!(status["user"]["username"], "system:serviceaccount:kube-system:csi-node");
+    assert_eq!(status["user"]["extra"]["authentication.kubernetes.io/node-name"], json!(["n1"]));
+    assert_eq!(review(&general, Value::Null).await["authenticated"], true);
+    for (token, audiences) in
+        [(&*token, json!([])), (&token, json!(["x"])), (&general, json!(["broker"])), ("", json!([]))]
+    {
+        let status = review(token, audiences.clone()).await;
+        assert_eq!((&status["authenticated"], status["error"].is_string()), (&json!(false), true), "{audiences}");
+    }
+    server.delete("pods", "kube-system", "csi-node-1").unwrap();
+    assert_eq!(review(&token, json!(["broker"])).await["authenticated"], false);
+}

@@ -64,6 +64,19 @@ pub(super) async fn get<K: DeserializeOwned>(client: &Client, collection: &str, 
     }
 }
 
+/// The objects of a collection that a selector finds, by one consistent read. Unlike [`Pages`] without pages: the API server
+/// answers so from its memory, with its indices, and a limit would send it through all objects of the cluster (source:
+/// `shouldDelegateList` of kube-apiserver). For selectors that find few.
+pub(super) async fn select<K: DeserializeOwned>(
+    client: &Client,
+    collection: &str,
+    only: &ListParams,
+) -> kube::Result<Vec<K>> {
+    let request = Request::new(collection).list(only).map_err(kube::Error::BuildRequest)?;
+    let page: Page<K> = answered(client.request(request)).await?;
+    Ok(page.into_items())
+}
+
 /// Decodes a list or map that is null as an empty one: Go programs write null where they keep no list. With
 /// `serde(default)`, because others leave the member out.
 pub(super) fn null_as_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>

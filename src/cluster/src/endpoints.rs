@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::client::null_as_empty;
 use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
 
-const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+pub(super) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 
 /// The Nodes of one EndpointSlice.
 #[derive(Debug, Clone, PartialEq, Eq)]

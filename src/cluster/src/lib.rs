@@ -2,7 +2,7 @@
 //!
 //! Owns the API client (none where there is no cluster: a value, not an error), single secrets by `get`,
 //! the snapshot of LUNs that VolumeAttachments name and the one of the cluster's Nodes, which reach the crates that
-//! place disks as data, the reviews of who may read metrics, and what it writes: what VM sizes newer than the shipped
+//! place disks as data, the reviews of who may read metrics and get keys, and what it writes: what VM sizes newer than the shipped
 //! table take, events for people, and the removal of a start-up taint. Never lists secrets, and never chooses a LUN.
 
 mod answering;
@@ -18,6 +18,7 @@ mod events;
 mod fake;
 mod follow;
 mod inventory;
+mod key_facts;
 mod lease;
 mod liveness;
 mod metrics_review;
@@ -52,6 +53,7 @@ pub use inventory::{
     AttachedVolume, ListError, ListedAttachment, ListedNode, lease_holder, list_attachments, list_containers,
     list_nodes, list_reservations, list_services, list_volumes,
 };
+pub use key_facts::{KeyFactsError, pods_of_node, review_node_token, service_addresses, share_volume};
 pub use lease::{Ended, LeaseName, LeaseView, SeenLease, lead, read_mark, write_mark};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};

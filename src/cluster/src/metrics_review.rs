@@ -57,13 +57,13 @@ struct TokenStatus {
 /// A user as one review tells and the other takes.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct UserInfo {
-    username: String,
+pub(super) struct UserInfo {
+    pub(super) username: String,
     uid: String,
     #[serde(deserialize_with = "null_as_empty")]
     groups: Vec<String>,
     #[serde(deserialize_with = "null_as_empty")]
-    extra: Map<String, Value>,
+    pub(super) extra: Map<String, Value>,
 }
 
 #[derive(Default, Deserialize)]
@@ -102,7 +102,7 @@ pub async fn review_metrics_reader(client: &Client, token: &BearerToken) -> Resu
 }
 
 /// Makes a review and gives its status.
-async fn made<Status: DeserializeOwned>(
+pub(super) async fn made<Status: DeserializeOwned>(
     client: &Client,
     collection: &str,
     resource: &'static str,

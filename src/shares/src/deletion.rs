@@ -23,6 +23,8 @@ pub const DRIVER_NAME: &str = "file.csi.azure.com";
 pub struct VolumeRef {
     /// The name of the PersistentVolume.
     pub name: String,
+    /// Its volume id; `None` for one of the in-tree plugin.
+    pub volume_id: Option<String>,
     /// The account; `None` where only a Secret names it.
     pub account: Option<String>,
     /// The share, also with folders behind it; `None` where it cannot be read.
@@ -44,6 +46,7 @@ impl VolumeRef {
         let id = ShareVolumeId::parse(volume_id).ok();
         Self {
             name: name.to_owned(),
+            volume_id: Some(volume_id.to_owned()),
             account: key_source(attributes, id.as_ref()).ok().and_then(|source| source.account),
             share: share_of(volume_id, attributes),
             is_released_for_deletion,
@@ -55,6 +58,7 @@ impl VolumeRef {
     pub fn of_in_tree(name: &str, share: &str, secret: &str, is_released_for_deletion: bool) -> Self {
         Self {
             name: name.to_owned(),
+            volume_id: None,
             account: account_of_secret(secret).map(str::to_owned),
             share: Some(share.to_owned()).filter(|share| !share.is_empty()),
             is_released_for_deletion,
@@ -249,6 +253,7 @@ mod tests {
     fn other(name: &str, account: Option<&str>, share: Option<&str>) -> VolumeRef {
         VolumeRef {
             name: name.into(),
+            volume_id: None,
             account: account.map(str::to_owned),
             share: share.map(str::to_owned),
             is_released_for_deletion: false,
@@ -432,6 +437,7 @@ mod tests {
         let share = proptest::option::of(prop_oneof![Just("pvc-1".to_owned()), Just("data".to_owned())]);
         ("pv-[a-c]", account, share, any::<bool>()).prop_map(|(name, account, share, released)| VolumeRef {
             name,
+            volume_id: None,
             account,
             share,
             is_released_for_deletion: released,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lazuli_model::{
     AccountKey, Secret,
     fault::Code,
+    kube_name::is_subdomain,
     parameter::{ParameterError, Parameters},
     template::Templates,
 };
@@ -101,6 +102,10 @@ pub fn choose_key(keys: &[AccountKey], latest: bool) -> Option<&AccountKey> {
 pub struct KeySource {
     /// The account, as far as the volume says; else the Secret does.
     pub account: Option<String>,
+    /// The resource group of the account; `None` for the cluster's.
+    pub resource_group: Option<String>,
+    /// The subscription of the account; `None` for the cluster's.
+    pub subscription: Option<String>,
     /// The Secret; `None` where neither the volume nor its account names one.
     pub secret: Option<SecretRef>,
     /// Whether Azure may be asked for the key where there is no Secret.
@@ -129,6 +134,8 @@ pub fn key_source(
     };
     let of_id = |part: fn(&ShareVolumeId) -> &String| volume.map(part).filter(|part| !part.is_empty()).cloned();
     let account = text("storageaccount")?.or_else(|| of_id(|id| &id.account));
+    let resource_group = text("resourcegroup")?.or_else(|| of_id(|id| &id.resource_group));
+    let subscription = text("subscriptionid")?.or_else(|| of_id(|id| &id.subscription));
     let name = text("secretname")?.or_else(|| account.as_deref().map(secret_name));
     let namespace = text("secretnamespace")?
         .or_else(|| of_id(|id| &id.namespace))
@@ -143,6 +150,8 @@ pub fn key_source(
         secret: name.map(|name| SecretRef { namespace, name }),
         may_ask_azure: !only_secret && account.is_some(),
         account,
+        resource_group,
+        subscription,
         latest,
     })
 }
@@ -157,6 +166,82 @@ pub enum SecretAccess {
     Cluster,
     /// Nodes read the Secrets of these namespaces.
     Namespaces(BTreeSet<String>),
+}
+
+/// Why a text is no [`SecretAccess`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecretAccessError {
+    /// An unknown mode.
+    #[error("the access to Secrets is {0:?}: allowed are broker, cluster and namespaces")]
+    Unknown(String),
+    /// Namespaces beside a mode that knows none.
+    #[error("namespaces are named ({0}), and the access to Secrets is not \"namespaces\"")]
+    Unused(String),
+    /// Nobody would get a key.
+    #[error("the access to Secrets is \"namespaces\", and none is named")]
+    NoNamespace,
+    /// No namespace has such a name.
+    #[error("{0:?} is not the name of a namespace")]
+    NotANamespace(String),
+}
+
+impl SecretAccess {
+    /// Reads the mode, and the namespaces that belong to it.
+    ///
+    /// # Errors
+    /// An unknown mode; namespaces where the mode knows none; none, or one that cannot exist, where it needs some.
+    pub fn parse(mode: &str, namespaces: &[String]) -> Result<Self, SecretAccessError> {
+        let access = match mode {
+            "broker" => Self::Broker,
+            "cluster" => Self::Cluster,
+            "namespaces" if namespaces.is_empty() => return Err(SecretAccessError::NoNamespace),
+            "namespaces" => {
+                if let Some(wrong) = namespaces.iter().find(|name| !is_subdomain(name)) {
+                    return Err(SecretAccessError::NotANamespace(wrong.clone()));
+                }
+                return Ok(Self::Namespaces(namespaces.iter().cloned().collect()));
+            }
+            other => return Err(SecretAccessError::Unknown(other.to_owned())),
+        };
+        if !namespaces.is_empty() {
+            return Err(SecretAccessError::Unused(namespaces.join(", ")));
+        }
+        Ok(access)
+    }
+
+    /// Whether a node reads a Secret itself.
+    ///
+    /// # Errors
+    /// [`NotReadable`]: it asks the controller instead, or the Secret is in a namespace that is not allowed.
+    pub fn lets_nodes_read(&self, secret: &SecretRef) -> Result<(), NotReadable> {
+        match self {
+            Self::Broker => Err(NotReadable::Broker),
+            Self::Cluster => Ok(()),
+            Self::Namespaces(allowed) if allowed.contains(&secret.namespace) => Ok(()),
+            Self::Namespaces(allowed) => Err(NotReadable::Namespace {
+                secret: secret.clone(),
+                allowed: allowed.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+            }),
+        }
+    }
+}
+
+/// Why a node does not read a Secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotReadable {
+    /// Nodes ask the controller.
+    #[error("nodes read no Secrets in this cluster: they ask the controller for keys")]
+    Broker,
+    /// Its namespace is not among those that nodes may read.
+    #[error(
+        "nodes read no Secret in namespace {} (for {}): allowed are {allowed} (node.secretAccess)", .secret.namespace, .secret.name
+    )]
+    Namespace {
+        /// The Secret.
+        secret: SecretRef,
+        /// The namespaces that are allowed.
+        allowed: String,
+    },
 }
 
 /// Who asks, as the TokenReview says.
@@ -177,8 +262,8 @@ pub struct VolumeSeen {
     pub name: String,
     /// The namespace and name of the claim that it is bound to.
     pub claim: Option<(String, String)>,
-    /// Where its key is.
-    pub key: KeySource,
+    /// Where its key is; an error where its attributes do not say.
+    pub key: Result<KeySource, ParameterError>,
 }
 
 /// A Pod whose `spec.nodeName` is a node, read when the request came.
@@ -242,6 +327,14 @@ pub enum Refusal {
     /// No Pod of the node uses it.
     #[error("no Pod on node {0} uses a claim of this volume")]
     NoPod(String),
+    /// The volume does not say where its key is.
+    #[error("PersistentVolume {volume} does not say where its key is")]
+    Unclear {
+        /// The PersistentVolume.
+        volume: String,
+        /// What is wrong with its attributes.
+        source: ParameterError,
+    },
 }
 
 impl Refusal {
@@ -250,10 +343,29 @@ impl Refusal {
         match self {
             Self::Unauthenticated => Code::Unauthenticated,
             Self::NotRead => Code::Unavailable,
-            Self::NotBroker => Code::FailedPrecondition,
+            Self::NotBroker | Self::Unclear { .. } => Code::FailedPrecondition,
             Self::NotNodePlugin(_) | Self::NoNode | Self::NoVolume | Self::NoPod(_) => Code::PermissionDenied,
         }
     }
+}
+
+/// The node that asks. It is judged before anything of the cluster is read for it.
+///
+/// # Errors
+/// When nodes do not ask the controller for keys, or when this one is not known to be the node plugin on a node.
+pub fn asking_node<'a>(
+    access: &SecretAccess,
+    node_plugin: (&str, &str),
+    requester: Option<&'a Requester>,
+) -> Result<&'a str, Refusal> {
+    if *access != SecretAccess::Broker {
+        return Err(Refusal::NotBroker);
+    }
+    let requester = requester.ok_or(Refusal::Unauthenticated)?;
+    if (requester.namespace.as_str(), requester.service_account.as_str()) != node_plugin {
+        return Err(Refusal::NotNodePlugin(format!("{}/{}", requester.namespace, requester.service_account)));
+    }
+    requester.node.as_deref().filter(|node| !node.is_empty()).ok_or(Refusal::NoNode)
 }
 
 /// Judges a node's request for the key of a volume. A node gets the keys of the volumes that its Pods use, and no other.
@@ -261,14 +373,7 @@ impl Refusal {
 /// # Errors
 /// When one thing is not as it must be; what is not known is never taken for granted.
 pub fn may_have(request: &KeyRequest<'_>) -> Result<Grant, Refusal> {
-    if *request.access != SecretAccess::Broker {
-        return Err(Refusal::NotBroker);
-    }
-    let requester = request.requester.ok_or(Refusal::Unauthenticated)?;
-    if (requester.namespace.as_str(), requester.service_account.as_str()) != request.node_plugin {
-        return Err(Refusal::NotNodePlugin(format!("{}/{}", requester.namespace, requester.service_account)));
-    }
-    let node = requester.node.as_deref().filter(|node| !node.is_empty()).ok_or(Refusal::NoNode)?;
+    let node = asking_node(request.access, request.node_plugin, request.requester)?;
     let (Some(volumes), Some(pods)) = (request.volumes, request.pods) else {
         return Err(Refusal::NotRead);
     };
@@ -287,7 +392,10 @@ pub fn may_have(request: &KeyRequest<'_>) -> Result<Grant, Refusal> {
     }
     bound.sort_by_key(|(volume, ..)| &volume.name);
     match bound.into_iter().find(|(_, namespace, claim)| uses(namespace, claim)) {
-        Some((volume, ..)) => Ok(Grant { volume: volume.name.clone(), key: volume.key.clone() }),
+        Some((volume, ..)) => match &volume.key {
+            Ok(key) => Ok(Grant { volume: volume.name.clone(), key: key.clone() }),
+            Err(source) => Err(Refusal::Unclear { volume: volume.name.clone(), source: source.clone() }),
+        },
         None => Err(Refusal::NoPod(node.to_owned())),
     }
 }

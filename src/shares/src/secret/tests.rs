@@ -111,7 +111,7 @@ fn volume(name: &str, claim: Option<(&str, &str)>) -> VolumeSeen {
     VolumeSeen {
         name: name.into(),
         claim: claim.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
-        key: source(&[("secretName", name)], "vol"),
+        key: Ok(source(&[("secretName", name)], "vol")),
     }
 }
 
@@ -138,7 +138,7 @@ fn asked<'a>(requester: &'a Requester, volumes: &'a [VolumeSeen], pods: &'a [Pod
 fn a_node_gets_the_key_of_a_volume_that_its_pod_uses() {
     let (who, volumes, pods) = (requester(Some("n1")), [volume("pv", Some(("db", "data")))], [pod("db", "n1", "data")]);
     let grant = may_have(&asked(&who, &volumes, &pods)).unwrap();
-    assert_eq!((grant.volume.as_str(), grant.key), ("pv", volumes[0].key.clone()));
+    assert_eq!((grant.volume.as_str(), Ok(grant.key)), ("pv", volumes[0].key.clone()));
 }
 
 #[test]
@@ -179,6 +179,59 @@ fn each_thing_that_is_not_as_it_must_be_is_a_refusal_of_its_own() {
     ] {
         assert_eq!(refusal.code(), code, "{refusal}");
     }
+}
+
+#[test]
+fn a_volume_that_does_not_say_where_its_key_is_gets_none() {
+    let error = key_source(&map(&[("secretName", "a"), ("secretname", "b")]), None).unwrap_err();
+    let unclear = VolumeSeen { key: Err(error.clone()), ..volume("pv", Some(("db", "data"))) };
+    let (who, volumes, pods) = (requester(Some("n1")), [unclear], [pod("db", "n1", "data")]);
+    let refusal = may_have(&asked(&who, &volumes, &pods)).unwrap_err();
+    assert_eq!(refusal, Refusal::Unclear { volume: "pv".into(), source: error });
+    assert_eq!(refusal.code(), Code::FailedPrecondition);
+    // A node that does not use it hears nothing of its attributes.
+    assert_eq!(may_have(&asked(&who, &volumes, &[])), Err(Refusal::NoPod("n1".into())));
+}
+
+#[test]
+fn the_account_in_azure_is_that_of_the_attributes_before_that_of_the_volume_id() {
+    let of = |context: &[(&str, &str)], id: &str| {
+        let found = source(context, id);
+        (found.subscription.unwrap_or_default(), found.resource_group.unwrap_or_default())
+    };
+    assert_eq!(of(&[], "g#f1#s###ns#sub"), ("sub".into(), "g".into()));
+    assert_eq!(of(&[], "#f1#s#"), (String::new(), String::new()));
+    assert_eq!(of(&[("resourceGroup", "h"), ("subscriptionID", "t")], "g#f1#s###ns#sub"), ("t".into(), "h".into()));
+}
+
+#[test]
+fn the_access_to_secrets_is_one_of_three_and_an_empty_list_admits_nobody() {
+    let parse = |mode: &str, namespaces: &[&str]| {
+        let namespaces: Vec<String> = namespaces.iter().map(|name| (*name).to_owned()).collect();
+        SecretAccess::parse(mode, &namespaces).map_err(|error| error.to_string())
+    };
+    let two = SecretAccess::Namespaces(BTreeSet::from(["db".to_owned(), "web".to_owned()]));
+    assert_eq!(parse("broker", &[]), Ok(SecretAccess::Broker));
+    assert_eq!(parse("cluster", &[]), Ok(SecretAccess::Cluster));
+    assert_eq!(parse("namespaces", &["web", "db"]), Ok(two.clone()));
+    for (mode, namespaces, words) in [
+        ("Broker", &[][..], "allowed are broker, cluster and namespaces"),
+        ("", &[], "allowed are broker"),
+        ("namespaces", &[], "none is named"),
+        ("namespaces", &["*"], "\"*\" is not the name of a namespace"),
+        ("namespaces", &["db", ""], "\"\" is not the name"),
+        ("broker", &["db"], "namespaces are named (db)"),
+        ("cluster", &["db"], "namespaces are named (db)"),
+    ] {
+        let error = parse(mode, namespaces).unwrap_err();
+        assert!(error.contains(words), "{mode} {namespaces:?}: {error}");
+    }
+    let in_db = secret("db", "key");
+    assert_eq!(two.lets_nodes_read(&in_db), Ok(()));
+    let refused = two.lets_nodes_read(&secret("kube-system", "key")).unwrap_err();
+    assert!(refused.to_string().contains("in namespace kube-system (for key): allowed are db, web"), "{refused}");
+    assert_eq!(SecretAccess::Cluster.lets_nodes_read(&in_db), Ok(()));
+    assert_eq!(SecretAccess::Broker.lets_nodes_read(&in_db), Err(NotReadable::Broker));
 }
 
 #[test]
@@ -252,7 +305,7 @@ proptest! {
         let may = who.service_account == "csi-node" && !node.is_empty() && !allowed.is_empty();
         prop_assert_eq!(answer.is_ok(), may);
         if let Ok(grant) = answer {
-            prop_assert!(allowed.iter().any(|volume| volume.name == grant.volume && volume.key == grant.key));
+            prop_assert!(allowed.iter().any(|volume| volume.name == grant.volume && volume.key.as_ref() == Ok(&grant.key)));
         }
         let mut turned = (volumes.clone(), pods.clone());
         turned.0.reverse();

@@ -44,7 +44,7 @@ pub struct BearerToken(String);
 
 impl BearerToken {
     /// The token of a request: RFC 6750, section 2.1. `None` where it has none, or several.
-    fn of(headers: &HeaderMap) -> Option<Self> {
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else { return None };
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
