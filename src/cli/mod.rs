@@ -21,6 +21,7 @@ mod go_arguments;
 mod instances;
 mod machines;
 mod node_controllers;
+mod node_keys;
 mod number;
 mod output;
 mod sizes;
