@@ -136,6 +136,7 @@ impl World {
     pub(super) fn drop_share(&mut self, row: usize, name: &str) {
         if let Some(share) = self.rows[row].shares.remove(name) {
             self.rows[row].soft_deleted.insert(name.to_owned(), (self.now, share.gib));
+            self.counted(row);
             self.logged(&self.rows[row].account.id.clone(), name, None);
         }
     }
