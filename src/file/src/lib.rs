@@ -85,6 +85,7 @@ pub struct Shares {
     accounts: Accounts,
     keys: Keys,
     regions: Regions,
+    volumes: watch::Receiver<KnownVolumes>,
     /// The sizes of the shares that this process has made, by their requests.
     made: Arc<Mutex<BTreeMap<String, Gib>>>,
     subscription: String,
@@ -101,11 +102,12 @@ impl Shares {
         let regions = Regions::new(storage);
         let accounts = Accounts::new(regions.clone(), metrics.clone(), journal.clone());
         Self {
-            shares: ShareTasks::new(regions.clone(), volumes, driver_name, metrics.clone(), journal.clone()),
+            shares: ShareTasks::new(regions.clone(), volumes.clone(), driver_name, metrics.clone(), journal.clone()),
             pools: Pools::new(regions.clone(), accounts.clone(), metrics, journal),
             keys: Keys::new(regions.clone()),
             accounts,
             regions,
+            volumes,
             made: Arc::default(),
             subscription,
             resource_group,
@@ -116,7 +118,7 @@ impl Shares {
     ///
     /// # Errors
     /// What the class asks for and no account has; otherwise Azure's own failures.
-    pub async fn create(&self, plan: &Arc<SharePlan>, persistent_volume: Option<Gib>) -> Result<Created, ShareError> {
+    pub async fn create(&self, plan: &Arc<SharePlan>) -> Result<Created, ShareError> {
         if let Some(before) = self.made().get(&plan.request) {
             plan.fits_earlier_try(*before).map_err(|mismatch| {
                 let code = mismatch.code();
@@ -128,6 +130,9 @@ impl Shares {
             let account = self.pools.account_for(plan).await?;
             let spec = plan.spec(account.sku.unwrap_or(DEFAULT_SKU)).map_err(ShareError::parameter)?;
             let share = ArmId::file_share(&account.id, &plan.share).map_err(ShareError::no_id)?;
+            // After the account is chosen, which may take half a minute.
+            let volumes = self.volumes.borrow().clone().unwrap_or_default();
+            let persistent_volume = VolumeRef::size_of(&volumes, &plan.request);
             let wanted = Wanted::Made { plan: plan.clone(), spec, persistent_volume };
             let error = match self.shares.request(&share, wanted).await {
                 Ok(Done::Size(size)) => {
