@@ -27,6 +27,7 @@
 //! +------------------------------------------------------------+-------------------------+               |
 //! | csi        gRPC services, registration with kubelet        | controllers  Services   | Azure itself, |
 //! |                                                            | webhook      admission  | as a local    |
+//! |                                                            | keys         broker     |               |
 //! +-----------+-----------+------------------+-----------------+------------+------------+ HTTP server   |
 //! | csi-proto | telemetry | disk             | host            | cluster    | config     |               |
 //! |           |           | file    disks    |                 | client of  | azure.json +---------------+

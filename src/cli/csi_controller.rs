@@ -31,6 +31,7 @@ use super::{
     azure_ready::{self, TOLERANCE},
     endpoints::EndpointOptions,
     go_arguments::{DiskController, GoArguments, boolean},
+    key_broker::KeyBrokerOptions,
     number::whole,
     sizes, stop,
     why::{
@@ -84,6 +85,8 @@ pub(super) struct Options {
     drain_seconds: u64,
     #[command(flatten)]
     cloud: CloudOptions,
+    #[command(flatten)]
+    keys: KeyBrokerOptions,
     #[command(flatten)]
     endpoints: EndpointOptions,
     #[command(flatten)]
@@ -193,8 +196,18 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             events: events.clone(),
             journal: journal.clone(),
         };
-        (services::file_controller(&azure, &options.file_driver_name, view, tasks.clone()), watching)
+        let shares = services::shares(&azure, &options.file_driver_name, &view, tasks.clone());
+        let known = view.volumes.clone();
+        let routes = services::file_controller_of(&azure, &options.file_driver_name, shares.clone(), view);
+        (routes, watching, shares, known)
     });
+    let keys = match &files {
+        Some((.., shares, known)) => {
+            let (driver, shares, known) = (&options.file_driver_name, shares.clone(), known.clone());
+            Box::pin(options.keys.bind(driver, shares, known, client.as_ref(), &mut registry)).await?
+        }
+        None => None,
+    };
     let routes = services::controller(
         &azure,
         &options.driver_name,
@@ -212,11 +225,11 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         tasks,
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
-    let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?;
+    let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?.and(keys);
     let why = options.why.bind(CSI_CONTROLLER).await?;
     let drain = Duration::from_secs(options.drain_seconds);
     let mut drivers = vec![Driver::bind(&options, &options.endpoint, &options.driver_name, routes).await?];
-    if let (Some((routes, _)), Some(endpoint)) = (&files, &options.file_endpoint) {
+    if let (Some((routes, ..)), Some(endpoint)) = (&files, &options.file_endpoint) {
         drivers.push(Driver::bind(&options, endpoint, &options.file_driver_name, routes.clone()).await?);
     }
     let sockets: Vec<Option<SocketFile>> = drivers.iter().map(|driver| driver.listener.file()).collect();
@@ -247,7 +260,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     if let Some(recording) = recording {
         recording.await?;
     }
-    if let Some((_, watching)) = files {
+    if let Some((_, watching, ..)) = files {
         watching.await?;
     }
     kept?;

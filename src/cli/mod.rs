@@ -19,6 +19,7 @@ mod endpoints;
 mod get;
 mod go_arguments;
 mod instances;
+mod key_broker;
 mod machines;
 mod node_controllers;
 mod node_keys;

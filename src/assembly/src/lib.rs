@@ -3,5 +3,6 @@
 //! Both the command line and `lazuli-rig` assemble a provider here, so that what a test runs is what a cluster runs.
 
 pub mod clients;
+pub mod keys;
 pub mod reload;
 pub mod services;

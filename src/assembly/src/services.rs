@@ -7,7 +7,7 @@ pub use lazuli_csi::file::controller::SecretWriter;
 use lazuli_csi::{controller::ControllerService, file, identity::IdentityService, node::NodeService, server::chain};
 use lazuli_disk::{Admission, Settings, Volumes};
 pub use lazuli_disk::{AttachmentSourceReader, NodeFactsReader};
-use lazuli_file::Shares;
+pub use lazuli_file::Shares;
 use lazuli_journal::Recorder;
 use lazuli_model::{event::Event, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
 use lazuli_reconcile::metrics::Metrics;
@@ -159,20 +159,29 @@ pub fn secret_writer(client: kube::Client) -> SecretWriter {
     })
 }
 
+/// The file shares of a cluster over an Azure.
+pub fn shares(azure: &Azure, driver_name: &str, cluster: &ShareView, metrics: Metrics) -> Shares {
+    Shares::new(lazuli_file::Settings {
+        storage: azure.storage.clone(),
+        volumes: cluster.volumes.clone(),
+        driver_name: driver_name.to_owned(),
+        subscription: azure.share_defaults.subscription.clone(),
+        resource_group: azure.share_defaults.resource_group.clone(),
+        metrics,
+        journal: cluster.journal.clone(),
+    })
+}
+
 /// The services of the file driver's controller over an Azure.
 pub fn file_controller(azure: &Azure, driver_name: &str, cluster: ShareView, metrics: Metrics) -> Routes {
-    let ShareView { volumes, secrets, events, journal } = cluster;
+    let shares = shares(azure, driver_name, &cluster, metrics);
+    file_controller_of(azure, driver_name, shares, cluster)
+}
+
+/// The same as [`file_controller`], over shares that something else in the process uses too.
+pub fn file_controller_of(azure: &Azure, driver_name: &str, shares: Shares, cluster: ShareView) -> Routes {
     let defaults = Defaults { driver_name: driver_name.to_owned(), ..azure.share_defaults.clone() };
-    let shares = Shares::new(lazuli_file::Settings {
-        storage: azure.storage.clone(),
-        volumes,
-        driver_name: driver_name.to_owned(),
-        subscription: defaults.subscription.clone(),
-        resource_group: defaults.resource_group.clone(),
-        metrics,
-        journal,
-    });
-    let controller = file::controller::ControllerService::new(shares, defaults, secrets, events);
+    let controller = file::controller::ControllerService::new(shares, defaults, cluster.secrets, cluster.events);
     Routes::new(IdentityServer::new(IdentityService::file(driver_name))).add_service(ControllerServer::new(controller))
 }
 

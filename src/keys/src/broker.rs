@@ -138,9 +138,9 @@ fn unavailable(message: &str) -> KeyError {
 fn log(asked: &Asked, answer: &Result<Granted, KeyError>) {
     let node = asked.node.as_deref().unwrap_or("unknown");
     match answer {
-        Ok(Granted { volume, from, credentials }) => {
-            let account = &credentials.account;
-            tracing::info!(node, volume, account, %from, "a node gets the key of a storage account");
+        // Without the account: in a Secret that a person wrote, the key may stand in its place.
+        Ok(Granted { volume, from, .. }) => {
+            tracing::info!(node, volume, %from, "a node gets the key of a storage account");
         }
         // Any client can cause it.
         Err(error) if asked.node.is_none() && error.code != Code::Unavailable => {

@@ -40,8 +40,9 @@ use crate::{
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// How long it may take to answer then.
 const READ_WITHIN: Duration = Duration::from_secs(ANSWER_WITHIN.as_secs() + 1);
-/// How long one request may take altogether. kubelet gives an RPC two minutes (source: `csiTimeout`).
-const ALL_WITHIN: Duration = Duration::from_secs(25);
+/// How long one request may take altogether: a replica that is not there, and one that takes its time. Less than the
+/// 15 s that a mount waits for a key, so that it hears why there is none.
+const ALL_WITHIN: Duration = Duration::from_secs(14);
 
 /// Where the broker is, and what a node shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -548,6 +548,10 @@ async fn neither_key_nor_token_is_in_a_log_an_error_or_in_what_debug_shows() {
     let broken = json!({"azurestorageaccountname": encode("f1"), "azurestorageaccountkey": encode(KEY), "accountkey": encode("eA==")});
     cluster.secret("azure-storage-account-f1-secret", broken);
     let ambiguous = cluster.refused("n1", VOLUME).await;
+    // A person has taken the one for the other.
+    let swapped = json!({"azurestorageaccountname": encode(KEY), "azurestorageaccountkey": encode("f1")});
+    cluster.secret("azure-storage-account-f1-secret", swapped);
+    assert_eq!(cluster.key("n1", VOLUME).await, expected(KEY, "f1"));
     let of_others = cluster.server.issue_token("db", "app", &[AUDIENCE]).unwrap();
     cluster.token(&of_others, "n1");
     let of_app = cluster.refused("n1", VOLUME).await;
