@@ -292,7 +292,7 @@ fn a_node_finds_the_broker_by_its_service_and_shows_it_a_token_for_nothing_else(
         assert_eq!(shown["configMap"]["name"], authority, "{file}");
         let token = &volume(&nodes, "key-broker-token")["projected"]["sources"][0]["serviceAccountToken"];
         assert_eq!(token["audience"], "lazuli-key-broker", "{file}");
-        let clients = argument(&driver, "--key-broker-clients").unwrap();
+        let clients = argument(&driver, "--key-broker-node-account").unwrap();
         assert_eq!(clients, format!("kube-system/{}", nodes["serviceAccountName"].as_str().unwrap()), "{file}");
         // The node has nothing that could be shown to Azure, and no private key.
         assert!(list(&nodes["volumes"]).iter().all(|volume| volume["name"] != "azure-token"), "{file}");

@@ -64,7 +64,7 @@ fn arguments(container: &Value) -> Vec<String> {
 
 #[test]
 fn the_program_understands_the_arguments_of_its_containers() {
-    for file in RENDERED {
+    for file in RENDERED.into_iter().chain(["tests/chart/azure-file.yaml", "tests/chart/azure-file-namespaces.yaml"]) {
         for pod in [controller(file), node(file)] {
             let container = &pod["containers"][0];
             assert_eq!(container["name"], "lazuli");

@@ -31,7 +31,7 @@ lazuli-key-broker
 - --key-broker-endpoint=:{{ add (int .Values.azureFile.port) 2 }}
 - --key-broker-certificate=/etc/lazuli/key-broker/tls.crt
 - --key-broker-key=/etc/lazuli/key-broker/tls.key
-- --key-broker-clients={{ .Release.Namespace }}/lazuli-node
+- --key-broker-node-account={{ .Release.Namespace }}/lazuli-node
 {{- end }}
 {{- end }}
 {{- end }}
