@@ -571,6 +571,100 @@ mod tests {
         azure.shutdown().await;
     }
 
+    /// A cluster in the small API server, as a kubeconfig names it.
+    async fn cluster(folder: &Folder) -> (lazuli_apiserver::ApiServer, String) {
+        let server = lazuli_apiserver::ApiServer::start(lazuli_apiserver::Options::default());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = server.router();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}]});
+        let path = folder.path().join("kubeconfig");
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        (server, format!("--kubeconfig={}", path.display()))
+    }
+
+    #[tokio::test]
+    async fn a_node_gets_the_key_of_a_share_from_the_controller_that_made_it() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let azure = lazuli_emulator::Options::default();
+        let scenario = azure.scenario.clone();
+        let azure = Emulator::start(azure).await.unwrap();
+        let folder = Folder::make("keys").unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("azure.json"), azure_json(&scenario, &azure.url()).to_string()).unwrap();
+        let made = rcgen::generate_simple_self_signed(["lazuli-key-broker.kube-system.svc".to_owned()]).unwrap();
+        std::fs::write(path("ca.crt"), made.cert.pem()).unwrap();
+        std::fs::write(path("tls.key"), made.signing_key.serialize_pem()).unwrap();
+        let (server, kubeconfig) = cluster(&folder).await;
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let more = [
+            kubeconfig,
+            format!("--file-endpoint=unix://{}", path("file.sock").display()),
+            format!("--key-broker-endpoint=127.0.0.1:{port}"),
+            format!("--key-broker-certificate={}", path("ca.crt").display()),
+            format!("--key-broker-key={}", path("tls.key").display()),
+        ];
+        let stop = CancellationToken::new();
+        let (serving, _) = start(&folder, &more.each_ref().map(String::as_str), &stop).await;
+        let mut files = ControllerClient::new(connect(&path("file.sock")).await.unwrap());
+        let access_type = Some(AccessType::Mount(csi_proto::csi::volume_capability::MountVolume::default()));
+        let request = CreateVolumeRequest {
+            name: "pvc-1".into(),
+            volume_capabilities: vec![VolumeCapability { access_type, ..capability() }],
+            parameters: [("storeAccountKey".to_owned(), "false".to_owned())].into(),
+            ..Default::default()
+        };
+        let id = files.create_volume(request).await.unwrap().into_inner().volume.unwrap().volume_id;
+
+        let put = |plural: &str, namespace: &str, name: &str, spec: serde_json::Value| {
+            server.put(plural, json!({"metadata": {"name": name, "namespace": namespace}, "spec": spec})).unwrap()
+        };
+        let claim = put("persistentvolumeclaims", "db", "data", json!({"volumeName": "pvc-1"}));
+        let reference = json!({"namespace": "db", "name": "data", "uid": claim["metadata"]["uid"]});
+        let csi = json!({"driver": FILE_DRIVER, "volumeHandle": id});
+        server
+            .put(
+                "persistentvolumes",
+                json!({"metadata": {"name": "pvc-1"}, "spec": {"csi": csi, "claimRef": reference}}),
+            )
+            .unwrap();
+        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
+        put("pods", "db", "app", json!({"nodeName": "n1", "volumes": volumes}));
+        put("pods", "kube-system", "node-1", json!({"nodeName": "n1", "serviceAccountName": "lazuli-node"}));
+        let token = server.issue_token("kube-system", "node-1", &["lazuli-key-broker"]).unwrap();
+        std::fs::write(path("token"), token).unwrap();
+        let labels = json!({"kubernetes.io/service-name": "lazuli-key-broker"});
+        server
+            .put(
+                "endpointslices",
+                json!({"metadata": {"name": "k", "namespace": "kube-system", "labels": labels},
+            "endpoints": [{"addresses": ["127.0.0.1"]}], "ports": [{"port": port}]}),
+            )
+            .unwrap();
+        let place = lazuli_keys::BrokerPlace {
+            namespace: "kube-system".to_owned(),
+            service: "lazuli-key-broker".to_owned(),
+            token: path("token"),
+            authority: path("ca.crt"),
+        };
+        let client = kube::Client::new(server.router(), "default");
+        let broker = lazuli_keys::BrokerClient::new(client, place);
+        let mut key = broker.key(&id).await;
+        // The volume may not have reached the controller yet.
+        while key.as_ref().is_err_and(|error| error.message.contains("no bound PersistentVolume")) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            key = broker.key(&id).await;
+        }
+        let key = key.unwrap();
+        assert!(id.contains(&format!("#{}#pvc-1#", key.account)), "{id} {key:?}");
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+        azure.shutdown().await;
+    }
+
     #[test]
     fn what_the_arguments_say_of_attaches_is_what_the_driver_knows() {
         let policy = |arguments: &[&str]| {
