@@ -21,6 +21,7 @@ mod it {
     mod cloud_controllers;
     mod core_dumps;
     mod deploy_azure;
+    mod deploy_file;
     mod deploy_manifests;
     mod deploy_rights;
     mod disk_admission;
@@ -54,6 +55,7 @@ mod it {
     mod disk_windows;
     mod empty_variables;
     mod faults_in_glue;
+    mod file_claims;
     mod go_bodies;
     mod go_bodies_1_30;
     mod import_circles;

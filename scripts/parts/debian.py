@@ -32,6 +32,8 @@ TOOLS = {
     "xfsprogs": "sbin/mkfs.xfs sbin/fsck.xfs sbin/xfs_repair usr/sbin/xfs_growfs".split(),
     "btrfs-progs": "bin/btrfs sbin/fsck.btrfs sbin/mkfs.btrfs".split(),
     "util-linux": "sbin/blkid sbin/fsck sbin/wipefs".split(),
+    # For kernels that mount no share by their own mount API.
+    "cifs-utils": ["sbin/mount.cifs"],
     "dash": ["bin/dash"],
     # glibc loads it when a thread of xfs_repair ends; no program names it.
     "libgcc-s1": ["lib/{triplet}/libgcc_s.so.1"],
@@ -39,7 +41,7 @@ TOOLS = {
 # Where libraries come from; only those that a tool names are taken.
 LIBRARIES = (
     "libc6 libext2fs2 libcom-err2 libblkid1 libmount1 libsmartcols1 libuuid1 libselinux1 libpcre2-8-0 libudev1 zlib1g"
-    " liblzo2-2 libzstd1 liburcu8 libinih1"
+    " liblzo2-2 libzstd1 liburcu8 libinih1 libcap-ng0"
 ).split()
 CERTIFICATES = "ca-certificates"
 TRIPLETS = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}

@@ -32,6 +32,11 @@ render_manifests() {
     local values=(--set image.registry=registry.example --set csiDriver.nodeAllocatableUpdatePeriodSeconds=null)
     local verified='# Prometheus verifies the driver by the Secret lazuli-metrics: deploy/README.md says how to make it.'
     { say "$note" && render "${values[@]}"; } >"$1/lazuli.yaml"
+    # The certificate of the key broker has a private key too.
+    local keys='# Make the Secret and the ConfigMap lazuli-key-broker first: deploy/README.md says how.'
+    { say "$note" && say "$keys" && render "${values[@]}" --set azureFile.enabled=true \
+        --set azureFile.broker.certificateSecret=lazuli-key-broker \
+        --set azureFile.broker.authorityConfigMap=lazuli-key-broker; } >"$1/lazuli-with-files.yaml"
     { say "$note" && say "$verified" && render "${values[@]}" --set monitoring.serviceMonitor.enabled=true \
         --set monitoring.prometheusRule.enabled=true --set metrics.certificateSecret=lazuli-metrics \
         --show-only templates/monitoring.yaml; } >"$1/monitoring.yaml"
@@ -41,6 +46,15 @@ render_manifests() {
 render_everything() {
     { say "# The chart with tests/chart/everything.values.yaml, by scripts/manifests." &&
         render --values tests/chart/everything.values.yaml; } >"$1"
+}
+
+# render_azure_file FOLDER: with Azure Files, and keys by the broker or from Secrets of some namespaces.
+render_azure_file() {
+    local name
+    for name in azure-file azure-file-namespaces; do
+        { say "# The chart with tests/chart/$name.values.yaml, by scripts/manifests." &&
+            render --values "tests/chart/$name.values.yaml"; } >"$1/$name.yaml"
+    done
 }
 
 # render_cloud_controllers FILE: with the cloud controllers and the webhooks, for the tier cluster.

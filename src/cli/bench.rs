@@ -14,6 +14,7 @@ mod node_join;
 mod node_loss;
 mod processes;
 mod service_storm;
+mod share_storm;
 mod sidecars;
 mod storm;
 
@@ -66,6 +67,14 @@ enum Bench {
     /// the bound is short, so that this write alone makes the ratio about 1.6; of many it is a small part. The writes of network interfaces that --pool-kind nic adds are not in n: no status
     /// waits for them. Writes are counted until none was made for some seconds after the last status.
     ServiceStorm(service_storm::Options),
+    /// Creates, grows and deletes many file shares, each phase at once and right after the one before it.
+    ///
+    /// Emulator and controller are processes of their own. Azure's storage provider takes 10 writes a second and 1,200 an
+    /// hour of a subscription in a region, and 800 reads and 100 lists in five minutes: 1,000 shares are created with
+    /// --create-only, and their whole life is that of 390 at most. lower_bound_s is one write for each share, ten at once
+    /// and then ten a second; of the creation after first_share_s, when the account is there and the first share with it. reads_per_created_share is without
+    /// polls.
+    ShareStorm(share_storm::Options),
     /// Lets nodes join and leave a cluster with many Services, and lets the informers list everything anew.
     ///
     /// Set up as service-storm, but Azure takes no time and refuses no request for coming too soon. With several load
@@ -117,6 +126,7 @@ async fn measured(options: Options) -> Outcome {
         Bench::LifeStorm(options) => life_storm::run(options).await,
         Bench::NodeLoss(options) => node_loss::run(options).await,
         Bench::ServiceStorm(options) => service_storm::run(options).await,
+        Bench::ShareStorm(options) => share_storm::run(options).await,
         Bench::NodeChurn(options) => node_churn::run(options).await,
         Bench::NodeJoin(options) => node_join::run(options).await,
         Bench::HostileInput(options) => hostile_input::run(options).await,

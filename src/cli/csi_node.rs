@@ -38,6 +38,7 @@ use super::{
     csi_controller::{BUILD, keep, reach},
     endpoints::EndpointOptions,
     go_arguments::{DiskNode, GoArguments, boolean},
+    node_keys::KeyOptions,
     number::whole,
     sizes, stop,
 };
@@ -68,6 +69,8 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_STORAGE_ENDPOINT_SUFFIX", default_value = "core.windows.net")]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     storage_endpoint_suffix: String,
+    #[command(flatten)]
+    keys: KeyOptions,
     /// A folder that survives restarts: which volume is staged from which device.
     #[arg(long, env = "LAZULI_STATE_DIR", default_value = "/var/lib/kubelet/plugins/disk.csi.azure.com/lazuli")]
     state_dir: PathBuf,
@@ -343,7 +346,7 @@ pub(super) async fn run(options: Options) -> Outcome {
             let condition = "kubelet registration of the file driver";
             let socket = options.file_kubelet_socket.as_deref();
             let registration = registered(&options.file_driver_name, endpoint, socket, condition)?;
-            Some(Files::bind(&options, endpoint, registration).await?)
+            Some(Files::bind(&options, endpoint, registration, client.as_ref()).await?)
         }
         None => None,
     };
@@ -447,8 +450,10 @@ impl Files {
         options: &Options,
         endpoint: &Endpoint,
         registration: Option<Registration>,
+        client: Option<&kube::Client>,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let config = file::node::NodeConfig {
+            keys: options.keys.reader(client)?,
             storage_endpoint_suffix: options.storage_endpoint_suffix.clone(),
             ..file::node::NodeConfig::new(options.node_id.clone())
         };

@@ -78,11 +78,17 @@ pub(super) fn needed(calls: &[Call]) -> BTreeSet<String> {
     calls.iter().filter(ours).map(|call| action(call).to_lowercase()).collect()
 }
 
+/// Asking about the creation of a storage account, by the name that its path gives. No role has it: that Azure knows an action
+/// of this name is not known here, and Azure refuses a role with an action that it does not know.
+const ACCOUNT_OPERATION: &str = "microsoft.storage/locations/asyncoperations/read";
+
 /// Fails unless the roles allow these requests. [`Rig::stop`] asks, so that every test of the controller is a test of
 /// the roles.
 #[track_caller]
 pub(super) fn assert_allowed(calls: &[Call]) {
-    let allowed: BTreeSet<String> = ["role.json", "role-whole-list.json"].into_iter().flat_map(allowed).collect();
+    let mut allowed: BTreeSet<String> =
+        ["role.json", "role-whole-list.json", "role-files.json"].into_iter().flat_map(allowed).collect();
+    allowed.insert(ACCOUNT_OPERATION.to_owned());
     let missing: Vec<String> = needed(calls).difference(&allowed).cloned().collect();
     assert!(missing.is_empty(), "the roles in deploy/azure lack {missing:?}");
 }
@@ -153,6 +159,7 @@ fn every_action_of_a_role_has_one_row_that_says_how_it_is_known() {
     let files = [
         "role.json",
         "role-whole-list.json",
+        "role-files.json",
         "role-cloud-controllers.json",
         "role-scale-set-pools.json",
         "role-add-ssh-key.json",

@@ -8,8 +8,14 @@ use std::{
 
 use serde_json::Value;
 
-/// The chart with the cloud controllers in pods of their own, and with every option.
-const RENDERED: [&str; 2] = ["tests/chart/cloud-controllers.yaml", "tests/chart/everything.yaml"];
+/// The chart with the cloud controllers in pods of their own, with every option of disks, and with Azure Files by each way to
+/// its keys.
+const RENDERED: [&str; 4] = [
+    "tests/chart/cloud-controllers.yaml",
+    "tests/chart/everything.yaml",
+    "tests/chart/azure-file.yaml",
+    "tests/chart/azure-file-namespaces.yaml",
+];
 const READS: [&str; 3] = ["get", "list", "watch"];
 
 /// The resources that an account reads, and those that it writes.
@@ -31,13 +37,14 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// The rights that the rendered roles give each account. An option may add rules to a role, so the rules of all files count. In
-/// the second file the controller's account has the roles of the cloud controllers too, because they share its pod.
+/// the other files the controller's account has the roles of the cloud controllers too, because they share its pod.
 fn granted() -> BTreeMap<String, Rights> {
     let files: Vec<Vec<Value>> = RENDERED.iter().map(|file| objects(file)).collect();
     let mut granted: BTreeMap<String, Rights> = BTreeMap::new();
     let is_binding = |object: &&Value| ["RoleBinding", "ClusterRoleBinding"].iter().any(|kind| object["kind"] == *kind);
     let of_shared_pod = |object: &&Value| object["roleRef"]["name"] == "lazuli-cloud-controllers";
-    let bindings = files[0].iter().chain(files[1].iter().filter(|object| !of_shared_pod(object))).filter(is_binding);
+    let bindings =
+        files[0].iter().chain(files[1..].iter().flatten().filter(|object| !of_shared_pod(object))).filter(is_binding);
     for binding in bindings {
         let role = &binding["roleRef"]["name"];
         let is_role =

@@ -10,11 +10,11 @@ use std::{
 };
 
 /// The crates whose business faults are.
-const DECIDES: [&str; 9] =
-    ["model", "azure", "quota", "engine", "storage", "vm-disks", "nodes", "services", "balancing"];
+const DECIDES: [&str; 10] =
+    ["model", "azure", "quota", "engine", "storage", "vm-disks", "shares", "nodes", "services", "balancing"];
 
 /// How often a file names a fault.
-const NAMED: [(&str, usize); 31] = [
+const NAMED: [(&str, usize); 36] = [
     ("cli/azure_ready.rs", 1),
     ("cli/get.rs", 1),
     ("cli/instances/add_ssh_key.rs", 3),
@@ -42,6 +42,11 @@ const NAMED: [(&str, usize); 31] = [
     ("disk/src/worker.rs", 1),
     ("disk/src/worker/notes.rs", 1),
     ("disk/src/worker/words.rs", 1),
+    ("file/src/account.rs", 1),
+    ("file/src/error.rs", 3),
+    ("file/src/lib.rs", 1),
+    ("file/src/pool.rs", 2),
+    ("file/src/share.rs", 1),
     ("journal/src/cause.rs", 1),
     ("reconcile/src/object.rs", 1),
     ("reconcile/src/object/notes.rs", 2),

@@ -232,7 +232,7 @@ fn only_the_rig_and_the_command_line_import_the_emulator() {
         importers.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(who(|imports| &imports.always), ["lazuli", "rig"]);
-    assert_eq!(who(|imports| &imports.in_tests), ["azure", "controllers", "disk"]);
+    assert_eq!(who(|imports| &imports.in_tests), ["azure", "controllers", "disk", "file"]);
 }
 
 #[test]

@@ -71,6 +71,24 @@
     summary: Azure has no capacity or quota for disks, or a VM takes no more of them.
     description: The scheduler tries other nodes. Pods stay Pending when none fits.
     action: Read the event of the claim or the pod. Ask Azure for quota, use a larger VM size, or allow more zones.
+{{- if include "lazuli.keyBroker" . }}
+- alert: LazuliKeysRefused
+  expr: sum by (outcome) (increase(lazuli_key_requests_total{outcome=~"denied|unauthenticated"}[15m])) > 5
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: The key broker refuses requests for keys of storage accounts.
+    description: "A client asks with a token that is not a node plugin's, or for a volume that no pod on its node uses. Such a pod does not start; a stranger gets nothing."
+    action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/component=controller -c lazuli; the log names the node and the volume. Where the pod exists, describe it and its claim. Where no pod asks for it, look at that node."
+- alert: LazuliKeysMissing
+  expr: sum(increase(lazuli_key_requests_total{outcome="no_key"}[15m])) > 0
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: The key broker has no key for a share.
+    description: Pods with that share do not start. Those that run keep theirs.
+    action: kubectl describe the pod that waits. Its event names the Secret, or the action that the identity lacks; compare the role with deploy/azure/role-files.json.
+{{- end }}
 {{- if .Values.cloudControllers.enabled }}
 {{- $component := include "lazuli.cloudControllersComponent" . }}
 {{- $job := printf "lazuli-%s-metrics" $component }}

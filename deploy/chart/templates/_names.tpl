@@ -85,12 +85,12 @@ tlsConfig:
 - --log-format={{ .Values.log.format }}
 {{- end }}
 
-{{/* The folder of the driver's sockets and records on a node. */}}
+{{/* The folder of the disk driver's socket and records on a node. */}}
 {{- define "lazuli.pluginDir" -}}
 {{ .Values.node.kubeletDir }}/plugins/{{ include "lazuli.driver" . }}
 {{- end }}
 
-{{/* The driver. Volume ids, leases and paths contain the name, so it is no value. */}}
+{{/* The disk driver. Volume ids, leases and paths contain the name, so it is no value. */}}
 {{- define "lazuli.driver" -}}
 disk.csi.azure.com
 {{- end }}
@@ -100,4 +100,8 @@ disk.csi.azure.com
 - disk-csi-azure-com
 - external-attacher-leader-disk-csi-azure-com
 - external-resizer-disk-csi-azure-com
+{{- if .Values.azureFile.enabled }}
+- file-csi-azure-com
+- external-resizer-file-csi-azure-com
+{{- end }}
 {{- end }}

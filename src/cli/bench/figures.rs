@@ -113,6 +113,7 @@ impl Ends {
             let disks: Vec<&str> = match step {
                 Step::Create => of_kind("diskCreate").into_iter().collect(),
                 Step::Delete => of_kind("diskDelete").into_iter().collect(),
+                Step::Expand => of_kind("diskUpdate").into_iter().collect(),
                 Step::Publish => of_list("attached").collect(),
                 Step::Unpublish => of_list("detached").collect(),
             };

@@ -44,7 +44,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     }
     let folder = Folder::make("bench")?;
     let scenario = scenario(&options)?;
-    let mut storm = Storm::start(&options.storm, &scenario, options.disks, folder.path()).await?;
+    let mut storm = Storm::start(&options.storm, &scenario, options.disks, folder.path(), storm::Served::Disks).await?;
     let result = measure(&mut storm, &options).await;
     storm.end().await;
     options.storm.output.print_object(&Value::Object(result?));

@@ -12,8 +12,8 @@ use std::{
 };
 
 use csi_proto::csi::{
-    CapacityRange, ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, CreateVolumeRequest,
-    DeleteVolumeRequest, VolumeCapability,
+    CapacityRange, ControllerExpandVolumeRequest, ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest,
+    CreateVolumeRequest, DeleteVolumeRequest, VolumeCapability,
     controller_client::ControllerClient,
     volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
 };
@@ -45,6 +45,8 @@ pub(super) struct Volume {
     pub(super) context: std::collections::HashMap<String, String>,
     /// The node that uses it.
     pub(super) node: String,
+    /// What its StorageClass says.
+    pub(super) parameters: Vec<(String, String)>,
 }
 
 /// What is asked of every volume.
@@ -53,6 +55,7 @@ pub(super) enum Step {
     Create,
     Publish,
     Unpublish,
+    Expand,
     Delete,
 }
 
@@ -62,6 +65,7 @@ impl Step {
             Self::Create => "create",
             Self::Publish => "publish",
             Self::Unpublish => "unpublish",
+            Self::Expand => "expand",
             Self::Delete => "delete",
         }
     }
@@ -206,7 +210,7 @@ async fn send(mut client: ControllerClient<Channel>, step: Step, volume: &mut Vo
                 name: volume.name.clone(),
                 capacity_range: Some(CapacityRange { required_bytes: 32 * GIB, limit_bytes: 0 }),
                 volume_capabilities: vec![capability()],
-                parameters: [("skuName".to_owned(), "Premium_LRS".to_owned())].into(),
+                parameters: volume.parameters.iter().cloned().collect(),
                 ..Default::default()
             };
             let created = client.create_volume(with_deadline(request)).await?.into_inner().volume;
@@ -226,6 +230,11 @@ async fn send(mut client: ControllerClient<Channel>, step: Step, volume: &mut Vo
         Step::Unpublish => {
             let request = ControllerUnpublishVolumeRequest { volume_id, node_id, ..Default::default() };
             client.controller_unpublish_volume(with_deadline(request)).await?;
+        }
+        Step::Expand => {
+            let capacity_range = Some(CapacityRange { required_bytes: 64 * GIB, limit_bytes: 0 });
+            let request = ControllerExpandVolumeRequest { volume_id, capacity_range, ..Default::default() };
+            client.controller_expand_volume(with_deadline(request)).await?;
         }
         Step::Delete => {
             let request = DeleteVolumeRequest { volume_id, ..Default::default() };

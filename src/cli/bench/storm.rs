@@ -114,7 +114,7 @@ impl SpreadOptions {
                 json!({ "virtualMachines": [], "scaleSets": sets.collect::<Vec<_>>(), "disks": disks })
             }
         };
-        Storm::start(&self.storm, &scenario, self.disks, folder).await
+        Storm::start(&self.storm, &scenario, self.disks, folder, Served::Disks).await
     }
 
     /// The node ids of all nodes. Without Nodes to ask, the controller knows an instance of a uniform set by its id, and one
@@ -179,6 +179,13 @@ pub(super) fn machines(nodes: u32, size: &str) -> Value {
     json!([{ "name": "node-{}", "count": nodes, "size": size }])
 }
 
+/// Which driver a storm is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Served {
+    Disks,
+    Shares,
+}
+
 /// An emulator and a controller, each a process of its own.
 pub(super) struct Storm {
     azure: Child,
@@ -205,6 +212,7 @@ impl Storm {
         scenario: &Value,
         calls: u32,
         folder: &Path,
+        served: Served,
     ) -> Result<Self, AnyError> {
         processes::allow_open_files(OPEN_FILES);
         let (scenario_file, config): (PathBuf, PathBuf) = (folder.join("scenario.json"), folder.join("azure.json"));
@@ -221,7 +229,13 @@ impl Storm {
         let (azure, base) = processes::ready(azure).await?;
         let socket = folder.join("csi.sock");
         let mut controller = options.measured.controller(&socket, &config);
-        let mut controller = processes::started(controller.args(["--attach-method", &options.attach_method]))?;
+        controller.args(["--attach-method", &options.attach_method]);
+        let of_files = folder.join("file.sock");
+        if served == Served::Shares {
+            controller.arg("--file-endpoint").arg(format!("unix://{}", of_files.display()));
+        }
+        let mut controller = processes::started(&mut controller)?;
+        let socket = if served == Served::Shares { of_files } else { socket };
         let callers = options.callers.unwrap_or(calls).min(calls).max(1);
         let sidecars = Sidecars::connect(&socket, &mut controller, usize::try_from(callers)?).await?;
         sidecars.client().controller_get_capabilities(ControllerGetCapabilitiesRequest {}).await?;
@@ -284,6 +298,14 @@ impl Storm {
         Ok(rows)
     }
 
+    /// How long it took until the first call of a phase was answered, in seconds.
+    pub(super) fn first_answer(&self, step: Step) -> f64 {
+        let phase = self.phases.iter().filter(|phase| phase.step == step);
+        let answers = phase.flat_map(|phase| &phase.round.answers);
+        let shortest = answers.map(|call| call.answered.duration_since(call.sent)).min();
+        shortest.unwrap_or_default().as_secs_f64()
+    }
+
     /// What the controller cost: the most memory that it held, what its program's file has of that, in bytes, and its
     /// processor time.
     pub(super) fn costs(&self) -> Result<[(String, Value); 3], AnyError> {
@@ -308,7 +330,13 @@ impl Storm {
 pub(super) fn to_be_made(names: impl Iterator<Item = String>, nodes: &[String]) -> Vec<Volume> {
     names
         .zip(nodes.iter().cycle())
-        .map(|(name, node)| Volume { name, id: String::new(), context: Default::default(), node: node.clone() })
+        .map(|(name, node)| Volume {
+            name,
+            id: String::new(),
+            context: Default::default(),
+            node: node.clone(),
+            parameters: vec![("skuName".to_owned(), "Premium_LRS".to_owned())],
+        })
         .collect()
 }
 

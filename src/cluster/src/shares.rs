@@ -6,7 +6,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube::Client;
+use lazuli_model::Gib;
 use lazuli_shares::deletion::VolumeRef;
+use lazuli_storage::admission::bytes_of_quantity;
 use lazuli_telemetry::Condition;
 use serde::Deserialize;
 use tokio::{
@@ -120,6 +122,8 @@ struct SlimSpec {
     azure_file: Option<SlimAzureFile>,
     #[serde(default)]
     persistent_volume_reclaim_policy: String,
+    #[serde(default)]
+    capacity: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -156,13 +160,16 @@ impl Slim for SlimShareVolume {
     fn keep(self, interest: &Interest) -> Option<VolumeRef> {
         let released = VolumeRef::is_released(&self.status.phase, &self.spec.persistent_volume_reclaim_policy);
         let name = &self.metadata.name;
-        match (self.spec.csi, self.spec.azure_file) {
+        let size = self.spec.capacity.get("storage").and_then(|text| bytes_of_quantity(text.as_str()));
+        let size = size.and_then(|bytes| u64::try_from(bytes).ok()).and_then(Gib::holding);
+        let volume = match (self.spec.csi, self.spec.azure_file) {
             (Some(csi), _) if csi.driver == interest.driver => {
                 Some(VolumeRef::of_driver(name, &csi.volume_handle, &csi.volume_attributes, released))
             }
             (_, Some(file)) => Some(VolumeRef::of_in_tree(name, &file.share_name, &file.secret_name, released)),
             _ => None,
-        }
+        };
+        volume.map(|volume| volume.with_size(size))
     }
 }
 

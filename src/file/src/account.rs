@@ -55,7 +55,7 @@ impl Accounts {
         let Candidate { account, spec, file_service } = candidate;
         self.0.adapter().0.learn_location(&account, &spec.location, Some(spec.sku));
         match self.request(&account, Wanted::Made { spec: Box::new(spec), file_service }).await? {
-            Done::Made(account) | Done::Exists(account) => Ok(Made::There(*account)),
+            Done::Made(account) | Done::Exists(account) => Ok(Made::There(account)),
             Done::Taken => Ok(Made::Taken),
             Done::AsAsked => unreachable!("an account that is to be made is made, exists, or is another's"),
         }

@@ -96,6 +96,20 @@ impl std::error::Error for ShareError {
     }
 }
 
+impl AzureFailure for ShareError {
+    fn fault(&self) -> &Fault {
+        &self.fault
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    fn code(&self) -> &str {
+        self.azure_code()
+    }
+}
+
 /// Azure's own error, as a step sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer(pub(crate) ArmError);

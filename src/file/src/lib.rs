@@ -11,14 +11,17 @@ mod pool;
 mod regions;
 mod share;
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use account::Accounts;
 pub use error::ShareError;
 use keys::Keys;
 use lazuli_azure::storage::Storage;
 use lazuli_journal::Recorder;
-use lazuli_model::{AccountKey, ArmId, Gib, StorageAccount, StorageSku};
+use lazuli_model::{AccountKey, ArmId, Gib, StorageAccount, StorageSku, fault::Fault};
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_shares::{
@@ -82,9 +85,15 @@ pub struct Shares {
     accounts: Accounts,
     keys: Keys,
     regions: Regions,
+    volumes: watch::Receiver<KnownVolumes>,
+    /// The sizes of the shares that this process has made, by their requests.
+    made: Arc<Mutex<BTreeMap<String, Gib>>>,
     subscription: String,
     resource_group: String,
 }
+
+/// How many requests are remembered. More than a sidecar repeats.
+const MOST_REMEMBERED: usize = 10_000;
 
 impl Shares {
     /// The shares of a cluster.
@@ -93,11 +102,13 @@ impl Shares {
         let regions = Regions::new(storage);
         let accounts = Accounts::new(regions.clone(), metrics.clone(), journal.clone());
         Self {
-            shares: ShareTasks::new(regions.clone(), volumes, driver_name, metrics.clone(), journal.clone()),
+            shares: ShareTasks::new(regions.clone(), volumes.clone(), driver_name, metrics.clone(), journal.clone()),
             pools: Pools::new(regions.clone(), accounts.clone(), metrics, journal),
             keys: Keys::new(regions.clone()),
             accounts,
             regions,
+            volumes,
+            made: Arc::default(),
             subscription,
             resource_group,
         }
@@ -107,20 +118,32 @@ impl Shares {
     ///
     /// # Errors
     /// What the class asks for and no account has; otherwise Azure's own failures.
-    pub async fn create(&self, plan: &Arc<SharePlan>, persistent_volume: Option<Gib>) -> Result<Created, ShareError> {
+    pub async fn create(&self, plan: &Arc<SharePlan>) -> Result<Created, ShareError> {
+        if let Some(before) = self.made().get(&plan.request) {
+            plan.fits_earlier_try(*before).map_err(|mismatch| {
+                let code = mismatch.code();
+                ShareError::new(Fault::Invalid, mismatch.to_string()).with_code(code)
+            })?;
+        }
         let mut tries = 0;
         loop {
             let account = self.pools.account_for(plan).await?;
             let spec = plan.spec(account.sku.unwrap_or(DEFAULT_SKU)).map_err(ShareError::parameter)?;
             let share = ArmId::file_share(&account.id, &plan.share).map_err(ShareError::no_id)?;
+            // After the account is chosen, which may take half a minute.
+            let volumes = self.volumes.borrow().clone().unwrap_or_default();
+            let persistent_volume = VolumeRef::size_of(&volumes, &plan.request);
             let wanted = Wanted::Made { plan: plan.clone(), spec, persistent_volume };
             let error = match self.shares.request(&share, wanted).await {
-                Ok(Done::Size(size)) => return Ok(Created { account, size }),
+                Ok(Done::Size(size)) => {
+                    self.remember(&plan.request, size);
+                    return Ok(Created { account, size });
+                }
                 Ok(Done::Gone | Done::Kept(_)) => unreachable!("only a deletion leaves no share"),
                 Err(error) => error,
             };
-            match elsewhere(&error.fault, plan, tries) {
-                Elsewhere::Full => self.pools.is_full(&account.id),
+            match elsewhere(&error.fault, error.effect, plan, tries) {
+                Elsewhere::Full => self.pools.is_full(&account.id, &plan.share),
                 Elsewhere::Gone => self.pools.is_gone(&account.id),
                 Elsewhere::No => return Err(error),
             }
@@ -139,6 +162,7 @@ impl Shares {
         match self.shares.request(&share, wanted).await? {
             Done::Kept(kept) => Ok(Deleted::Kept(kept)),
             Done::Gone | Done::Size(_) => {
+                self.made().retain(|request, _| !share.name().eq_ignore_ascii_case(request));
                 self.pools.is_freed(&account);
                 if self.pools.is_left_out(&account) {
                     // The share is deleted, whatever becomes of the account's tags.
@@ -181,6 +205,18 @@ impl Shares {
     /// Azure's own failures.
     pub async fn keys(&self, account: &ArmId) -> Result<Arc<Vec<AccountKey>>, ShareError> {
         self.keys.of(account).await
+    }
+
+    fn made(&self) -> MutexGuard<'_, BTreeMap<String, Gib>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, request: &str, size: Gib) {
+        let mut made = self.made();
+        if made.len() >= MOST_REMEMBERED {
+            made.clear();
+        }
+        made.insert(request.to_owned(), size);
     }
 
     /// The account of a volume.

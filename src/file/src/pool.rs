@@ -87,7 +87,7 @@ impl fmt::Debug for PoolKind {
 
 /// What happens to the accounts of a group.
 pub(crate) enum PoolEvent {
-    Step(Event<ShareError>),
+    Step(Box<Event<ShareError>>),
     Requested(Caller, Arc<SharePlan>, oneshot::Sender<Outcome>),
 }
 
@@ -121,13 +121,13 @@ impl Pools {
     fn tell(&self, account: &ArmId, event: Event<ShareError>) {
         let group = Group::of(account);
         if self.kind.states().contains_key(&group) {
-            self.workers.send(&group, PoolEvent::Step(event));
+            self.workers.send(&group, PoolEvent::Step(Box::new(event)));
         }
     }
 
-    /// Azure has refused a share in the account for its limits.
-    pub(crate) fn is_full(&self, account: &ArmId) {
-        self.tell(account, Event::Full(account.clone()));
+    /// Azure has refused the share of this name in the account for the account's limits.
+    pub(crate) fn is_full(&self, account: &ArmId, share: &str) {
+        self.tell(account, Event::Full(account.clone(), share.to_owned()));
     }
 
     /// There is no such account.
@@ -157,7 +157,7 @@ struct Interest<'a> {
 impl Drop for Interest<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.workers.tell(self.group, PoolEvent::Step(Event::Abandoned(self.caller)));
+            self.workers.tell(self.group, PoolEvent::Step(Box::new(Event::Abandoned(self.caller))));
         }
     }
 }
@@ -222,11 +222,11 @@ impl Kind for PoolKind {
     const NAME: &'static str = "accounts";
 
     fn woke() -> PoolEvent {
-        PoolEvent::Step(Event::Woke)
+        PoolEvent::Step(Box::new(Event::Woke))
     }
 
     fn drain() -> PoolEvent {
-        PoolEvent::Step(Event::Woke)
+        PoolEvent::Step(Box::new(Event::Woke))
     }
 
     /// The work ends when every caller is answered.
@@ -249,10 +249,10 @@ impl Kind for PoolKind {
     fn step(&self, group: &Group, waiting: &mut Waiting, now: Duration, event: PoolEvent) -> Vec<Action<ShareError>> {
         let event = match event {
             PoolEvent::Step(event) => {
-                if let Event::Abandoned(caller) = &event {
+                if let Event::Abandoned(caller) = &*event {
                     waiting.answers.remove(caller);
                 }
-                event
+                *event
             }
             PoolEvent::Requested(caller, plan, answer) => {
                 waiting.answers.insert(caller, answer);
@@ -317,7 +317,7 @@ impl Kind for PoolKind {
             }
             .boxed(),
         };
-        Some(future.map(PoolEvent::Step).boxed())
+        Some(future.map(|event| PoolEvent::Step(Box::new(event))).boxed())
     }
 
     fn awaited(&self, _: &Waiting, _: Duration) -> Option<Awaited> {

@@ -23,11 +23,14 @@ pub(crate) const CREATION: Duration = Duration::from_secs(10 * 60);
 /// The accounts whose region is remembered.
 const MOST: usize = 10_000;
 
+/// The region and the SKU of accounts that were seen.
+type Known = BTreeMap<ArmId, (String, Option<StorageSku>)>;
+
 /// The client, and where accounts are. What is remembered saves reads and waits, and may be lost at any moment.
 #[derive(Clone)]
 pub(crate) struct Regions {
     storage: Storage,
-    known: Arc<Mutex<BTreeMap<ArmId, (String, Option<StorageSku>)>>>,
+    known: Arc<Mutex<Known>>,
 }
 
 impl fmt::Debug for Regions {
@@ -41,7 +44,7 @@ impl Regions {
         Self { storage, known: Arc::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<ArmId, (String, Option<StorageSku>)>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -76,7 +76,7 @@ async fn storm(shares: &Shares, count: usize, parameters: &'static [(&str, &str)
     let mut claims = JoinSet::new();
     for number in 0..count {
         let shares = shares.clone();
-        claims.spawn(async move { shares.create(&plan(&format!("pvc-{number:04}"), parameters), None).await.unwrap() });
+        claims.spawn(async move { shares.create(&plan(&format!("pvc-{number:04}"), parameters)).await.unwrap() });
     }
     claims.join_all().await
 }
@@ -118,7 +118,7 @@ async fn a_share_lives_from_its_claim_to_its_deletion() {
     let rig = Rig::start(Options::default()).await;
     let shares = rig.replica(1);
     let plan = plan("pvc-1", &[]);
-    let created = shares.create(&plan, None).await.unwrap();
+    let created = shares.create(&plan).await.unwrap();
     assert_eq!(created.size, Gib::new(5));
     let keys = shares.keys(&created.account.id).await.unwrap();
     assert_eq!(keys.len(), 2);
@@ -127,12 +127,14 @@ async fn a_share_lives_from_its_claim_to_its_deletion() {
     assert!(shares.exists(&volume).await.unwrap());
     // A replica without memory finds what the other has made.
     let other = rig.replica(2);
-    let again = other.create(&plan, None).await.unwrap();
+    let again = other.create(&plan).await.unwrap();
     assert_eq!((again.account.id, again.size), (created.account.id, created.size));
     assert_eq!(other.expand(&volume, 7 << 30, 0).await.unwrap(), Gib::new(7));
     assert_eq!(shares.expand(&volume, 6 << 30, 0).await.unwrap(), Gib::new(7));
     // A retry after the expansion does not take the size back.
-    assert_eq!(shares.create(&plan, Some(Gib::new(7))).await.unwrap().size, Gib::new(7));
+    let pv = VolumeRef::of_driver("pvc-1", &answer.volume_id, &BTreeMap::new(), false).with_size(Some(Gib::new(7)));
+    rig.volumes.send_replace(Some(Arc::new(vec![pv])));
+    assert_eq!(rig.replica(3).create(&plan).await.unwrap().size, Gib::new(7));
     assert_eq!(other.expand(&volume, 1 << 30, 0).await.unwrap(), Gib::new(7));
     // It stays as long as it is not known who else names it.
     rig.volumes.send_replace(None);
@@ -153,11 +155,11 @@ async fn a_share_lives_from_its_claim_to_its_deletion() {
 async fn an_account_that_is_deleted_is_chosen_no_more() {
     let rig = Rig::start(Options::default()).await;
     let shares = rig.replica(1);
-    let created = shares.create(&plan("pvc-1", &[]), None).await.unwrap();
+    let created = shares.create(&plan("pvc-1", &[])).await.unwrap();
     let arm = shares.regions.storage().arm();
     let deletion =
         lazuli_azure::arm::Write::delete(created.account.id.as_str(), "2025-01-01", lazuli_quota::poll::Kind::Other);
     arm.write(deletion, &lazuli_azure::Until::within(Duration::from_secs(60))).await.unwrap();
-    let again = shares.create(&plan("pvc-2", &[]), None).await.unwrap();
+    let again = shares.create(&plan("pvc-2", &[])).await.unwrap();
     assert_eq!(again.account.id, created.account.id, "its name follows from what is asked for");
 }

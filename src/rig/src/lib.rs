@@ -11,7 +11,9 @@ use std::{
 };
 
 use csi_proto::csi::{controller_client::ControllerClient, node_client::NodeClient};
-pub use lazuli_assembly::services::{AttachMethod, AttachmentSourceReader, ListVolumes, NodeFactsReader};
+pub use lazuli_assembly::services::{
+    AttachMethod, AttachmentSourceReader, ListVolumes, NodeFactsReader, ShareView, secret_writer,
+};
 use lazuli_assembly::{
     clients,
     services::{self, ClusterView, Policy},
@@ -22,7 +24,7 @@ use lazuli_azure::{
 };
 use lazuli_config::{Config, Document, Environment};
 use lazuli_csi::{
-    identity::DISK_DRIVER,
+    identity::{DISK_DRIVER, FILE_DRIVER},
     node::{NodeConfig, NodeService},
     server::{self, Endpoint, Listener},
 };
@@ -185,6 +187,22 @@ impl Lab {
         let cluster = ClusterView { journal, ..self.cluster.clone() };
         let tasks = TaskMetrics::register(&mut registry);
         let routes = services::controller(&azure, DISK_DRIVER, cluster, self.policy, tasks);
+        let channel = self.serve(&format!("{name}.sock"), routes).await?;
+        Ok(ControllerClient::new(channel))
+    }
+
+    /// Starts a controller of file shares of this name, which knows this of the cluster, and connects to it.
+    ///
+    /// # Errors
+    /// When it cannot serve.
+    pub async fn file_controller(
+        &mut self,
+        name: &str,
+        cluster: ShareView,
+    ) -> Result<ControllerClient<Channel>, AnyError> {
+        let mut registry = Registry::default();
+        let azure = clients::connect(&self.config, Routes::none(), &mut registry, self.seed).await?;
+        let routes = services::file_controller(&azure, FILE_DRIVER, cluster, TaskMetrics::register(&mut registry));
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use lazuli_model::{ArmId, FileShare, fault::Code, file_share::CREATED_BY, op::ShareWrite};
+use lazuli_model::{ArmId, FileShare, Gib, fault::Code, file_share::CREATED_BY, op::ShareWrite};
 
 use crate::{
     mount::share_of,
@@ -32,9 +32,22 @@ pub struct VolumeRef {
     /// Whether Kubernetes is done with it and wants its share deleted: its phase is `Released` or `Failed`, and its reclaim
     /// policy `Delete`.
     pub is_released_for_deletion: bool,
+    /// Its size, where that is known.
+    pub size: Option<Gib>,
 }
 
 impl VolumeRef {
+    /// The same PersistentVolume, with its `spec.capacity.storage`.
+    #[must_use]
+    pub fn with_size(self, size: Option<Gib>) -> Self {
+        Self { size, ..self }
+    }
+
+    /// The size of the PersistentVolume of a claim's request, whose name it has (source: external-provisioner).
+    pub fn size_of(volumes: &[Self], request: &str) -> Option<Gib> {
+        volumes.iter().find(|volume| volume.name == request).and_then(|volume| volume.size)
+    }
+
     /// What a PersistentVolume of this driver says of its share, by its volume id and its attributes. What cannot be read
     /// is unknown.
     pub fn of_driver(
@@ -50,6 +63,7 @@ impl VolumeRef {
             account: key_source(attributes, id.as_ref()).ok().and_then(|source| source.account),
             share: share_of(volume_id, attributes),
             is_released_for_deletion,
+            size: None,
         }
     }
 
@@ -62,6 +76,7 @@ impl VolumeRef {
             account: account_of_secret(secret).map(str::to_owned),
             share: Some(share.to_owned()).filter(|share| !share.is_empty()),
             is_released_for_deletion,
+            size: None,
         }
     }
 
@@ -257,6 +272,7 @@ mod tests {
             account: account.map(str::to_owned),
             share: share.map(str::to_owned),
             is_released_for_deletion: false,
+            size: None,
         }
     }
 
@@ -441,6 +457,7 @@ mod tests {
             account,
             share,
             is_released_for_deletion: released,
+            size: None,
         })
     }
 

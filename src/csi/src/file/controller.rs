@@ -171,7 +171,7 @@ impl ControllerService {
         for warning in &plan.class.warnings {
             tracing::warn!(volume = request.name, "{warning}");
         }
-        let created = match self.shares.create(&plan, None).await {
+        let created = match self.shares.create(&plan).await {
             Ok(created) => created,
             Err(error) => {
                 let what = format!("Share {} ({}) cannot be created", plan.share, plan.size);

@@ -282,8 +282,8 @@ fn can_be_full(request: &AccountRequest<'_>, account: &StorageAccount) -> bool {
         || request.class.account_quota.is_some()
 }
 
-/// An account that can be full and whose shares are not known. Before an account with room is chosen all that fit are
-/// read: an earlier try may have made the share in one that is full by now, and the claim would get a second one.
+/// An account that can be full and whose shares are not known. Before one with room is chosen, or one is made, all that fit
+/// are read: an earlier try may have made the share in one that is full by now, and the claim would get a second one.
 fn unread<'a, 'b>(request: &AccountRequest<'_>, fitting: &[&'b AccountSeen<'a>]) -> Option<&'b AccountSeen<'a>> {
     fitting.iter().copied().find(|seen| {
         seen.shares.is_none()
@@ -371,13 +371,11 @@ pub fn choose(request: &AccountRequest<'_>, seen: &[AccountSeen<'_>], taken: &BT
                 Pick::Random => usize::try_from(random % (fitting.len().max(1) as u64)).unwrap_or(0),
             };
             let (before, from) = fitting.split_at(first);
-            match from.iter().chain(before).find_map(|seen| take(request, seen)) {
-                Some(Choice::Use(id)) => match unread(request, &fitting) {
-                    Some(unread) => Choice::ReadShares(unread.account.id.clone()),
-                    None => Choice::Use(id),
-                },
-                Some(other) => other,
-                None => choose_new(request, seen, taken, Own::No),
+            let found = from.iter().chain(before).find_map(|seen| take(request, seen));
+            match (found, unread(request, &fitting)) {
+                (Some(Choice::Use(_)) | None, Some(unread)) => Choice::ReadShares(unread.account.id.clone()),
+                (Some(choice), _) => choice,
+                (None, None) => choose_new(request, seen, taken, Own::No),
             }
         }
     }

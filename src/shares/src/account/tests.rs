@@ -537,3 +537,20 @@ fn the_skip_matching_tag_is_removed_and_other_tags_stay() {
     account.tags.insert("Skip-Matching".into(), String::new());
     assert_eq!(clear_skip_matching(&account), Some(AccountWrite::Tags { account: account.id.clone(), tags: before }));
 }
+
+#[test]
+fn no_account_is_made_before_the_shares_of_all_that_fit_are_known() {
+    let class = class(&[("skuName", "StandardV2_LRS")]);
+    let there = StorageAccount {
+        sku: Some(StorageSku::StandardV2Lrs),
+        kind: Some(AccountKind::FileStorage),
+        ..StorageAccount::general_purpose("f1")
+    };
+    // It takes no more shares, but may hold that of an earlier try.
+    let refused = AccountSeen { is_refused: true, ..seen(&there) };
+    assert_eq!(choose(&asking(&class), &[refused], &none(), 0), Choice::ReadShares(there.id.clone()));
+    let read = AccountSeen { shares: Some(ShareUse::default()), ..refused };
+    created(choose(&asking(&class), &[read], &none(), 0));
+    let holder = AccountSeen { holds_share: true, ..read };
+    assert_eq!(choose(&asking(&class), &[holder], &none(), 0), Choice::Use(there.id.clone()));
+}

@@ -335,6 +335,18 @@ impl SharePlan {
         }
     }
 
+    /// Whether the share that an earlier try of the request asked for, with this size, can be the volume. A share of a
+    /// generated name is PUT unread, and the PUT may give it another size: what was asked before is known from memory alone.
+    ///
+    /// # Errors
+    /// When it was smaller: `ALREADY_EXISTS`.
+    pub fn fits_earlier_try(&self, asked_before: Gib) -> Result<(), ShareMismatch> {
+        match asked_before < self.size {
+            true => Err(ShareMismatch::TooSmall { share: self.share.clone(), there: asked_before, asked: self.size }),
+            false => Ok(()),
+        }
+    }
+
     /// What is left to do after the PUT of a share. `persistent_volume` is the size of the PersistentVolume of this
     /// share, if there is one: the share has grown since it was made, and a repeated PUT may have shrunk it.
     ///

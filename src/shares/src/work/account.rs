@@ -7,7 +7,7 @@ use std::time::Duration;
 use lazuli_engine::{
     Awaited,
     attempts::{Attempts, Limits},
-    single::{AzureFailure, Course, Input, Next},
+    single::{AzureFailure, Course, Input, Next, Rest},
 };
 use lazuli_model::{
     FileService, ProvisioningState, StorageAccount,
@@ -24,6 +24,8 @@ const TAKEN: &str = "StorageAccountAlreadyTaken";
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How often it is, at most.
 const MOST_LOOKS: u32 = 150;
+/// How often the PUT of an account may meet another one.
+const MOST_CONFLICTS: u32 = 5;
 
 /// What is asked of an account.
 #[derive(Debug, Clone)]
@@ -117,6 +119,7 @@ pub type Failure<E> = WorkFailure<Why, E>;
 pub struct Account<E> {
     request: Request,
     attempts: Attempts,
+    conflicts: u32,
     at: At,
     error: std::marker::PhantomData<E>,
 }
@@ -156,7 +159,13 @@ impl<E: AzureFailure> Course for Account<E> {
             Wanted::Finished(_) => At::Service(None),
             Wanted::Matched => At::Tags,
         };
-        Self { request: request.clone(), attempts: Attempts::default(), at, error: std::marker::PhantomData }
+        Self {
+            request: request.clone(),
+            attempts: Attempts::default(),
+            conflicts: 0,
+            at,
+            error: std::marker::PhantomData,
+        }
     }
 
     fn is_same(running: &Request, asked: &Request) -> bool {
@@ -174,6 +183,13 @@ impl<E: AzureFailure> Course for Account<E> {
             // The answer does not show it.
             (At::Put, Input::Written(_)) => self.go(At::Watch(0), Next::Read(Query::Account)),
             (At::Put, Input::Refused(error)) if error.code() == TAKEN => Next::End(Ok(Done::Taken)),
+            // Another is making it, or was quicker: the next look shows it.
+            (At::Put, Input::Refused(error))
+                if *error.fault() == Fault::Conflict && self.conflicts < MOST_CONFLICTS =>
+            {
+                self.conflicts += 1;
+                self.go(At::Look, Next::Rest(Rest::For(LOOK_AGAIN)))
+            }
             (At::Put, Input::Refused(error)) => self.not_done(At::Look, error),
             (At::Put, Input::Failed(error)) => self.failed(Why::Creation, error),
             (At::Watch(looks), Input::Read(Ok(Seen::Account(account)))) => self.watch(looks, account),
@@ -222,8 +238,8 @@ impl<E: AzureFailure> Account<E> {
 
     fn file_service(&self) -> FileServiceSpec {
         match &self.request.wanted {
-            Wanted::Made { file_service, .. } => file_service.clone(),
-            Wanted::Finished(spec) => spec.clone(),
+            Wanted::Made { file_service, .. } => *file_service,
+            Wanted::Finished(spec) => *spec,
             Wanted::Matched => FileServiceSpec::default(),
         }
     }
@@ -252,7 +268,7 @@ impl<E: AzureFailure> Account<E> {
         if looks >= MOST_LOOKS {
             return Next::End(Err(Failure::new(Fault::Conflict, &self.attempts, Why::InProgress)));
         }
-        self.go(At::Watch(looks + 1), Next::Rest(lazuli_engine::single::Rest::For(LOOK_AGAIN)))
+        self.go(At::Watch(looks + 1), Next::Rest(Rest::For(LOOK_AGAIN)))
     }
 
     fn failed(&self, why: Why, error: E) -> Next<Self> {

@@ -1,7 +1,8 @@
 //! The courses of shares and of accounts on [`lazuli_engine::single`], and the step of the accounts of a resource group.
 //!
 //! Nothing of Microsoft.Storage has an ETag. So a write rests on a read behind its permit, where it needs one at all: the
-//! share of a generated name is PUT and deleted unread, because nobody else makes one of that name.
+//! share of a generated name is PUT and deleted unread, because nobody else makes one of that name; it is read first where
+//! its PersistentVolume exists, because it may have grown since.
 
 pub mod account;
 pub mod pool;
@@ -57,3 +58,8 @@ fn rest_after<E: AzureFailure>(error: &E, attempts: &mut Attempts, limits: Limit
         attempts::Next::Stop => None,
     }
 }
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,9 @@
 //!
 //! All claims share what is read: one list of accounts, one list of the shares of an account that can be full, one PUT of a
 //! new account. Shares that were given a place are counted from then on, so that many claims at once fill an account and no
-//! more. What is known may be old: an account that a share does not find is forgotten ([`Event::Gone`]), one that Azure
-//! calls full gets no further share ([`Event::Full`]). A list that is older than [`LIST_LASTS`] answers no new claim.
+//! more. What is known may be old: an account that a share or a read does not find is forgotten, and lists that still show
+//! it are not believed for a while; one that Azure calls full gets no further share for a while ([`Event::Full`]). A list
+//! that is older than [`LIST_LASTS`] answers no new claim.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,13 +19,16 @@ use std::{
     time::Duration,
 };
 
-use lazuli_engine::{Awaited, Id, Ids};
+use lazuli_engine::{Awaited, Id, Ids, single::AzureFailure};
 use lazuli_model::{
-    ArmId, FileService, FileShare, ProvisioningState, StorageAccount, fault::Fault, op::FileServiceSpec,
+    ArmId, FileService, FileShare, ProvisioningState, StorageAccount, StorageSku,
+    fault::{Effect, Fault},
+    op::FileServiceSpec,
 };
 
 use crate::{
-    account::{self, AccountSeen, Candidate, Choice, ShareUse, choose, random_number},
+    account::{self, AccountSeen, Candidate, Choice, ShareUse, choose, fits_file_service, random_number},
+    limits::{DEFAULT_SKU, share_size},
     parameters::AccountSource,
     share::SharePlan,
 };
@@ -32,12 +36,19 @@ use crate::{
 /// How old the list of accounts may be for a claim that comes. Accounts seldom change, and what a list lacks is found by
 /// the read before a PUT.
 pub const LIST_LASTS: Duration = Duration::from_secs(60);
-/// How long the shares of an account are taken for those that a list showed, but for what was placed since.
-const SHARES_LAST: Duration = Duration::from_secs(10 * 60);
+/// How long other facts are believed: the shares and the file service of an account, but for what was placed since; that
+/// Azure has called it full; that a name belongs to somebody else.
+const FACTS_LAST: Duration = Duration::from_secs(10 * 60);
+/// After so long a share that was given a place is made, or is not: a list says which.
+const PLACED_LASTS: Duration = Duration::from_secs(2 * 60);
+/// For so long a list may still show an account that a read or a write did not find.
+const GONE_LASTS: Duration = Duration::from_secs(60);
 /// After so long an account that is being made is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// How often the choice for one claim may change what is known. More would be a loop.
-const MOST_CHOICES: u32 = 200;
+/// How often a claim waits for the list, or for another look at an account that is being made.
+const MOST_LOOKS: u32 = 200;
+/// How often a claim waits for any other one thing. More would be a loop.
+const MOST_REPEATS: u32 = 20;
 
 /// Names one caller.
 pub type Caller = u64;
@@ -61,8 +72,8 @@ pub enum Event<E> {
     Finished(Id, Result<(), E>),
     /// An account, as a read shows it.
     Looked(Id, Result<StorageAccount, E>),
-    /// Azure has refused a share in an account for the account's limits.
-    Full(ArmId),
+    /// Azure has refused the share of this name in an account for the account's limits.
+    Full(ArmId, String),
     /// A share of this account was deleted.
     Freed(ArmId),
     /// There is no such account.
@@ -75,7 +86,7 @@ pub enum Event<E> {
 #[derive(Debug, Clone)]
 pub enum Made {
     /// It is there: this program made it, or it existed.
-    There(StorageAccount),
+    There(Box<StorageAccount>),
     /// Somebody else has an account of the name.
     Taken,
 }
@@ -131,17 +142,43 @@ pub enum What {
 struct Ask {
     plan: Arc<SharePlan>,
     at: Duration,
-    choices: u32,
+    /// What it has waited for: the last request, and how many there were.
+    waits: BTreeMap<What, (Id, u32)>,
 }
 
 /// What is known of an account beside what a list of accounts shows.
 #[derive(Debug, Default)]
 struct Known {
-    file_service: Option<FileService>,
+    /// When it was read alone.
+    looked_at: Option<Duration>,
+    file_service: Option<(Duration, FileService)>,
     shares: Option<Shares>,
-    is_full: bool,
+    /// The shares that were given a place here and that no list has shown yet: when, and their sizes, GiB.
+    placed: BTreeMap<String, (Duration, u64)>,
+    full_at: Option<Duration>,
 }
 
+impl Known {
+    /// What its shares add up to with those that were given a place; `None` where a list must say it.
+    fn used(&self, now: Duration) -> Option<ShareUse> {
+        let shares = self.shares.as_ref().filter(|shares| now <= shares.at + FACTS_LAST)?;
+        let placed = || self.placed.iter().filter(|(name, _)| !shares.names.contains(*name)).map(|(_, placed)| placed);
+        if placed().any(|(at, _)| now > *at + PLACED_LASTS) {
+            return None;
+        }
+        Some(placed().fold(shares.used, |used, (_, gib)| ShareUse {
+            shares: used.shares.saturating_add(1),
+            quota: used.quota.saturating_add(*gib),
+        }))
+    }
+
+    fn holds(&self, now: Duration, share: &str) -> bool {
+        let is_listed = self.shares.as_ref().is_some_and(|shares| shares.names.contains(share));
+        is_listed || self.placed.get(share).is_some_and(|(at, _)| now <= *at + FACTS_LAST)
+    }
+}
+
+/// The live and deleted shares of an account, as a list showed them that was asked for at this time.
 #[derive(Debug)]
 struct Shares {
     at: Duration,
@@ -164,9 +201,11 @@ pub enum Elsewhere {
 const MOST_ACCOUNTS: u32 = 10;
 
 /// What follows from the failure of a share's creation, in the account that was chosen after so many others. An account
-/// that the class names is the only one.
-pub fn elsewhere(fault: &Fault, plan: &SharePlan, tries: u32) -> Elsewhere {
+/// that the class names is the only one. A share that may still come is made nowhere else: the claim is tried again, and
+/// finds it.
+pub fn elsewhere(fault: &Fault, effect: Effect, plan: &SharePlan, tries: u32) -> Elsewhere {
     match fault {
+        _ if effect == Effect::Possible => Elsewhere::No,
         _ if tries >= MOST_ACCOUNTS || matches!(plan.class.account, AccountSource::Named { .. }) => Elsewhere::No,
         Fault::AccountFull => Elsewhere::Full,
         Fault::ScopeNotFound => Elsewhere::Gone,
@@ -182,7 +221,10 @@ pub struct State<E> {
     listed_at: Option<Duration>,
     accounts: Vec<StorageAccount>,
     known: BTreeMap<ArmId, Known>,
-    taken: BTreeSet<String>,
+    /// The names that belong to somebody else, and since when that is known.
+    taken: BTreeMap<String, Duration>,
+    /// The accounts that were not found, and when.
+    gone: BTreeMap<ArmId, Duration>,
     running: BTreeMap<Id, (What, Duration)>,
     /// What has failed since the last decision. Its callers are told, and what comes later asks again.
     failed: BTreeMap<What, E>,
@@ -196,7 +238,8 @@ impl<E> Default for State<E> {
             listed_at: None,
             accounts: Vec::new(),
             known: BTreeMap::new(),
-            taken: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            gone: BTreeMap::new(),
             running: BTreeMap::new(),
             failed: BTreeMap::new(),
             ids: Ids::default(),
@@ -204,7 +247,7 @@ impl<E> Default for State<E> {
     }
 }
 
-impl<E: Clone> State<E> {
+impl<E: AzureFailure> State<E> {
     /// Folds an event into the facts, and decides.
     pub fn step(&mut self, now: Duration, event: Event<E>) -> Vec<Action<E>> {
         self.fold(now, event);
@@ -213,73 +256,95 @@ impl<E: Clone> State<E> {
         for caller in callers {
             self.decide(now, caller, &mut actions);
         }
+        // Whoever waited for a creation that has failed is told. Who comes later looks first: another may have made it.
+        if self.failed.keys().any(|what| matches!(what, What::Creation(_))) {
+            self.listed_at = None;
+        }
         self.failed.clear();
         actions
     }
 
     fn fold(&mut self, now: Duration, event: Event<E>) {
         match event {
-            Event::Requested(caller, plan) => drop(self.callers.insert(caller, Ask { plan, at: now, choices: 0 })),
+            Event::Requested(caller, plan) => {
+                self.callers.insert(caller, Ask { plan, at: now, waits: BTreeMap::new() });
+            }
             Event::Abandoned(caller) => drop(self.callers.remove(&caller)),
             Event::Listed(id, listed) => {
-                if let Some((_, asked_at)) = self.ended(id, listed.as_ref().err())
-                    && let Ok(accounts) = listed
+                if let Some((_, asked_at)) = self.ended(now, id, listed.as_ref().err())
+                    && let Ok(mut accounts) = listed
                 {
                     self.listed_at = Some(asked_at);
+                    self.gone.retain(|_, at| asked_at <= *at + GONE_LASTS);
+                    accounts.retain(|account| !self.gone.contains_key(&account.id));
                     self.known.retain(|id, _| accounts.iter().any(|account| account.id == *id));
                     self.accounts = accounts;
                 }
             }
             Event::SharesListed(id, listed) => {
-                if let Some((What::Shares(account), at)) = self.ended(id, listed.as_ref().err())
+                if let Some((What::Shares(account), at)) = self.ended(now, id, listed.as_ref().err())
                     && let Ok(shares) = listed
                 {
                     let live = shares.iter().filter(|share| share.is_live());
-                    let names = live.map(|share| share.name().to_lowercase()).collect();
-                    self.known(&account).shares = Some(Shares { at, used: ShareUse::of(&shares), names });
+                    let names: BTreeSet<String> = live.map(|share| share.name().to_lowercase()).collect();
+                    let known = self.known(&account);
+                    known.placed.retain(|name, (placed, _)| !names.contains(name) && at <= *placed + PLACED_LASTS);
+                    known.shares = Some(Shares { at, used: ShareUse::of(&shares), names });
                 }
             }
             Event::FileServiceRead(id, read) => {
-                if let Some((What::FileService(account), _)) = self.ended(id, read.as_ref().err())
+                if let Some((What::FileService(account), at)) = self.ended(now, id, read.as_ref().err())
                     && let Ok(service) = read
                 {
-                    self.known(&account).file_service = Some(service);
+                    self.known(&account).file_service = Some((at, service));
                 }
             }
             Event::Made(id, made) => {
-                if let Some((What::Creation(account), _)) = self.ended(id, made.as_ref().err()) {
+                if let Some((What::Creation(account), _)) = self.ended(now, id, made.as_ref().err()) {
                     match made {
-                        Ok(Made::There(account)) => self.there(account),
-                        Ok(Made::Taken) => drop(self.taken.insert(account.name().to_owned())),
-                        Err(_) => self.listed_at = None,
+                        Ok(Made::There(account)) => self.there(*account),
+                        Ok(Made::Taken) => drop(self.taken.insert(account.name().to_owned(), now)),
+                        Err(_) => {}
                     }
                 }
             }
             Event::Finished(id, finished) => {
-                if let Some((What::Finish(account), _)) = self.ended(id, finished.as_ref().err()) {
+                if let Some((What::Finish(account), _)) = self.ended(now, id, finished.as_ref().err())
+                    && finished.is_ok()
+                {
                     self.known(&account).file_service = None;
                 }
             }
             Event::Looked(id, looked) => {
-                if self.ended(id, looked.as_ref().err()).is_some()
+                if let Some((_, at)) = self.ended(now, id, looked.as_ref().err())
                     && let Ok(account) = looked
                 {
+                    self.known(&account.id).looked_at = Some(at);
                     self.there(account);
                 }
             }
-            Event::Full(account) => self.known(&account).is_full = true,
-            Event::Freed(account) => {
+            // A list must say what it holds: an earlier try of a claim may have made its share there.
+            Event::Full(account, share) => {
                 let known = self.known(&account);
-                known.is_full = false;
+                known.full_at = Some(now);
+                known.placed.remove(&share.to_lowercase());
                 known.shares = None;
             }
-            Event::Gone(account) => {
-                self.accounts.retain(|other| other.id != account);
-                self.known.remove(&account);
-                self.listed_at = None;
+            Event::Freed(account) => {
+                let known = self.known(&account);
+                known.full_at = None;
+                known.shares = None;
             }
+            Event::Gone(account) => self.gone(now, account),
             Event::Woke => {}
         }
+    }
+
+    fn gone(&mut self, now: Duration, account: ArmId) {
+        self.accounts.retain(|other| other.id != account);
+        self.known.remove(&account);
+        self.listed_at = None;
+        self.gone.insert(account, now);
     }
 
     fn known(&mut self, account: &ArmId) -> &mut Known {
@@ -288,6 +353,7 @@ impl<E: Clone> State<E> {
 
     /// An account is as this shows it. A new one is the last of the list, as in the Go driver's cache.
     fn there(&mut self, account: StorageAccount) {
+        self.gone.remove(&account.id);
         match self.accounts.iter_mut().find(|other| other.id == account.id) {
             Some(other) => *other = account,
             None => self.accounts.push(account),
@@ -295,9 +361,17 @@ impl<E: Clone> State<E> {
     }
 
     /// What has ended, and when it was asked for.
-    fn ended(&mut self, id: Id, error: Option<&E>) -> Option<(What, Duration)> {
+    fn ended(&mut self, now: Duration, id: Id, error: Option<&E>) -> Option<(What, Duration)> {
         let (what, at) = self.running.remove(&id)?;
         if let Some(error) = error {
+            match &what {
+                What::Shares(account) | What::FileService(account) | What::Finish(account) | What::Account(account)
+                    if error.fault().says_that_it_is_missing() =>
+                {
+                    self.gone(now, account.clone());
+                }
+                _ => {}
+            }
             self.failed.insert(what.clone(), error.clone());
         }
         Some((what, at))
@@ -313,8 +387,21 @@ impl<E: Clone> State<E> {
         }
         let request = plan.account_request();
         let share = plan.share.to_lowercase();
-        let seen: Vec<AccountSeen<'_>> = self.accounts.iter().map(|account| self.seen(now, account, &share)).collect();
-        match choose(&request, &seen, &self.taken, random_number(&plan.request)) {
+        let seen = self.accounts.iter().map(|account| {
+            let seen = self.seen(now, account, &share);
+            // One that does not fit may be that of an account that another replica has just made: what the claim rests on
+            // was read since it came, and since its first share was listed.
+            let known = self.known.get(&account.id);
+            let listed = known.and_then(|known| known.shares.as_ref()).filter(|shares| shares.used.shares > 0);
+            let read_at = known.and_then(|known| known.file_service).map(|(at, _)| at);
+            let is_new = read_at >= Some(at) && read_at >= listed.map(|shares| shares.at);
+            let file_service = seen.file_service.filter(|service| is_new || fits_file_service(&request, service));
+            AccountSeen { file_service, ..seen }
+        });
+        let seen: Vec<AccountSeen<'_>> = seen.collect();
+        let taken =
+            self.taken.iter().filter(|(_, at)| now <= **at + FACTS_LAST).map(|(name, _)| name.clone()).collect();
+        match choose(&request, &seen, &taken, random_number(&plan.request)) {
             Choice::Use(account) => self.take(now, caller, &account, &plan, actions),
             Choice::Wait(account) => {
                 let look = |id| Action::Look(id, account.clone(), LOOK_AGAIN);
@@ -342,19 +429,24 @@ impl<E: Clone> State<E> {
 
     fn seen<'a>(&'a self, now: Duration, account: &'a StorageAccount, share: &str) -> AccountSeen<'a> {
         let known = self.known.get(&account.id);
-        let shares = known.and_then(|known| known.shares.as_ref()).filter(|shares| now <= shares.at + SHARES_LAST);
+        let is_young = |at: &Duration| now <= *at + FACTS_LAST;
+        let file_service = known.and_then(|known| known.file_service).filter(|(at, _)| is_young(at));
         AccountSeen {
             account,
-            file_service: known.and_then(|known| known.file_service),
-            shares: shares.map(|shares| shares.used),
-            holds_share: shares.is_some_and(|shares| shares.names.contains(share)),
-            is_refused: known.is_some_and(|known| known.is_full),
+            file_service: file_service.map(|(_, service)| service),
+            shares: known.and_then(|known| known.used(now)),
+            holds_share: known.is_some_and(|known| known.holds(now, share)),
+            is_refused: known.and_then(|known| known.full_at.as_ref()).is_some_and(is_young),
         }
     }
 
     /// The account of a claim is chosen. Its share counts from now on.
     fn take(&mut self, now: Duration, caller: Caller, id: &ArmId, plan: &SharePlan, actions: &mut Vec<Action<E>>) {
-        let Some(account) = self.accounts.iter().find(|account| account.id == *id).cloned() else {
+        let asked_at = self.callers.get(&caller).map_or(now, |ask| ask.at);
+        let looked_at = self.known.get(id).and_then(|known| known.looked_at).max(self.listed_at);
+        let is_known = looked_at.is_some_and(|looked| asked_at <= looked + LIST_LASTS);
+        let account = self.accounts.iter().find(|account| account.id == *id).filter(|_| is_known).cloned();
+        let Some(account) = account else {
             // A named account that no list was asked for.
             let look = |read| Action::Look(read, id.clone(), Duration::ZERO);
             return self.need(now, caller, What::Account(id.clone()), look, actions);
@@ -363,11 +455,12 @@ impl<E: Clone> State<E> {
             let look = |read| Action::Look(read, id.clone(), LOOK_AGAIN);
             return self.need(now, caller, What::Account(id.clone()), look, actions);
         }
-        if let Some(shares) = &mut self.known(id).shares
-            && shares.names.insert(plan.share.to_lowercase())
-        {
-            shares.used.shares = shares.used.shares.saturating_add(1);
-            shares.used.quota = shares.used.quota.saturating_add(u64::from(plan.size.get()));
+        let least = *share_size(account.sku.map_or(DEFAULT_SKU.billing(), StorageSku::billing)).start();
+        let known = self.known(id);
+        known.placed.retain(|_, (at, _)| now <= *at + FACTS_LAST);
+        let share = plan.share.to_lowercase();
+        if !known.shares.as_ref().is_some_and(|shares| shares.names.contains(&share)) {
+            known.placed.insert(share, (now, u64::from(plan.size.max(least).get())));
         }
         self.answer(caller, Ok(Box::new(account)), actions);
     }
@@ -384,19 +477,28 @@ impl<E: Clone> State<E> {
         if let Some(error) = self.failed.get(&what).cloned() {
             return self.answer(caller, Err(Refused::Azure(what, error)), actions);
         }
-        if self.running.values().any(|(running, _)| *running == what) {
-            return;
+        // Its creation ends with all of it, and tells.
+        let creation = match &what {
+            What::Finish(account) | What::Account(account) => Some(What::Creation(account.clone())),
+            _ => None,
+        };
+        let is_it = |running: &What| *running == what || creation.as_ref() == Some(running);
+        let running = self.running.iter().find(|(_, (running, _))| is_it(running)).map(|(id, _)| *id);
+        let id = running.unwrap_or_else(|| self.ids.next_id());
+        let most = if matches!(what, What::List | What::Account(_)) { MOST_LOOKS } else { MOST_REPEATS };
+        if let Some(ask) = self.callers.get_mut(&caller) {
+            let (last, count) = ask.waits.entry(what.clone()).or_insert((id, 1));
+            if *last != id {
+                (*last, *count) = (id, *count + 1);
+            }
+            if *count > most {
+                return self.answer(caller, Err(Refused::Unsettled), actions);
+            }
         }
-        let choices = self.callers.get_mut(&caller).map_or(0, |ask| {
-            ask.choices += 1;
-            ask.choices
-        });
-        if choices > MOST_CHOICES {
-            return self.answer(caller, Err(Refused::Unsettled), actions);
+        if running.is_none() {
+            self.running.insert(id, (what, now));
+            actions.push(action(id));
         }
-        let id = self.ids.next_id();
-        self.running.insert(id, (what, now));
-        actions.push(action(id));
     }
 
     fn answer(

@@ -275,10 +275,15 @@ impl<E: AzureFailure> Share<E> {
     }
 
     fn make(&mut self, plan: &SharePlan, spec: &ShareSpec, volume: Option<Gib>, input: Input<Self>) -> Next<Self> {
+        // A PUT takes the size back that an expansion gave, so a share of a PersistentVolume is not PUT unread.
+        let spec = &ShareSpec { quota: volume.map_or(spec.quota, |size| size.max(spec.quota)), ..spec.clone() };
         let put = |this: &mut Self| this.go(At::Write, Next::Write(Op::Put(spec.clone())));
         match (self.at.clone(), input) {
-            (At::Look, Input::Permitted) if plan.is_read_first() => Next::Read(Query::Share),
+            (At::Look, Input::Permitted) if plan.is_read_first() || volume.is_some() => Next::Read(Query::Share),
             (At::Look, Input::Permitted) => put(self),
+            (At::Look, Input::Read(Ok(Seen::Share { share, .. }))) if !plan.is_read_first() => {
+                self.made(plan, spec, PutAnswer::Existed(&share), volume)
+            }
             (At::Look, Input::Read(Ok(Seen::Share { share, .. }))) => match plan.adopt(&share) {
                 Ok(size) => Next::End(Ok(Done::Size(size))),
                 Err(mismatch) => self.refused(Fault::Invalid, Why::Mismatch(mismatch)),
