@@ -8,6 +8,7 @@ use std::{
 use clap::{Args, builder::NonEmptyStringValueParser};
 use lazuli_assembly::{
     clients::{RouteOptions, variables},
+    keys::{KeyOptions, key_reader},
     services,
 };
 use lazuli_azure::{
@@ -38,7 +39,6 @@ use super::{
     csi_controller::{BUILD, keep, reach},
     endpoints::EndpointOptions,
     go_arguments::{DiskNode, GoArguments, boolean},
-    node_keys::KeyOptions,
     number::whole,
     sizes, stop,
 };
@@ -453,7 +453,8 @@ impl Files {
         client: Option<&kube::Client>,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let config = file::node::NodeConfig {
-            keys: options.keys.reader(client)?,
+            // Without a cluster volumes must bring their keys.
+            keys: client.cloned().map(|client| key_reader(&options.keys, client)).transpose()?,
             storage_endpoint_suffix: options.storage_endpoint_suffix.clone(),
             ..file::node::NodeConfig::new(options.node_id.clone())
         };

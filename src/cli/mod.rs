@@ -22,7 +22,6 @@ mod instances;
 mod key_broker;
 mod machines;
 mod node_controllers;
-mod node_keys;
 mod number;
 mod output;
 mod sizes;
