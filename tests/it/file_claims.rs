@@ -143,8 +143,12 @@ async fn file_a_claim_becomes_a_share_with_its_key_in_a_secret_grows_and_is_dele
 async fn file_a_share_that_another_volume_names_or_nobody_made_stays() {
     let rig = Rig::start().await;
     let volume = create(&rig.client, request("pvc-1", 5, &[("shareName", "together")])).await.unwrap();
-    let pv = VolumeRef::of_driver("pv-2", &volume.volume_id, &std::collections::BTreeMap::new(), false);
-    rig.volumes.send_replace(Some(Arc::new(vec![pv])));
+    let none = std::collections::BTreeMap::new();
+    let pv = |name: &str, released| VolumeRef::of_driver(name, &volume.volume_id, &none, released);
+    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", false)])));
+    let message = refused(delete(&rig.client, &volume.volume_id).await, Code::Unavailable);
+    assert!(message.contains("not released"), "{message}");
+    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", true), pv("pv-2", false)])));
     let deletions = || rig.writes().iter().filter(|call| call.method == "DELETE").count();
     delete(&rig.client, &volume.volume_id).await.unwrap();
     assert_eq!(deletions(), 0);

@@ -21,7 +21,10 @@ pub use error::ShareError;
 use keys::Keys;
 use lazuli_azure::storage::Storage;
 use lazuli_journal::Recorder;
-use lazuli_model::{AccountKey, ArmId, Gib, StorageAccount, StorageSku, fault::Fault};
+use lazuli_model::{
+    AccountKey, ArmId, Gib, StorageAccount, StorageSku,
+    fault::{Code, Fault},
+};
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_shares::{
@@ -131,7 +134,10 @@ impl Shares {
             let spec = plan.spec(account.sku.unwrap_or(DEFAULT_SKU)).map_err(ShareError::parameter)?;
             let share = ArmId::file_share(&account.id, &plan.share).map_err(ShareError::no_id)?;
             // After the account is chosen, which may take half a minute.
-            let volumes = self.volumes.borrow().clone().unwrap_or_default();
+            let volumes = self.volumes.borrow().clone().ok_or_else(|| {
+                ShareError::new(Fault::Unavailable, "the PersistentVolumes of the cluster are not known yet; retry")
+                    .with_code(Code::Unavailable)
+            })?;
             let persistent_volume = VolumeRef::size_of(&volumes, &plan.request);
             let wanted = Wanted::Made { plan: plan.clone(), spec, persistent_volume };
             let error = match self.shares.request(&share, wanted).await {

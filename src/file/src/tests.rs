@@ -140,8 +140,12 @@ async fn a_share_lives_from_its_claim_to_its_deletion() {
     rig.volumes.send_replace(None);
     let error = shares.delete(volume.clone(), None).await.unwrap_err();
     assert_eq!((error.fault.clone(), error.code()), (Fault::Unavailable, Some(Code::Unavailable)), "{error}");
-    let pv = VolumeRef::of_driver("pv-2", &answer.volume_id, &BTreeMap::new(), false);
-    rig.volumes.send_replace(Some(Arc::new(vec![pv])));
+    // Nor as long as its own PersistentVolume is not seen to be released.
+    let pv = |name: &str, released| VolumeRef::of_driver(name, &answer.volume_id, &BTreeMap::new(), released);
+    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", false)])));
+    let error = shares.delete(volume.clone(), None).await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
+    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", true), pv("pv-2", false)])));
     let kept = shares.delete(volume.clone(), None).await.unwrap();
     assert!(matches!(kept, Deleted::Kept(Kept::Shared { .. })), "{kept:?}");
     rig.volumes.send_replace(Some(Arc::default()));

@@ -216,16 +216,21 @@ impl Attempt {
 
     /// Makes a folder in the share through a mount that nobody sees.
     fn make_folder(&self, address: Option<IpAddr>, folder: &str) -> Result<(), SmbError> {
-        let root = self.connect(address, None)?;
-        let ends = folder.match_indices('/').map(|(end, _)| end).chain([folder.len()]);
-        for part in ends.map(|end| &folder[..end]) {
-            match rustix::fs::mkdirat(&root, part, rustix::fs::Mode::from_raw_mode(0o777)) {
+        let mut parent = self.connect(address, None)?;
+        let mut made = String::new();
+        for part in folder.split('/') {
+            made = if made.is_empty() { part.to_owned() } else { format!("{made}/{part}") };
+            let failed = |errno: Errno| SmbError::Folder {
+                source_name: self.share.source_of(Some(&made)),
+                source: errno.into(),
+            };
+            match rustix::fs::mkdirat(&parent, part, rustix::fs::Mode::from_raw_mode(0o777)) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => {
-                    let source = self.share.source_of(Some(part));
-                    return Err(SmbError::Folder { source_name: source, source: errno.into() });
-                }
+                Err(errno) => return Err(failed(errno)),
             }
+            // A link in the share may lead anywhere on this machine.
+            let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC;
+            parent = rustix::fs::openat(&parent, part, flags, rustix::fs::Mode::empty()).map_err(failed)?;
         }
         Ok(())
     }

@@ -551,12 +551,13 @@ async fn neither_key_nor_token_is_in_a_log_an_error_or_in_what_debug_shows() {
     // A person has taken the one for the other.
     let swapped = json!({"azurestorageaccountname": encode(KEY), "azurestorageaccountkey": encode("f1")});
     cluster.secret("azure-storage-account-f1-secret", swapped);
-    assert_eq!(cluster.key("n1", VOLUME).await, expected(KEY, "f1"));
+    let mistaken = cluster.refused("n1", VOLUME).await;
     let of_others = cluster.server.issue_token("db", "app", &[AUDIENCE]).unwrap();
     cluster.token(&of_others, "n1");
     let of_app = cluster.refused("n1", VOLUME).await;
     let node = cluster.node("n1");
-    let shown = format!("{granted:?} {refusals:?} {ambiguous:?} {of_app:?} {node:?} {:?}", cluster.settings());
+    let shown =
+        format!("{granted:?} {refusals:?} {ambiguous:?} {mistaken:?} {of_app:?} {node:?} {:?}", cluster.settings());
     let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(logged.contains("a node gets the key of a storage account") && logged.contains("TRACE"), "{logged}");
     for hidden in [KEY, AZURE_KEY, &kube_bytes(KEY), &token, &of_others] {

@@ -86,6 +86,12 @@ impl VolumeRef {
         matches!(phase, "Released" | "Failed") && reclaim_policy == "Delete"
     }
 
+    /// Whether it is the PersistentVolume of this volume, or one of several that have its id.
+    fn has(&self, volume: &ShareVolumeId) -> bool {
+        let parsed = self.volume_id.as_deref().map(ShareVolumeId::parse);
+        parsed.is_some_and(|parsed| parsed.as_ref() == Ok(volume))
+    }
+
     /// Whether it may be about this share. What it does not say counts as equal.
     fn may_name(&self, account: &str, share: &str) -> bool {
         let is_account = self.account.as_deref().is_none_or(|name| name.trim().eq_ignore_ascii_case(account));
@@ -175,6 +181,11 @@ pub enum NotNow {
         /// Their times.
         snapshots: Vec<String>,
     },
+    /// Its own PersistentVolume is not released, as far as the watch has come.
+    #[error(
+        "PersistentVolume {0} has this volume and is not released for deletion yet, as far as is known; the deletion is tried again"
+    )]
+    NotReleased(String),
     /// It is not known whether another PersistentVolume names it.
     #[error("the PersistentVolumes of the cluster are not known yet; the deletion is tried again")]
     VolumesUnknown,
@@ -185,7 +196,7 @@ impl NotNow {
     pub fn code(&self) -> Code {
         match self {
             Self::HasSnapshots { .. } => Code::FailedPrecondition,
-            Self::VolumesUnknown => Code::Unavailable,
+            Self::VolumesUnknown | Self::NotReleased(_) => Code::Unavailable,
         }
     }
 }
@@ -228,6 +239,13 @@ pub fn may_delete(evidence: &Evidence<'_>) -> Verdict {
     let share = evidence.share_id.name();
     if evidence.share == ShareSeen::Gone {
         return Verdict::Gone;
+    }
+    // The sidecar that asks has its own watch, which may be ahead of ours: an old picture of the volume itself is no other
+    // volume.
+    let (released, own): (Vec<_>, Vec<_>) =
+        volumes.iter().filter(|one| one.has(evidence.volume)).partition(|one| one.is_released_for_deletion);
+    if let (true, Some(own)) = (released.is_empty(), own.iter().min_by_key(|one| &one.name)) {
+        return Verdict::Refuse(NotNow::NotReleased(own.name.clone()));
     }
     let other = volumes
         .iter()
@@ -292,6 +310,22 @@ mod tests {
         let mut share = FileShare::smb("f1", name, 5);
         share.metadata.insert("createdBy".into(), by.into());
         share
+    }
+
+    #[test]
+    fn an_old_picture_of_the_volume_itself_is_no_other_volume() {
+        let id = "rg#f1#pvc-1###ns";
+        let of = volume(id);
+        let pv = |name: &str, released: bool| VolumeRef::of_driver(name, id, &BTreeMap::new(), released);
+        let bound = [pv("pvc-1", false)];
+        let verdict = may_delete(&evidence(&of, &bound));
+        assert_eq!(verdict, Verdict::Refuse(NotNow::NotReleased("pvc-1".into())));
+        assert!(matches!(may_delete(&evidence(&of, &[pv("pvc-1", true)])), Verdict::Delete(_)));
+        // Another one with its id keeps it, once its own is released.
+        let both = [pv("pvc-1", true), pv("static", false)];
+        assert!(
+            matches!(may_delete(&evidence(&of, &both)), Verdict::Keep(Kept::Shared { other, .. }) if other == "static")
+        );
     }
 
     #[test]

@@ -59,6 +59,16 @@ pub enum CredentialsError {
     /// A value is there twice, with two contents.
     #[error("the secret has two different values for {0}; expected is one")]
     Ambiguous(&'static str),
+    /// Name and key may have been mistaken for each other, so the value is not shown.
+    #[error(
+        "the secret's {ACCOUNT_NAME} is no name of a storage account: allowed are 24 lower-case letters and digits at most; is it the key?"
+    )]
+    NotAnAccount,
+}
+
+/// Whether a text can be the name of a storage account (source: Azure's naming rules).
+fn is_account_name(text: &str) -> bool {
+    (1..=24).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
 /// Reads credentials out of a Secret or out of the secrets of a request. Keys have no letter case, and space around
@@ -78,7 +88,11 @@ pub fn credentials<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) ->
         }
     }
     let value = |name| found.get(name).copied().ok_or(CredentialsError::Missing(name));
-    Ok(Credentials { account: value(ACCOUNT_NAME)?.to_owned(), key: Secret::new(value(ACCOUNT_KEY)?) })
+    let (account, key) = (value(ACCOUNT_NAME)?, Secret::new(value(ACCOUNT_KEY)?));
+    if !is_account_name(account) {
+        return Err(CredentialsError::NotAnAccount);
+    }
+    Ok(Credentials { account: account.to_owned(), key })
 }
 
 /// What a driver writes into a Secret.

@@ -385,7 +385,15 @@ impl<E: AzureFailure> Share<E> {
     }
 }
 
-/// Without its account there is no share.
+/// Azure's codes that say that the account, or the resource group, does not exist. Without these there is no share. What
+/// says so of the subscription may be a mistake of this program's configuration.
+const NOT_THERE: [&str; 4] =
+    ["ResourceGroupNotFound", "ResourceNotFound", "StorageAccountNotFound", "ParentResourceNotFound"];
+
 fn is_gone<E: AzureFailure>(error: &E) -> bool {
-    error.fault().says_that_it_is_missing()
+    match error.fault() {
+        Fault::NotFound => true,
+        Fault::ScopeNotFound => NOT_THERE.iter().any(|code| error.code().eq_ignore_ascii_case(code)),
+        _ => false,
+    }
 }

@@ -121,7 +121,8 @@ impl AzureFailure for Error {
 }
 
 fn failed(fault: Fault) -> Error {
-    Error { fault, effect: Effect::None, code: "" }
+    let code = if fault == Fault::ScopeNotFound { "ParentResourceNotFound" } else { "" };
+    Error { fault, effect: Effect::None, code }
 }
 
 fn lost() -> Error {

@@ -39,6 +39,8 @@ pub(super) enum ShareError {
     Mount(#[source] MountError),
     #[error("{} has {found} mounted, {wanted} was asked for", path.display())]
     Incompatible { path: PathBuf, found: String, wanted: String },
+    #[error("a dead mount at {} is being replaced for another pod; it is looked at again", .0.display())]
+    Restaging(PathBuf),
     #[error("the volume is not staged at {}", .0.display())]
     NotStaged(PathBuf),
     #[error("the volume is published at {} and its access mode allows one pod only", .0.display())]
@@ -69,6 +71,7 @@ impl CallError for ShareError {
             Self::Stats(_)
             | Self::Key(KeyError::Unavailable(_))
             | Self::KeyTooLate(_)
+            | Self::Restaging(_)
             // What it did before it was lost may have taken effect: kubelet must not take it for undone.
             | Self::Task
             | Self::Panicked(_) => Code::Unavailable,

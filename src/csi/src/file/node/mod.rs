@@ -23,7 +23,13 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
-use std::{future::Future, path::Path, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex as SyncMutex, PoisonError},
+    time::Duration,
+};
 
 use csi_proto::csi::{
     NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
@@ -126,16 +132,30 @@ struct Node {
     host: Host,
     config: NodeConfig,
     locks: Locks,
-    /// One dead mount at a time is replaced for a new pod.
-    restaging: Mutex<()>,
+    /// A dead mount is replaced by one call at a time.
+    restaging: Turns,
     calls: Calls,
+}
+
+/// Whose turn it is at each path.
+#[derive(Debug, Default)]
+struct Turns(SyncMutex<BTreeMap<PathBuf, Arc<Mutex<()>>>>);
+
+impl Turns {
+    /// The turn at a path.
+    fn of(&self, path: &Path) -> Arc<Mutex<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that nobody waits for are the map's alone.
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        turns.entry(path.to_owned()).or_default().clone()
+    }
 }
 
 impl NodeService {
     /// A service on this machine. `host` is not shared with the node service of disks: what hangs on a server is counted
     /// there, and disks are none of its business.
     pub fn new(host: Host, config: NodeConfig) -> Self {
-        let (locks, restaging, calls) = (Locks::default(), Mutex::default(), Calls::default());
+        let (locks, restaging, calls) = (Locks::default(), Turns::default(), Calls::default());
         Self(Arc::new(Node { host, config, locks, restaging, calls }))
     }
 

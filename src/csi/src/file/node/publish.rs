@@ -43,7 +43,10 @@ pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), ShareE
         Place::Dead(_) => {
             // kubelet stages once for all pods of a node: for a new one the mount is made anew here. Pods that have the
             // dead one keep it: it may heal, and only a restart gives them another.
-            let _turn = node.restaging.lock().await;
+            let within = node.config.timeouts.look;
+            let turn = node.restaging.of(&request.staging);
+            let _turn = tokio::time::timeout(within, turn.lock()).await;
+            let _turn = _turn.map_err(|_| ShareError::Restaging(request.staging.clone()))?;
             if let Place::Dead(error) = at(node, &request.staging).await? {
                 told_dead(&request.staging, &error);
                 mount_share(node, &request.desired, planned, &request.staging, Replaces::Dead).await?;
