@@ -44,7 +44,7 @@ const NAMED: [(&str, usize); 36] = [
     ("disk/src/worker/words.rs", 1),
     ("file/src/account.rs", 1),
     ("file/src/error.rs", 3),
-    ("file/src/lib.rs", 1),
+    ("file/src/lib.rs", 2),
     ("file/src/pool.rs", 2),
     ("file/src/share.rs", 1),
     ("journal/src/cause.rs", 1),

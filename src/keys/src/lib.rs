@@ -10,7 +10,8 @@
 //!
 //! The node sends a token and a volume id, and nothing else that counts: which Secret it is, the PersistentVolume says, and
 //! which node asks, the API server. Whoever has taken over a node gets the keys of the volumes that Pods on it use, and no
-//! others; it could read those from its own memory as well.
+//! others; it could read those from its own memory as well. A key opens every share of its account, also those of other
+//! namespaces: a class with accounts of its own (`createAccount`) keeps them apart.
 //!
 //! Keys and tokens are in no log, error, `Debug` output or file. Any client that reaches the broker's port can connect:
 //! the body of a request has a limit, few reviews of tokens and few requests run at a time, a node asks at a bounded rate,
