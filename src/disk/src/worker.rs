@@ -33,7 +33,7 @@ use lazuli_quota::{
     permit::Priority,
     read::{Accept, By, Seen},
 };
-use lazuli_reconcile::{Clock, Kind, Workers, metrics::Metrics};
+use lazuli_reconcile::{Clock, Droppable, Kind, Workers, metrics::Metrics};
 pub(crate) use lazuli_storage::attach::Goal;
 use lazuli_storage::{dangling::Dangling, force_detach::ForceDetach, lun::LunReservations, source::VmVersion};
 use lazuli_telemetry::lossy;
@@ -42,7 +42,6 @@ use tokio::{
     sync::{oneshot, watch},
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use words::{may_be_attaching, volume_error};
 
@@ -245,30 +244,12 @@ impl VmWorkers {
         let (answer, answered) = oneshot::channel();
         let hold = self.kind.hold(vm, disk, hold);
         let request = Request { caller, node: node.to_owned(), disk: disk.clone(), goal, only_if, hold, answer };
-        let mut interest = Interest { workers: &self.workers, vm, caller, is_answered: false };
-        self.workers.send(vm, VmEvent::Requested(Box::new(request)));
-        let outcome = answered.await;
-        interest.is_answered = true;
-        outcome.unwrap_or_else(|_| {
+        let left = VmEvent::Step(Event::Abandoned(caller));
+        let outcome = self.workers.ask(vm, VmEvent::Requested(Box::new(request)), left, answered).await;
+        outcome.unwrap_or_else(|| {
             let message = format!("{disk} on node {node}: the work on it was broken off");
             Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
         })
-    }
-}
-
-/// A caller that waits. When it gives up, its VM is told.
-struct Interest<'a> {
-    workers: &'a Workers<VmDisks>,
-    vm: &'a ArmId,
-    caller: Caller,
-    is_answered: bool,
-}
-
-impl Drop for Interest<'_> {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            self.workers.tell(self.vm, VmEvent::Step(Event::Abandoned(self.caller)));
-        }
     }
 }
 
@@ -315,7 +296,7 @@ pub(crate) struct VmState {
     /// The last read that a write may name.
     snapshot: Option<(Id, Box<Snapshot<Vm>>)>,
     /// What can be dropped.
-    running: BTreeMap<Id, CancellationToken>,
+    running: Droppable,
 }
 
 impl fmt::Debug for VmDisks {
@@ -353,7 +334,7 @@ impl VmDisks {
                     Event::DisksRead(id, _)
                     | Event::ViewRead(id, _)
                     | Event::PermitFailed(id, _)
-                    | Event::AttachmentsKnown(id) => drop(state.running.remove(id)),
+                    | Event::AttachmentsKnown(id) => state.running.ended(*id),
                     // No outcome goes to it.
                     Event::Abandoned(caller) => drop(state.answers.remove(caller)),
                     _ => {}
@@ -369,7 +350,7 @@ impl VmDisks {
                 Event::Requested { caller, node, disk, goal, only_if }
             }
             VmEvent::VmRead(id, keep, read) => {
-                state.running.remove(&id);
+                state.running.ended(id);
                 let seen =
                     read.as_ref().map(|read| Box::new(self.vm_read(read))).map_err(|error| Answer(error.clone()));
                 if let (true, Ok(read)) = (keep, read) {
@@ -378,7 +359,7 @@ impl VmDisks {
                 Event::VmRead(id, seen)
             }
             VmEvent::Permitted(id, permit) => {
-                state.running.remove(&id);
+                state.running.ended(id);
                 state.permits.insert(id, permit);
                 Event::Permitted(id)
             }
@@ -442,9 +423,7 @@ impl VmState {
         id: Id,
         future: impl Future<Output = VmEvent> + Send + 'static,
     ) -> Option<BoxFuture<'static, VmEvent>> {
-        let dropped = CancellationToken::new();
-        self.running.insert(id, dropped.clone());
-        Some(Box::pin(async move { dropped.run_until_cancelled(future).await.unwrap_or(VmEvent::Step(Event::Woke)) }))
+        self.running.run(id, future, VmDisks::woke)
     }
 
     fn node(&self) -> &str {
@@ -594,9 +573,7 @@ impl Kind for VmDisks {
                 })
             }
             Action::Drop(id) => {
-                if let Some(running) = state.running.remove(&id) {
-                    running.cancel();
-                }
+                state.running.drop(id);
                 None
             }
             Action::Report(report) => {

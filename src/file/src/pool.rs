@@ -111,11 +111,9 @@ impl Pools {
         let group = Group::new(&plan.class.subscription, &plan.class.resource_group);
         let caller = self.kind.callers.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        let mut interest = Interest { workers: &self.workers, group: &group, caller, is_answered: false };
-        self.workers.send(&group, PoolEvent::Requested(caller, plan.clone(), answer));
-        let outcome = answered.await;
-        interest.is_answered = true;
-        outcome.unwrap_or_else(|_| Err(broken_off(&group)))
+        let left = PoolEvent::Step(Box::new(Event::Abandoned(caller)));
+        let asked = PoolEvent::Requested(caller, plan.clone(), answer);
+        self.workers.ask(&group, asked, left, answered).await.unwrap_or_else(|| Err(broken_off(&group)))
     }
 
     fn tell(&self, account: &ArmId, event: Event<ShareError>) {
@@ -143,22 +141,6 @@ impl Pools {
     /// Whether the account has the tag that keeps it from being matched, as far as is known.
     pub(crate) fn is_left_out(&self, account: &ArmId) -> bool {
         self.kind.states().get(&Group::of(account)).is_some_and(|state| state.is_left_out(account))
-    }
-}
-
-/// A caller that waits. When it gives up, its group is told.
-struct Interest<'a> {
-    workers: &'a Workers<PoolKind>,
-    group: &'a Group,
-    caller: Caller,
-    is_answered: bool,
-}
-
-impl Drop for Interest<'_> {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            self.workers.tell(self.group, PoolEvent::Step(Box::new(Event::Abandoned(self.caller))));
-        }
     }
 }
 

@@ -23,6 +23,7 @@
 //! as a whole. Another object costs a planner
 //! ([`lazuli_engine::object::Object`]) and an [`object::Adapter`]; `tests/route_table.rs` below `src` is a whole one.
 
+mod droppable;
 pub mod journal;
 mod lease;
 pub mod metrics;
@@ -34,6 +35,7 @@ mod workers;
 
 use std::{fmt, time::Duration};
 
+pub use droppable::Droppable;
 use futures::future::BoxFuture;
 use lazuli_engine::Awaited;
 use lazuli_journal::{Key as JournalKey, Note};

@@ -23,7 +23,7 @@ use lazuli_journal::{Key as JournalKey, Note, Recorder};
 use tokio::{sync::oneshot, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clock, Kind, Workers, metrics::Metrics};
+use crate::{Clock, Droppable, Kind, Workers, metrics::Metrics};
 
 /// What the calls of a kind of resource are.
 pub trait Adapter: Send + Sync + Sized + 'static {
@@ -155,7 +155,7 @@ struct SingleState<A: Adapter> {
     holds: Vec<A::Hold>,
     permits: BTreeMap<Id, A::Permit>,
     /// What can be dropped, or left unsent.
-    running: BTreeMap<Id, CancellationToken>,
+    running: Droppable,
 }
 
 impl<A: Adapter> Default for SingleState<A> {
@@ -165,7 +165,7 @@ impl<A: Adapter> Default for SingleState<A> {
             answers: BTreeMap::new(),
             holds: Vec::new(),
             permits: BTreeMap::new(),
-            running: BTreeMap::new(),
+            running: Droppable::default(),
         }
     }
 }
@@ -206,10 +206,8 @@ impl<A: Adapter> Singles<A> {
     pub async fn request(&self, key: &A::Key, request: Request<A>, hold: A::Hold) -> Outcome<A> {
         let caller = self.kind.callers.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        let mut interest = Interest { workers: &self.workers, key, caller, is_answered: false };
-        self.workers.send(key, SingleEvent::Requested(Box::new(Asked { caller, request, hold, answer })));
-        let outcome = answered.await;
-        interest.is_answered = true;
+        let asked = SingleEvent::Requested(Box::new(Asked { caller, request, hold, answer }));
+        let outcome = self.workers.ask(key, asked, step(Event::Abandoned(caller)), answered).await;
         outcome.unwrap_or(Err(Failed::BrokenOff))
     }
 
@@ -217,22 +215,6 @@ impl<A: Adapter> Singles<A> {
     #[doc(hidden)]
     pub fn break_off(&self, key: &A::Key) {
         self.workers.tell(key, SingleEvent::Panic);
-    }
-}
-
-/// A caller that waits. When it gives up, its resource is told.
-struct Interest<'a, A: Adapter> {
-    workers: &'a Workers<SingleKind<A>>,
-    key: &'a A::Key,
-    caller: Caller,
-    is_answered: bool,
-}
-
-impl<A: Adapter> Drop for Interest<'_, A> {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            self.workers.tell(self.key, step(Event::Abandoned(self.caller)));
-        }
     }
 }
 
@@ -246,7 +228,7 @@ impl<A: Adapter> SingleState<A> {
         match event {
             SingleEvent::Step(event) => {
                 match &*event {
-                    Event::NoPermit(id, _) | Event::Ended(id, _) | Event::Rested(id) => drop(self.running.remove(id)),
+                    Event::NoPermit(id, _) | Event::Ended(id, _) | Event::Rested(id) => self.running.ended(*id),
                     // No outcome goes to it.
                     Event::Abandoned(caller) => drop(self.answers.remove(caller)),
                     Event::Requested(..) | Event::Permitted(_) | Event::Read(..) | Event::Woke => {}
@@ -260,23 +242,12 @@ impl<A: Adapter> SingleState<A> {
                 Event::Requested(caller, request)
             }
             SingleEvent::Permitted(id, permit) => {
-                self.running.remove(&id);
+                self.running.ended(id);
                 self.permits.insert(id, permit);
                 Event::Permitted(id)
             }
             SingleEvent::Panic => panic!("the work was broken off on request"),
         }
-    }
-
-    /// A future that the step may drop.
-    fn droppable(
-        &mut self,
-        id: Id,
-        future: impl Future<Output = SingleEvent<A>> + Send + 'static,
-    ) -> Option<BoxFuture<'static, SingleEvent<A>>> {
-        let dropped = CancellationToken::new();
-        self.running.insert(id, dropped.clone());
-        Some(Box::pin(async move { dropped.run_until_cancelled(future).await.unwrap_or_else(|| step(Event::Woke)) }))
     }
 }
 
@@ -346,12 +317,13 @@ impl<A: Adapter> Kind for SingleKind<A> {
         match action {
             Action::TakePermit(id, verb) => {
                 let permit = self.adapter.permit(key, verb);
-                state.droppable(id, async move {
+                let permitted = async move {
                     match permit.await {
                         Ok(permit) => SingleEvent::Permitted(id, permit),
                         Err(error) => step(Event::NoPermit(id, error)),
                     }
-                })
+                };
+                state.running.run(id, permitted, Self::woke)
             }
             Action::ReleasePermit(id) => {
                 state.permits.remove(&id);
@@ -363,9 +335,7 @@ impl<A: Adapter> Kind for SingleKind<A> {
             }
             Action::Write { id, op, permit } => {
                 let permit = state.permits.remove(&permit).expect("a step names a permit that it was given");
-                let wanted = CancellationToken::new();
-                state.running.insert(id, wanted.clone());
-                let written = self.adapter.write(key, op, permit, wanted);
+                let written = self.adapter.write(key, op, permit, state.running.token(id));
                 Some(Box::pin(async move { step(Event::Ended(id, written.await)) }))
             }
             Action::Rest(id, rest) => {
@@ -373,15 +343,14 @@ impl<A: Adapter> Kind for SingleKind<A> {
                     Rest::For(pause) => pause,
                     Rest::BackOff { failures } => self.adapter.pause_after(failures),
                 };
-                state.droppable(id, async move {
+                let rested = async move {
                     tokio::time::sleep(pause).await;
                     step(Event::Rested(id))
-                })
+                };
+                state.running.run(id, rested, Self::woke)
             }
             Action::Drop(id) | Action::LeaveUnsent(id) => {
-                if let Some(running) = state.running.remove(&id) {
-                    running.cancel();
-                }
+                state.running.drop(id);
                 None
             }
             Action::Answer(caller, outcome) => {

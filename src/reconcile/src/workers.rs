@@ -14,7 +14,7 @@ use futures::{
 use lazuli_journal::Recorder;
 use lazuli_telemetry::panics::catch;
 use tokio::{
-    sync::{Notify, mpsc, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     task::AbortHandle,
     time::{Instant, sleep_until},
 };
@@ -130,6 +130,22 @@ impl<K: Kind> Workers<K> {
         }
     }
 
+    /// Sends a request to a key, and waits for its answer. When the caller gives up before, the key is told `left`. `None`
+    /// when the work on the key was broken off: nobody answers then.
+    pub async fn ask<T>(
+        &self,
+        key: &K::Key,
+        request: K::Event,
+        left: K::Event,
+        answered: oneshot::Receiver<T>,
+    ) -> Option<T> {
+        let mut caller = AskingCaller { workers: self, key, left: Some(left) };
+        self.send(key, request);
+        let answer = answered.await;
+        caller.left = None;
+        answer.ok()
+    }
+
     /// Wakes every key: the lease, the informers or other shared facts have changed.
     pub fn wake_all(&self) {
         for mailbox in self.shared.keys().mailboxes.values() {
@@ -173,6 +189,22 @@ impl<K: Kind> Workers<K> {
         let mut running = self.shared.running.subscribe();
         // The sender lives in `self`.
         _ = running.wait_for(|running| *running == 0).await;
+    }
+}
+
+/// A caller that waits. When it gives up, its key is told.
+struct AskingCaller<'a, K: Kind> {
+    workers: &'a Workers<K>,
+    key: &'a K::Key,
+    /// What the key is told; nothing once the caller is answered.
+    left: Option<K::Event>,
+}
+
+impl<K: Kind> Drop for AskingCaller<'_, K> {
+    fn drop(&mut self) {
+        if let Some(left) = self.left.take() {
+            self.workers.tell(self.key, left);
+        }
     }
 }
 
