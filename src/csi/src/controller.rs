@@ -5,10 +5,8 @@
 //! person must know about it ([`fault::reason`]). Nothing else happens
 //! here: the operation that a request starts belongs to `disk`, and goes on when the sidecar gives up.
 
-use std::pin::Pin;
-
 use csi_proto::csi::{
-    CapacityRange, ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
+    ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
     ControllerGetCapabilitiesResponse, ControllerGetVolumeHealthRequest, ControllerGetVolumeHealthResponse,
     ControllerGetVolumeRequest, ControllerGetVolumeResponse, ControllerListVolumeHealthRequest,
     ControllerListVolumeHealthResponse, ControllerModifyVolumeRequest, ControllerModifyVolumeResponse,
@@ -40,6 +38,7 @@ use super::{
     mount_flags,
     server::{RpcNote, failure, status},
     volume_pages::Snapshots,
+    wire::{boxed, range, required, unsupported, wire_bytes},
 };
 
 /// What the controller can do, as it tells the sidecars.
@@ -123,13 +122,6 @@ fn refused(error: &ParameterError) -> Status {
     failure(error.code(), error)
 }
 
-fn required<'a>(name: &str, value: &'a str) -> Result<&'a str, Status> {
-    if value.is_empty() {
-        return Err(status(Code::InvalidArgument, format!("{name} is missing in the request")));
-    }
-    Ok(value)
-}
-
 /// The volume a request names. A handle that cannot be a managed disk is the handle of no volume.
 fn volume(id: &str) -> Result<VolumeId, Status> {
     required("volume_id", id)?;
@@ -149,21 +141,6 @@ fn not_a_blob(id: &str) -> Result<(), Status> {
 fn capabilities(wire: &[VolumeCapability]) -> Vec<Capability> {
     wire.iter().map(capability).collect()
 }
-
-/// `(required_bytes, limit_bytes)`; zero is "not given".
-fn range(wire: Option<&CapacityRange>) -> (i64, i64) {
-    wire.map_or((0, 0), |range| (range.required_bytes, range.limit_bytes))
-}
-
-pub(crate) fn wire_bytes(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
-fn unsupported(rpc: &str) -> Status {
-    status(Code::Unimplemented, format!("{rpc} is not offered by this driver"))
-}
-
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl ControllerService {
     /// The status of a call that failed. Reports the failure where a person must know about it. `what` could not be done.
@@ -421,13 +398,6 @@ fn wire_volume(found: &Found) -> Volume {
         volume_id: found.volume_id.clone(),
         ..Volume::default()
     }
-}
-
-/// Runs a request on the heap: the futures of whole operations are large, and one lies in every connection's task.
-fn boxed<'a, T>(
-    future: impl Future<Output = Result<T, Status>> + Send + 'a,
-) -> BoxFuture<'a, Result<Response<T>, Status>> {
-    Box::pin(async move { future.await.map(Response::new) })
 }
 
 #[tonic::async_trait]

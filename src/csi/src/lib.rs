@@ -29,6 +29,7 @@ pub mod registration;
 pub mod server;
 mod usage;
 mod volume_pages;
+mod wire;
 
 #[cfg(test)]
 mod scratch;

@@ -96,7 +96,7 @@ use super::{
     fields::{absolute, required},
     locks::{Held, Locks},
     server::{RpcNote, chain, status},
-    usage,
+    wire::wire_bytes,
 };
 
 /// Whether the node tells its zone.
@@ -503,7 +503,7 @@ impl NodeRpcs for NodeService {
         let held = self.0.locks.volume(&volume).map_err(refused)?;
         self.own(held, move |node| async move {
             let bytes = measure::expand(&node, &volume, &path, range).await?;
-            Ok(NodeExpandVolumeResponse { capacity_bytes: usage::wire(bytes) })
+            Ok(NodeExpandVolumeResponse { capacity_bytes: wire_bytes(bytes) })
         })
         .await
     }

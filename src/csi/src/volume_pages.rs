@@ -24,8 +24,8 @@ use tonic::Status;
 use uuid::Uuid;
 
 use super::{
-    controller::wire_bytes,
     server::{failure, status},
+    wire::wire_bytes,
 };
 
 /// How many snapshots are kept. external-attacher reads one list at a time; the others are for other clients that list.

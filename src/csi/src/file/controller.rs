@@ -4,10 +4,10 @@
 //! failure becomes the code that the sidecar in front understands, and an event where a person must know about it. Shares
 //! are attached to no node: `ControllerPublishVolume` is not offered.
 
-use std::{fmt, pin::Pin, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use csi_proto::csi::{
-    CapacityRange, ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
+    ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
     ControllerGetCapabilitiesResponse, ControllerGetVolumeHealthRequest, ControllerGetVolumeHealthResponse,
     ControllerGetVolumeRequest, ControllerGetVolumeResponse, ControllerListVolumeHealthRequest,
     ControllerListVolumeHealthResponse, ControllerModifyVolumeRequest, ControllerModifyVolumeResponse,
@@ -40,6 +40,7 @@ use tonic::{Request, Response, Status};
 use crate::{
     capability::{capability, ordered},
     server::{RpcNote, failure, status},
+    wire::{Boxed, boxed, range, required, unsupported, wire_bytes},
 };
 
 /// What the controller can do, as it tells the sidecars. As the Go driver, it lists neither volumes nor snapshots.
@@ -76,13 +77,6 @@ pub struct ControllerService {
     events: lossy::Sender<Event>,
 }
 
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// Runs a request on the heap: the futures of whole operations are large, and one lies in every connection's task.
-fn boxed<'a, T>(future: impl Future<Output = Result<T, Status>> + Send + 'a) -> Boxed<'a, Result<Response<T>, Status>> {
-    Box::pin(async move { future.await.map(Response::new) })
-}
-
 fn failed(rpc: Rpc, error: &ShareError) -> Status {
     let code = error.code().unwrap_or_else(|| fault::code(rpc, &error.fault, error.effect));
     failure(if code == Code::Ok { Code::Internal } else { code }, error)
@@ -90,26 +84,6 @@ fn failed(rpc: Rpc, error: &ShareError) -> Status {
 
 fn refused(error: &ParameterError) -> Status {
     failure(error.code(), error)
-}
-
-fn required<'a>(name: &str, value: &'a str) -> Result<&'a str, Status> {
-    if value.is_empty() {
-        return Err(status(Code::InvalidArgument, format!("{name} is missing in the request")));
-    }
-    Ok(value)
-}
-
-fn unsupported(rpc: &str) -> Status {
-    status(Code::Unimplemented, format!("{rpc} is not offered by this driver"))
-}
-
-/// `(required_bytes, limit_bytes)`; zero is "not given".
-fn range(wire: Option<&CapacityRange>) -> (i64, i64) {
-    wire.map_or((0, 0), |range| (range.required_bytes, range.limit_bytes))
-}
-
-fn wire_bytes(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 fn capabilities(wire: &[VolumeCapability]) -> Vec<Capability> {

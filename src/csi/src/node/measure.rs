@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use csi_proto::csi::{CapacityRange, VolumeUsage, volume_usage::Unit};
 
-use crate::usage::{self, wire};
+use crate::{usage, wire::wire_bytes};
 
 use super::{
     Node,
@@ -126,7 +126,7 @@ pub(super) async fn usage(node: &Node, volume: &str, path: &Path) -> Result<Vec<
     match volume_at(node, volume, path, deadline).await? {
         Volume::Block(device) => {
             let total = stats::block(&node.host, &device).map_err(NodeError::Stats)?;
-            Ok(vec![VolumeUsage { total: wire(total), unit: Unit::Bytes.into(), ..Default::default() }])
+            Ok(vec![VolumeUsage { total: wire_bytes(total), unit: Unit::Bytes.into(), ..Default::default() }])
         }
         Volume::Filesystem { .. } => {
             let figures = stats::filesystem(&node.host, path, deadline).await.map_err(NodeError::Stats)?;
