@@ -18,14 +18,10 @@ use lazuli_azure::{
 };
 use lazuli_engine::Awaited;
 use lazuli_journal::Recorder;
-use lazuli_model::{
-    ArmId, StorageAccount,
-    fault::{Code, Fault},
-};
+use lazuli_model::{ArmId, StorageAccount, fault::Fault};
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::{Clock, Kind, Workers, metrics::Metrics};
 use lazuli_shares::{
-    account,
     share::SharePlan,
     work::pool::{Action, Caller, Event, Refused, State},
 };
@@ -181,13 +177,7 @@ async fn list_accounts(regions: Regions, group: Group) -> Result<Vec<StorageAcco
 fn refused(refused: Refused<ShareError>) -> ShareError {
     match refused {
         Refused::Azure(_, error) => error,
-        Refused::Choice(refusal) => {
-            let code = match &refusal {
-                account::Refusal::NoId(_) => Code::InvalidArgument,
-                _ => Code::ResourceExhausted,
-            };
-            ShareError::new(Fault::Invalid, refusal.to_string()).with_code(code)
-        }
+        Refused::Choice(refusal) => ShareError::new(Fault::Invalid, refusal.to_string()).with_code(refusal.code()),
         Refused::Unsettled => {
             let message = "what Azure shows of the storage accounts changes with every look; retry";
             ShareError::new(Fault::Conflict, message)

@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lazuli_model::{
     AccountKind, AccountNetworkAccess, ArmId, ArmIdError, Billing, FileService, FileShare, Gib, NetworkAction,
     NetworkRules, ProvisioningState, StorageAccount, StorageSku, VirtualNetworkRule, digest,
+    fault::Code,
     op::{AccountSpec, AccountWrite, FileServiceSpec},
     tags,
 };
@@ -149,6 +150,16 @@ pub enum Refusal {
     /// The subscription, the resource group or the name makes no id of an account.
     #[error("no storage account can have this id")]
     NoId(#[source] ArmIdError),
+}
+
+impl Refusal {
+    /// The gRPC code.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NoId(_) => Code::InvalidArgument,
+            Self::NoPrivateEndpoint(_) | Self::NameTaken(_) | Self::NoNameLeft(_) => Code::ResourceExhausted,
+        }
+    }
 }
 
 impl AccountRequest<'_> {
