@@ -65,6 +65,46 @@ pub enum SecretError {
     },
 }
 
+/// Why a Secret could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretWriteError {
+    /// No object can have this name.
+    #[error("no secret can have the name {namespace}/{name}")]
+    Name {
+        /// Namespace of the secret.
+        namespace: String,
+        /// Name of the secret.
+        name: String,
+    },
+    /// Whether there is one could not be read.
+    #[error(transparent)]
+    Read(#[from] SecretError),
+    /// The role lacks `create` on secrets.
+    #[error(
+        "not allowed to create secret {namespace}/{name}: the role needs the verb create on secrets of the namespace"
+    )]
+    Forbidden {
+        /// Namespace of the secret.
+        namespace: String,
+        /// Name of the secret.
+        name: String,
+        /// What the API server said: it refuses for a quota or an admission policy in the same way.
+        #[source]
+        source: Box<ApiError>,
+    },
+    /// The API server did not answer, or refused.
+    #[error("cannot create secret {namespace}/{name}")]
+    Failed {
+        /// Namespace of the secret.
+        namespace: String,
+        /// Name of the secret.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<ApiError>,
+    },
+}
+
 /// Whether a text can stand in a path. Names come from a volume's parameters; a slash in one would ask for another
 /// resource.
 fn is_plain(text: &str) -> bool {
@@ -104,51 +144,49 @@ pub async fn read_secret(client: &Client, namespace: &str, name: &str) -> Result
 }
 
 /// Writes the key of a storage account into a Secret, as the Go driver does: one that does not exist is made, and one that
-/// exists is left as it is.
+/// exists is left as it is. It is read first: a namespace that may have no more Secrets refuses the creation of one that
+/// exists, too.
 ///
 /// # Errors
-/// [`SecretError`]; names that no object can have are [`SecretError::Malformed`].
+/// [`SecretWriteError`].
 pub async fn write_share_secret(
     client: &Client,
     namespace: &str,
     name: &str,
     data: &[(&str, &str)],
-) -> Result<(), SecretError> {
-    if !is_plain(namespace) || !is_plain(name) {
-        return Err(SecretError::Malformed { namespace: namespace.to_owned(), name: name.to_owned() });
+) -> Result<(), SecretWriteError> {
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    if !is_plain(&namespace) || !is_plain(&name) {
+        return Err(SecretWriteError::Name { namespace, name });
     }
-    if read_secret(client, namespace, name).await?.is_some() {
+    if read_secret(client, &namespace, &name).await?.is_some() {
         return Ok(());
     }
-    let failed = |source: kube::Error| match &source {
-        kube::Error::Api(status) if status.code == 403 => {
-            SecretError::Forbidden { namespace: namespace.to_owned(), name: name.to_owned() }
-        }
-        _ => SecretError::Failed {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            source: ApiError::boxed(source),
-        },
-    };
     let values = data.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec()))).collect();
     let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some(namespace.to_owned()),
-            ..ObjectMeta::default()
-        },
+        metadata: ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..ObjectMeta::default() },
         type_: Some("Opaque".to_owned()),
         data: Some(values),
         ..Secret::default()
     };
-    let body = serde_json::to_vec(&secret).map_err(|error| failed(kube::Error::SerdeError(error)))?;
-    let request = Request::new(format!("/api/v1/namespaces/{namespace}/secrets"))
-        .create(&PostParams::default(), body)
-        .map_err(|source| failed(kube::Error::BuildRequest(source)))?;
-    match answered(client.request_text(request)).await {
+    let created = async {
+        let body = serde_json::to_vec(&secret).map_err(kube::Error::SerdeError)?;
+        let request = Request::new(format!("/api/v1/namespaces/{namespace}/secrets"))
+            .create(&PostParams::default(), body)
+            .map_err(kube::Error::BuildRequest)?;
+        answered(client.request_text(request)).await
+    };
+    match created.await {
         Ok(_) => Ok(()),
         // Another replica, or the provisioner's other request, was first.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(error) => Err(failed(error)),
+        Err(source) => {
+            let is_forbidden = matches!(&source, kube::Error::Api(status) if status.code == 403);
+            let source = ApiError::boxed(source);
+            Err(match is_forbidden {
+                true => SecretWriteError::Forbidden { namespace, name, source },
+                false => SecretWriteError::Failed { namespace, name, source },
+            })
+        }
     }
 }

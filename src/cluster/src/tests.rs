@@ -405,6 +405,49 @@ async fn a_secret_that_cannot_be_read_says_why_without_showing_it() {
     assert!(!format!("{error} {error:?}").contains("hunter2"));
 }
 
+#[tokio::test]
+async fn a_secret_that_is_there_is_left_and_a_refused_creation_names_the_verb() {
+    let answer = async |axum::extract::Path(namespace): axum::extract::Path<String>, body: axum::Json<Value>| {
+        let (status, reason) = match namespace.as_str() {
+            "taken" => (409, "AlreadyExists"),
+            "closed" | "full" => (403, "Forbidden"),
+            "absent" => (404, "NotFound"),
+            _ => {
+                assert_eq!(body["data"], json!({"azurestorageaccountname": "YQ=="}));
+                return (http::StatusCode::CREATED, axum::Json(body.0));
+            }
+        };
+        let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": reason, "reason": reason, "code": status});
+        (http::StatusCode::from_u16(status).expect("is a status"), axum::Json(refusal))
+    };
+    let read = async |axum::extract::Path((namespace, name)): axum::extract::Path<(String, String)>| {
+        let (status, reason) = match namespace.as_str() {
+            // Its quota of Secrets is used up: a creation would be forbidden, whether there is one or not.
+            "full" => (200, json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": name}})),
+            "unread" => (403, json!({"kind": "Status", "apiVersion": "v1", "reason": "Forbidden", "code": 403})),
+            _ => (404, json!({"kind": "Status", "apiVersion": "v1", "reason": "NotFound", "code": 404})),
+        };
+        (http::StatusCode::from_u16(status).expect("is a status"), axum::Json(reason))
+    };
+    let router = axum::Router::new()
+        .route("/api/v1/namespaces/{namespace}/secrets", axum::routing::post(answer))
+        .route("/api/v1/namespaces/{namespace}/secrets/{name}", axum::routing::get(read));
+    let client = kube::Client::new(router, "default");
+    let write = async |namespace: &str| {
+        let written = write_share_secret(&client, namespace, "s", &[("azurestorageaccountname", "a")]).await;
+        written.map_err(|error| error.to_string())
+    };
+    assert_eq!(write("team").await, Ok(()));
+    assert_eq!(write("taken").await, Ok(()));
+    assert_eq!(write("full").await, Ok(()));
+    let unread = "not allowed to read secret unread/s: the role needs the verb get on it";
+    assert_eq!(write("unread").await, Err(unread.to_owned()));
+    let forbidden = "not allowed to create secret closed/s: the role needs the verb create on secrets of the namespace";
+    assert_eq!(write("closed").await, Err(forbidden.to_owned()));
+    assert_eq!(write("absent").await, Err("cannot create secret absent/s".to_owned()));
+    assert_eq!(write("a/b").await, Err("no secret can have the name a/b/s".to_owned()));
+}
+
 fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
