@@ -8,24 +8,29 @@
 //! | [`Server::tls`] | those of its router | what the router answers |
 //!
 //! Any client that reaches a port can connect. A connection therefore serves one request, the TLS handshake, the
-//! request's head and the whole connection have a time-out, and the number of connections is limited. Each server has
-//! its own limit: clients that fill the port for metrics delay no probe.
+//! request's head, its body and the whole connection have a time-out, and the number of connections is limited, for each
+//! source too: one that sends no request gives way to one that does (`places`). Each server has its own limit: clients
+//! that fill the port for metrics delay no probe.
 
 mod access;
 mod certificate;
 mod listen;
+mod places;
+mod received;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::map_request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::server::conn::http1;
@@ -35,7 +40,6 @@ use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -47,13 +51,15 @@ pub use certificate::{CertificateError, CertificateFiles, ServingCertificate};
 pub use listen::{Listen, ListenError};
 
 use access::{Decision, Gate};
+use places::{Place, Places};
+use received::Received;
 
 /// How long requests under way may take after the server began to stop. kubelet's probes and scrapes
 /// are far shorter.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a client may take for the TLS handshake, and again to send the head of its request. kubelet and Prometheus
-/// do both at once.
+/// How long a client may take for the TLS handshake, again to send the head of its request, and again for its body.
+/// kubelet and Prometheus do all at once.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long one connection may take altogether: more than a scrape's usual time-out of 10 s.
@@ -61,9 +67,6 @@ const CONNECTION_WITHIN: Duration = Duration::from_secs(30);
 
 /// How many bytes the head of a request may have. A token of a service account has some 1,200.
 const HEAD_LIMIT: usize = 32 * 1024;
-
-/// How many connections are served at a time; further ones wait in the kernel's queue.
-const CONNECTIONS: usize = 128;
 
 /// How long to wait after the system could not hand out a connection, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -81,6 +84,10 @@ pub enum Protection {
     /// By TLS, clients with a bearer token that the reviewer allows.
     TlsAndReview(ServingCertificate, Reviewer),
 }
+
+/// The address that a request comes from. Each request that a [`Server`] hands to its router has it as an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Peer(pub IpAddr);
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -203,17 +210,20 @@ async fn accept(
     connections: &TaskTracker,
     stop: &CancellationToken,
 ) {
-    let service = TowerToHyperService::new(router);
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Places::default();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let connection = connection(stream, what, acceptor.clone(), service.clone(), stop.clone());
+            Ok((stream, from)) => {
+                let Ok(place) = places.take(from.ip()) else { continue };
+                let place = Arc::new(place);
+                let service = of_connection(router.clone(), Peer(from.ip().to_canonical()), place.clone());
+                let connection = connection(stream, what, acceptor.clone(), service, stop.clone());
                 connections.spawn(async move {
-                    let _place = place;
                     // A client that is too slow is cut off.
-                    let _ = tokio::time::timeout(CONNECTION_WITHIN, connection).await;
+                    tokio::select! {
+                        _ = tokio::time::timeout(CONNECTION_WITHIN, connection) => {}
+                        () = place.cut() => tracing::debug!(%from, "a connection for {what} gives way to another one"),
+                    }
                 });
             }
             Err(error) if is_of_one_connection(&error) => {}
@@ -223,6 +233,15 @@ async fn accept(
             }
         }
     }
+}
+
+/// The router of one connection: its requests say where they come from, and their bodies have to arrive in time.
+fn of_connection(router: Router, peer: Peer, place: Arc<Place>) -> TowerToHyperService<Router> {
+    TowerToHyperService::new(router.layer(map_request(move |mut request: Request| {
+        request.extensions_mut().insert(peer);
+        let request = request.map(|body| Body::new(Received::new(body, HEAD_WITHIN, place.clone())));
+        std::future::ready(request)
+    })))
 }
 
 /// Serves one request, after the TLS handshake where there is TLS.
