@@ -8,9 +8,9 @@
 //! | [`Server::tls`] | those of its router | what the router answers |
 //!
 //! Any client that reaches a port can connect. A connection therefore serves one request, the TLS handshake, the
-//! request's head, its body and the whole connection have a time-out, and the number of connections is limited, for each
-//! source too: one that sends no request gives way to one that does (`places`). Each server has its own limit: clients
-//! that fill the port for metrics delay no probe.
+//! request's head, its body and the whole connection have a time-out, and the number of connections is limited: one that
+//! sends no request gives way to one that does (`places`). Each server has its own limit: clients that fill the port for
+//! metrics delay no probe.
 
 mod access;
 mod certificate;
@@ -51,7 +51,7 @@ pub use certificate::{CertificateError, CertificateFiles, ServingCertificate};
 pub use listen::{Listen, ListenError};
 
 use access::{Decision, Gate};
-use places::{Place, Places};
+use places::{CONNECTIONS, Place, Places};
 use received::Received;
 
 /// How long requests under way may take after the server began to stop. kubelet's probes and scrapes
@@ -122,6 +122,7 @@ pub struct Server {
     what: &'static str,
     router: Router,
     tls: Option<(Arc<ServerConfig>, ServingCertificate)>,
+    of_one_source: usize,
 }
 
 impl Server {
@@ -170,7 +171,13 @@ impl Server {
         let failed = |source| ServeError::Bind { listen, what, source };
         let listener = listen.bind().await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, what, router, tls: None })
+        Ok(Self { listener, address, what, router, tls: None, of_one_source: CONNECTIONS })
+    }
+
+    /// The same server with a limit on the connections of one address: for a port that many machines use, none of them much.
+    #[must_use]
+    pub fn with_most_of_one_source(self, connections: usize) -> Self {
+        Self { of_one_source: connections.max(1), ..self }
     }
 
     /// The address in use; with port 0 the one the system chose.
@@ -180,10 +187,11 @@ impl Server {
 
     /// Answers until `stop`, then finishes the requests under way, for at most five seconds.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { listener, what, router, tls, .. } = self;
+        let Self { listener, what, router, tls, of_one_source, .. } = self;
+        let places = Places::new(of_one_source);
         let (config, certificate) = tls.unzip();
         let connections = TaskTracker::new();
-        let accepting = accept(&listener, what, router, config.map(TlsAcceptor::from), &connections, &stop);
+        let accepting = accept(&listener, what, router, config.map(TlsAcceptor::from), &places, &connections, &stop);
         let renewing = async {
             match certificate {
                 Some(certificate) => certificate.keep(what).await,
@@ -207,14 +215,14 @@ async fn accept(
     what: &'static str,
     router: Router,
     acceptor: Option<TlsAcceptor>,
+    places: &Places,
     connections: &TaskTracker,
     stop: &CancellationToken,
 ) {
-    let places = Places::default();
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                let Ok(place) = places.take(from.ip()) else { continue };
+                let Some(place) = places.take(from.ip()).await else { continue };
                 let place = Arc::new(place);
                 let service = of_connection(router.clone(), Peer(from.ip().to_canonical()), place.clone());
                 let connection = connection(stream, what, acceptor.clone(), service, stop.clone());

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
-use super::places::{CONNECTIONS, OF_ONE_SOURCE};
+use super::places::CONNECTIONS;
 use super::*;
 
 type Running = (SocketAddr, CancellationToken, JoinHandle<()>);
@@ -118,7 +118,8 @@ async fn echo() -> (SocketAddr, CancellationToken) {
         format!("{} bytes from {peer}", body.len())
     };
     let router = Router::new().route("/", axum::routing::post(answer));
-    let (address, stop, _) = start(Server::bind(loopback(), "echoes", router).await.expect("binds"));
+    let (address, stop, _) =
+        start(Server::bind(loopback(), "echoes", router).await.expect("binds").with_most_of_one_source(8));
     (address, stop)
 }
 
@@ -126,7 +127,7 @@ async fn echo() -> (SocketAddr, CancellationToken) {
 async fn connections_that_send_nothing_keep_no_request_waiting_also_one_from_the_same_address() {
     let (address, _stop) = echo().await;
     let mut silent = Vec::new();
-    for number in 0..4 * OF_ONE_SOURCE {
+    for number in 0..32 {
         let mut stream = connect_from([127, 0, 0, 2], address).await;
         // A third says nothing, a third stops in its head and a third in its body.
         let part: &[u8] = match number % 3 {
