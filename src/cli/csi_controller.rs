@@ -652,11 +652,11 @@ mod tests {
         };
         let client = kube::Client::new(server.router(), "default");
         let broker = lazuli_keys::BrokerClient::new(client, place);
-        let mut key = broker.key(&id).await;
+        let mut key = broker.key(&id, None).await;
         // The volume may not have reached the controller yet.
         while key.as_ref().is_err_and(|error| error.message.contains("no bound PersistentVolume")) {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            key = broker.key(&id).await;
+            key = broker.key(&id, None).await;
         }
         let key = key.unwrap();
         assert!(id.contains(&format!("#{}#pvc-1#", key.account)), "{id} {key:?}");

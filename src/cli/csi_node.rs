@@ -24,7 +24,7 @@ use lazuli_csi::{
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
 use lazuli_host::{Host, Limits};
-use lazuli_model::size::SizeLimits;
+use lazuli_model::{event::Event, size::SizeLimits};
 use lazuli_nodes::cloud_node::facts::{InstanceFacts, PublishedAddress};
 use lazuli_storage::list::VolumeHandles;
 use lazuli_telemetry::{Condition, Readiness, lossy, register_process};
@@ -296,17 +296,9 @@ pub(super) async fn run(options: Options) -> Outcome {
     };
     let drained = CancellationToken::new();
     let metrics = EventMetrics::register(&mut registry);
-    let (events, queue) = event_queue(&metrics);
-    let (events, recording) = match client.clone() {
-        Some(client) => {
-            let reporter = Reporter { controller: options.driver_name.clone(), instance: options.node_id.clone() };
-            // A node knows a volume's claim, or reports on its own Node.
-            let handles = watch::channel(VolumeHandles::NoCluster).1;
-            let writing = write_events(client, reporter, handles, queue, metrics, drained.clone());
-            (events, Some(tokio::spawn(writing)))
-        }
-        None => (lossy::Sender::nowhere(), None),
-    };
+    let reported = |driver: &str| report(client.clone(), driver, &options.node_id, &metrics, &drained);
+    let (events, recording) = reported(&options.driver_name);
+    let (file_events, file_recording) = reported(&options.file_driver_name);
     let config = NodeConfig {
         sizes,
         max_volumes: options.max_volumes.or_else(|| options.of_driver.count("volume-attach-limit")),
@@ -346,7 +338,8 @@ pub(super) async fn run(options: Options) -> Outcome {
             let condition = "kubelet registration of the file driver";
             let socket = options.file_kubelet_socket.as_deref();
             let registration = registered(&options.file_driver_name, endpoint, socket, condition)?;
-            Some(Files::bind(&options, endpoint, registration, client.as_ref()).await?)
+            let metrics = file::node::ShareMetrics::register(&mut registry);
+            Some(Files::bind(&options, endpoint, registration, client.as_ref(), file_events, metrics).await?)
         }
         None => None,
     };
@@ -385,7 +378,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     if let Some(following) = following {
         following.await?;
     }
-    if let Some(recording) = recording {
+    for recording in [recording, file_recording].into_iter().flatten() {
         recording.await?;
     }
     if let Some(untainting) = untainting {
@@ -398,6 +391,23 @@ pub(super) async fn run(options: Options) -> Outcome {
         tracing::warn!("the drain time is over with work in flight; every step of it can be repeated");
     }
     Ok(())
+}
+
+/// Where a driver's events go, and the task that writes them until `drained`.
+fn report(
+    client: Option<kube::Client>,
+    driver: &str,
+    node: &str,
+    metrics: &EventMetrics,
+    drained: &CancellationToken,
+) -> (lossy::Sender<Event>, Option<JoinHandle<()>>) {
+    let Some(client) = client else { return (lossy::Sender::nowhere(), None) };
+    let (events, queue) = event_queue(metrics);
+    let reporter = Reporter { controller: driver.to_owned(), instance: node.to_owned() };
+    // A node knows a volume's Pod or claim, or reports on its own Node.
+    let handles = watch::channel(VolumeHandles::NoCluster).1;
+    let writing = write_events(client, reporter, handles, queue, metrics.clone(), drained.clone());
+    (events, Some(tokio::spawn(writing)))
 }
 
 /// How a driver registers itself with kubelet, which sees its socket at `kubelet_socket` or where it is served.
@@ -451,8 +461,12 @@ impl Files {
         endpoint: &Endpoint,
         registration: Option<Registration>,
         client: Option<&kube::Client>,
+        events: lossy::Sender<Event>,
+        metrics: file::node::ShareMetrics,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let config = file::node::NodeConfig {
+            events,
+            metrics,
             // Without a cluster volumes must bring their keys.
             keys: client.cloned().map(|client| key_reader(&options.keys, client)).transpose()?,
             storage_endpoint_suffix: options.storage_endpoint_suffix.clone(),

@@ -8,7 +8,7 @@ use lazuli_assembly::{
     services::Shares,
 };
 use lazuli_cluster::ShareVolumes;
-use lazuli_keys::{Metrics, Settings, router};
+use lazuli_keys::{CONNECTIONS_OF_A_SOURCE, Metrics, Settings, router};
 use lazuli_telemetry::http::{CertificateError, CertificateFiles, Listen, ServeError, Server, ServingCertificate};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -84,7 +84,7 @@ impl KeyBrokerOptions {
         };
         let server =
             Server::tls(at, "keys of storage accounts", router(settings, Metrics::register(registry)), certificate);
-        let server = server.await?;
+        let server = server.await?.with_most_of_one_source(CONNECTIONS_OF_A_SOURCE);
         tracing::info!(address = %server.address(), "handing out keys of storage accounts to nodes");
         Ok(Some(server))
     }

@@ -19,8 +19,8 @@ const STAGING: &str = "/mnt/kubelet/globalmount";
 const VOLUME: &str = "g#first#data###default";
 
 /// The file driver in the guest, and the account `first` with its share `data`.
-struct Driver {
-    cloud: Cloud,
+pub(super) struct Driver {
+    pub(super) cloud: Cloud,
     node: NodeClient<Channel>,
 }
 
@@ -40,7 +40,7 @@ fn capability(flags: &[&str], group: &str) -> VolumeCapability {
     }
 }
 
-fn to_stage(context: &[(&str, &str)], flags: &[&str], key: Option<&str>) -> NodeStageVolumeRequest {
+pub(super) fn to_stage(context: &[(&str, &str)], flags: &[&str], key: Option<&str>) -> NodeStageVolumeRequest {
     let secrets = key.map(|key| map(&[("azurestorageaccountname", "first"), ("azurestorageaccountkey", key)]));
     NodeStageVolumeRequest {
         volume_id: VOLUME.to_owned(),
@@ -58,11 +58,17 @@ fn target(pod: &str) -> String {
 
 impl Driver {
     async fn start() -> Self {
-        let cloud = Cloud::start(&["first"]).await;
+        Self::start_in(Cloud::start(&["first"]).await, "").await
+    }
+
+    /// The same in a cloud that is there, with more arguments.
+    pub(super) async fn start_in(cloud: Cloud, arguments: &str) -> Self {
         let guest = &cloud.guest;
-        let start = "lazuli csi-node --endpoint unix:///csi/csi.sock --file-endpoint unix:///csi/file.sock --node-id node-0 \
-                     --imds off >/tmp/node.log 2>&1 &";
-        guest.sh(start).await;
+        let start = format!(
+            "lazuli csi-node --endpoint unix:///csi/csi.sock --file-endpoint unix:///csi/file.sock --node-id node-0 \
+             --imds off {arguments} >/tmp/node.log 2>&1 &"
+        );
+        guest.sh(&start).await;
         let wait =
             "for look in $(seq 600); do [ -S /csi/file.sock ] && exit; sleep 0.05; done; cat /tmp/node.log >&2; exit 1";
         guest.sh(wait).await;
@@ -70,17 +76,17 @@ impl Driver {
         Self { cloud, node }
     }
 
-    async fn stage(&self, request: NodeStageVolumeRequest) -> Result<(), Status> {
+    pub(super) async fn stage(&self, request: NodeStageVolumeRequest) -> Result<(), Status> {
         self.node.clone().node_stage_volume(request).await.map(drop)
     }
 
-    async fn unstage(&self) {
+    pub(super) async fn unstage(&self) {
         let request =
             NodeUnstageVolumeRequest { volume_id: VOLUME.to_owned(), staging_target_path: STAGING.to_owned() };
         self.node.clone().node_unstage_volume(request).await.unwrap();
     }
 
-    async fn publish(&self, pod: &str, readonly: bool, key: Option<&str>) -> Result<(), Status> {
+    pub(super) async fn publish(&self, pod: &str, readonly: bool, key: Option<&str>) -> Result<(), Status> {
         let stage = to_stage(&[], &[], key);
         let request = NodePublishVolumeRequest {
             volume_id: stage.volume_id,
@@ -94,7 +100,7 @@ impl Driver {
         self.node.clone().node_publish_volume(request).await.map(drop)
     }
 
-    async fn unpublish(&self, pod: &str) {
+    pub(super) async fn unpublish(&self, pod: &str) {
         let request = NodeUnpublishVolumeRequest { volume_id: VOLUME.to_owned(), target_path: target(pod) };
         self.node.clone().node_unpublish_volume(request).await.unwrap();
     }
@@ -108,17 +114,17 @@ impl Driver {
     }
 
     /// The lines of the guest's mount table that are shares.
-    async fn mounts(&self) -> Vec<String> {
+    pub(super) async fn mounts(&self) -> Vec<String> {
         let table = self.cloud.guest.sh("cat /proc/mounts").await;
         table.lines().filter(|line| line.contains(" cifs ")).map(str::to_owned).collect()
     }
 
-    async fn can_write(&self, pod: &str) -> bool {
+    pub(super) async fn can_write(&self, pod: &str) -> bool {
         self.cloud.guest.exec(&["touch", &format!("{}/file-of-{pod}", target(pod))]).await.code == 0
     }
 
     /// No trace of the key in the guest.
-    async fn key_is_nowhere(&self, key: &str) {
+    pub(super) async fn key_is_nowhere(&self, key: &str) {
         let line = format!(
             "for place in /proc/[0-9]*/cmdline /proc/[0-9]*/environ /proc/mounts /tmp/node.log; do \
              [ $place = /proc/$$/cmdline ] || ! grep -qF '{key}' $place 2>/dev/null || echo $place; done; \

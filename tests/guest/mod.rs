@@ -5,6 +5,7 @@
 mod emulator;
 mod files;
 mod folder;
+mod keys;
 mod machine;
 mod shares;
 mod smoke;

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::body::Body;
 use lazuli_emulator::{Emulator, Options, smb::FileServer, smb::Samba};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -24,6 +25,22 @@ pub(super) struct Cloud {
     pub(super) emulator: Emulator,
     pub(super) guest: Guest,
     _folder: Folder,
+}
+
+/// A request about an account, as ARM takes it.
+pub(super) fn to_arm(token: &str, method: &str, account: &str, below: &str, body: &Value) -> http::Request<Body> {
+    let subscription = &lazuli_emulator::scenario::Scenario::default().subscriptions[0];
+    let uri = format!(
+        "/subscriptions/{subscription}/resourceGroups/lazuli/providers/Microsoft.Storage/storageAccounts/{account}\
+         {below}?api-version=2025-01-01"
+    );
+    let request = http::Request::builder()
+        .method(method)
+        .uri(uri)
+        .header("host", "localhost")
+        .header("authorization", format!("Bearer {token}"))
+        .header("content-type", "application/json");
+    request.body(Body::from(body.to_string())).unwrap()
 }
 
 impl Cloud {
@@ -46,19 +63,7 @@ impl Cloud {
 
     /// A request about an account, which must have this status.
     pub(super) async fn ask(&self, method: &str, account: &str, below: &str, body: Value, status: u16) -> Value {
-        let subscription = &lazuli_emulator::scenario::Scenario::default().subscriptions[0];
-        let uri = format!(
-            "/subscriptions/{subscription}/resourceGroups/lazuli/providers/Microsoft.Storage/storageAccounts/{account}\
-             {below}?api-version=2025-01-01"
-        );
-        let request = http::Request::builder()
-            .method(method)
-            .uri(uri)
-            .header("host", "localhost")
-            .header("authorization", format!("Bearer {}", self.emulator.control().token()))
-            .header("content-type", "application/json")
-            .body(axum::body::Body::from(body.to_string()))
-            .unwrap();
+        let request = to_arm(&self.emulator.control().token(), method, account, below, &body);
         let answer = self.emulator.service().oneshot(request).await.unwrap();
         let got = answer.status();
         let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();

@@ -88,6 +88,14 @@
     summary: The key broker has no key for a share.
     description: Pods with that share do not start. Those that run keep theirs.
     action: kubectl describe the pod that waits. Its event names the Secret, or the action that the identity lacks; compare the role with deploy/azure/role-files.json.
+- alert: LazuliKeySecretsStale
+  expr: sum(increase(lazuli_key_secret_updates_total{outcome="failed"}[30m])) > 0
+  for: 30m
+  labels: {severity: warning}
+  annotations:
+    summary: A Secret with the key of a storage account does not follow a rotation.
+    description: Lazuli's nodes get the new key all the same. What else reads that Secret has a key that Azure refuses.
+    action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/component=controller -c lazuli; the log names the Secret. See that ClusterRole or Role lazuli-account-keys has update on secrets, and that no admission policy forbids it; or delete the Secret."
 {{- end }}
 {{- if .Values.cloudControllers.enabled }}
 {{- $component := include "lazuli.cloudControllersComponent" . }}
@@ -141,5 +149,30 @@
     summary: "The Lazuli node plugin at {{ "{{ $labels.instance }}" }} does not answer."
     description: No volume is mounted or unmounted on that node. Pods that run keep their volumes.
     action: "kubectl -n {{ .Release.Namespace }} get pods -l app.kubernetes.io/component=node -o wide; read the log of the pod on that node."
+{{- if .Values.azureFile.enabled }}
+- alert: LazuliSharesNotMounted
+  expr: sum by (instance, outcome) (increase(lazuli_share_mounts_total{outcome!="mounted"}[15m])) > 3
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: "File shares are not mounted at {{ "{{ $labels.instance }}" }}: {{ "{{ $labels.outcome }}" }}."
+    description: Pods with those shares do not start there. Shares that are mounted go on working.
+    action: kubectl describe the pods that wait on that node. The events AccountKeyUnavailable, AccountKeyDenied, AccountKeyMissing, AccountKeyRefused, FileServerUnreachable and FileShareNotFound say what to do.
+- alert: LazuliFileServerHangs
+  expr: sum by (instance) (increase(lazuli_share_calls_hung_total[15m])) > 0
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: "The server of a file share that is mounted at {{ "{{ $labels.instance }}" }} does not answer."
+    description: Pods wait for their files. What is mounted heals when the server answers again.
+    action: See whether that node reaches TCP port 445 of the storage accounts whose shares it has mounted, and look at Azure's status page for the region.
+- alert: LazuliShareMountsDead
+  expr: sum by (instance) (increase(lazuli_share_mounts_dead_total[15m])) > 0
+  labels: {severity: warning}
+  annotations:
+    summary: "Mounts of file shares at {{ "{{ $labels.instance }}" }} are dead."
+    description: A new pod gets a new mount as soon as the server takes it. Pods that ran before keep the dead one.
+    action: The events FileMountDead name the volumes. Restart the pods on that node that use them if they cannot read their files; where a key was rotated, that is to be expected.
+{{- end }}
 {{- end }}
 {{- end }}

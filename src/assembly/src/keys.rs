@@ -79,8 +79,10 @@ pub fn key_reader(options: &KeyOptions, client: kube::Client) -> Result<node::Ke
     let keys = NodeKeys::new(access, client, place);
     Ok(node::KeyReader::new(move |request| {
         let keys = keys.clone();
-        // Nothing is remembered on the way, so that every key is fresh.
-        Box::pin(async move { keys.key(&request.volume_id, &request.context).await.map_err(of_node) })
+        Box::pin(async move {
+            let node::KeyRequest { volume_id, context, refused } = request;
+            keys.key(&volume_id, &context, refused.as_ref()).await.map_err(of_node)
+        })
     }))
 }
 

@@ -216,6 +216,12 @@ impl Writer {
                 name: claim.name.clone(),
                 uid: claim.uid.clone(),
             }),
+            Regarding::Pod(pod) => Some(Object {
+                kind: "Pod",
+                namespace: Some(pod.namespace.clone()),
+                name: pod.name.clone(),
+                uid: pod.uid.clone(),
+            }),
             // Source: kubelet gives its Node's name as the uid, and `kubectl describe node` looks for both.
             Regarding::Node(name) => {
                 Some(Object { kind: "Node", namespace: None, name: name.clone(), uid: Some(name.clone()) })
@@ -314,7 +320,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use lazuli_model::event::{Claim, REPEAT, Reason};
+    use lazuli_model::event::{Claim, Pod, REPEAT, Reason};
     use tokio::task::JoinHandle;
     use tokio::time::{advance, sleep};
 
@@ -395,6 +401,21 @@ mod tests {
         let of_node = server.objects(NODE_EVENTS);
         assert_eq!((of_node.len(), &of_node[0]["regarding"]["uid"]), (1, &json!("node-0")));
         assert_eq!(recorder.counts(), [("created", 2)].into());
+        recorder.stop.cancel();
+        recorder.task.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_about_a_pod_is_in_its_namespace_and_names_it() {
+        let server = FakeApiServer::default();
+        let recorder = Recorder::start(&server);
+        let pod = Pod { namespace: "db".into(), name: "app-0".into(), uid: Some("u".into()) };
+        recorder.events.send(Event::new(Regarding::Pod(pod), Reason::FileShareNotFound, "the share is gone"));
+        recorder.written().await;
+        let events = server.objects(EVENTS);
+        let [event] = &events[..] else { panic!("{events:?}") };
+        let regarding = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "db", "name": "app-0", "uid": "u"});
+        assert_eq!((&event["regarding"], &event["action"]), (&regarding, &json!("MountShare")));
         recorder.stop.cancel();
         recorder.task.await.unwrap();
     }

@@ -63,7 +63,9 @@ pub use nodes::watch_nodes;
 pub use own_node::{OwnNodeError, machine_labels, publish_facts, remove_startup_taint};
 pub use proxy::ProxyError;
 pub use reservations::watch_luns;
-pub use secret::{SecretError, SecretValues, SecretWriteError, read_secret, write_share_secret};
+pub use secret::{
+    SecretError, SecretUpdate, SecretValues, SecretWriteError, Verb, read_secret, update_secret, write_share_secret,
+};
 pub use server::ApiError;
 pub use services::{
     PatchServiceError, ServicePatch, ServicesChange, VersionedService, WatchedService, follow_services,

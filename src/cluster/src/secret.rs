@@ -11,25 +11,31 @@ use kube::core::Request;
 use super::client::answered;
 use super::server::ApiError;
 
-/// The values of a secret. `Debug` shows the names of its keys only.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretValues(BTreeMap<String, Vec<u8>>);
+/// A secret as it was read. `Debug` shows the names of its keys only.
+#[derive(Clone, PartialEq)]
+pub struct SecretValues(Secret);
 
 impl SecretValues {
     /// The bytes under a key.
     pub fn get(&self, key: &str) -> Option<&[u8]> {
-        self.0.get(key).map(Vec::as_slice)
+        self.0.data.as_ref()?.get(key).map(|value| value.0.as_slice())
     }
 
     /// The names of the keys, for a message about a missing one.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.0.data.iter().flat_map(BTreeMap::keys).map(String::as_str)
+    }
+
+    /// Whether another program or a person looks after it: it is immutable, or an object owns it.
+    pub fn is_managed(&self) -> bool {
+        let owners = self.0.metadata.owner_references.as_ref();
+        self.0.immutable == Some(true) || owners.is_some_and(|owners| !owners.is_empty())
     }
 }
 
 impl fmt::Debug for SecretValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.0.keys().map(|key| (key, "<redacted>"))).finish()
+        f.debug_map().entries(self.keys().map(|key| (key, "<redacted>"))).finish()
     }
 }
 
@@ -79,11 +85,13 @@ pub enum SecretWriteError {
     /// Whether there is one could not be read.
     #[error(transparent)]
     Read(#[from] SecretError),
-    /// The role lacks `create` on secrets.
+    /// The role lacks the verb on secrets.
     #[error(
-        "not allowed to create secret {namespace}/{name}: the role needs the verb create on secrets of the namespace"
+        "not allowed to {verb} secret {namespace}/{name}: the role needs the verb {verb} on secrets of the namespace"
     )]
     Forbidden {
+        /// What was tried.
+        verb: Verb,
         /// Namespace of the secret.
         namespace: String,
         /// Name of the secret.
@@ -93,8 +101,10 @@ pub enum SecretWriteError {
         source: Box<ApiError>,
     },
     /// The API server did not answer, or refused.
-    #[error("cannot create secret {namespace}/{name}")]
+    #[error("cannot {verb} secret {namespace}/{name}")]
     Failed {
+        /// What was tried.
+        verb: Verb,
         /// Namespace of the secret.
         namespace: String,
         /// Name of the secret.
@@ -103,6 +113,35 @@ pub enum SecretWriteError {
         #[source]
         source: Box<ApiError>,
     },
+}
+
+impl SecretWriteError {
+    fn of(verb: Verb, namespace: String, name: String, source: kube::Error) -> Self {
+        let is_forbidden = matches!(&source, kube::Error::Api(status) if status.code == 403);
+        let source = ApiError::boxed(source);
+        match is_forbidden {
+            true => Self::Forbidden { verb, namespace, name, source },
+            false => Self::Failed { verb, namespace, name, source },
+        }
+    }
+}
+
+/// A write of a secret, as roles name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// It is made.
+    Create,
+    /// It is changed.
+    Update,
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Create => "create",
+            Self::Update => "update",
+        })
+    }
 }
 
 /// Whether a text can stand in a path. Names come from a volume's parameters; a slash in one would ask for another
@@ -139,8 +178,49 @@ pub async fn read_secret(client: &Client, namespace: &str, name: &str) -> Result
     let Ok(secret) = serde_json::from_str::<Secret>(&text) else {
         return Err(SecretError::Malformed { namespace, name });
     };
-    let values = secret.data.unwrap_or_default();
-    Ok(Some(SecretValues(values.into_iter().map(|(key, value)| (key, value.0)).collect())))
+    Ok(Some(SecretValues(secret)))
+}
+
+/// What became of an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecretUpdate {
+    /// It has the new values.
+    Written,
+    /// It has changed since it was read, or is gone: nothing was written.
+    Changed,
+}
+
+/// Writes new values into a secret that was read, where it is still as it was read. Keys that are not named, labels and all
+/// else stay.
+///
+/// # Errors
+/// [`SecretWriteError`].
+pub async fn update_secret(
+    client: &Client,
+    read: &SecretValues,
+    data: &[(&str, &str)],
+) -> Result<SecretUpdate, SecretWriteError> {
+    let mut secret = read.0.clone();
+    let of = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (namespace, name) = (of(&secret.metadata.namespace), of(&secret.metadata.name));
+    // Without a version the API server would write over whatever is there by now.
+    if !is_plain(&namespace) || !is_plain(&name) || of(&secret.metadata.resource_version).is_empty() {
+        return Err(SecretWriteError::Name { namespace, name });
+    }
+    let values = data.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
+    secret.data.get_or_insert_default().extend(values);
+    let written = async {
+        let body = serde_json::to_vec(&secret).map_err(kube::Error::SerdeError)?;
+        let request = Request::new(format!("/api/v1/namespaces/{namespace}/secrets"))
+            .replace(&name, &PostParams::default(), body)
+            .map_err(kube::Error::BuildRequest)?;
+        answered(client.request_text(request)).await
+    };
+    match written.await {
+        Ok(_) => Ok(SecretUpdate::Written),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(SecretUpdate::Changed),
+        Err(source) => Err(SecretWriteError::of(Verb::Update, namespace, name, source)),
+    }
 }
 
 /// Writes the key of a storage account into a Secret, as the Go driver does: one that does not exist is made, and one that
@@ -180,13 +260,6 @@ pub async fn write_share_secret(
         Ok(_) => Ok(()),
         // Another replica, or the provisioner's other request, was first.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(source) => {
-            let is_forbidden = matches!(&source, kube::Error::Api(status) if status.code == 403);
-            let source = ApiError::boxed(source);
-            Err(match is_forbidden {
-                true => SecretWriteError::Forbidden { namespace, name, source },
-                false => SecretWriteError::Failed { namespace, name, source },
-            })
-        }
+        Err(source) => Err(SecretWriteError::of(Verb::Create, namespace, name, source)),
     }
 }

@@ -448,6 +448,52 @@ async fn a_secret_that_is_there_is_left_and_a_refused_creation_names_the_verb() 
     assert_eq!(write("a/b").await, Err("no secret can have the name a/b/s".to_owned()));
 }
 
+#[tokio::test]
+async fn a_secret_is_updated_only_where_it_is_as_it_was_read_and_keeps_all_else() {
+    let server = lazuli_apiserver::ApiServer::start(lazuli_apiserver::Options::default());
+    let client = kube::Client::new(server.router(), "default");
+    let object =
+        |data: Value| json!({"metadata": {"name": "s", "namespace": "team", "labels": {"a": "b"}}, "data": data});
+    server.put("secrets", object(json!({"k": "b2xk", "other": "eA=="}))).expect("is made");
+    let read = async || read_secret(&client, "team", "s").await.expect("is answered").expect("exists");
+    let first = read().await;
+    assert_eq!((first.get("k"), first.is_managed()), (Some(&b"old"[..]), false));
+    let update = async |read: &SecretValues| update_secret(&client, read, &[("k", "new")]).await;
+    assert_eq!(update(&first).await.expect("is answered"), SecretUpdate::Written);
+    let second = read().await;
+    assert_eq!((second.get("k"), second.get("other")), (Some(&b"new"[..]), Some(&b"x"[..])));
+    assert_eq!(server.get("secrets", "team", "s").expect("exists")["metadata"]["labels"], json!({"a": "b"}));
+    // Somebody has written in between, or has deleted it.
+    server.put("secrets", object(json!({"k": "bWluZQ=="}))).expect("is changed");
+    assert_eq!(update(&second).await.expect("is answered"), SecretUpdate::Changed);
+    assert_eq!(read().await.get("k"), Some(&b"mine"[..]));
+    server.delete("secrets", "team", "s").expect("is deleted");
+    assert_eq!(update(&second).await.expect("is answered"), SecretUpdate::Changed);
+    let refused = async || (http::StatusCode::FORBIDDEN, axum::Json(json!({"kind": "Status", "code": 403})));
+    let router = axum::Router::new().route("/api/v1/namespaces/team/secrets/s", axum::routing::put(refused));
+    let client = kube::Client::new(router, "default");
+    let error = update_secret(&client, &second, &[("k", "hunter2")]).await.expect_err("is forbidden").to_string();
+    assert_eq!(
+        error,
+        "not allowed to update secret team/s: the role needs the verb update on secrets of the namespace"
+    );
+}
+
+#[tokio::test]
+async fn a_secret_that_is_immutable_or_owned_is_managed() {
+    let server = lazuli_apiserver::ApiServer::start(lazuli_apiserver::Options::default());
+    let client = kube::Client::new(server.router(), "default");
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}]);
+    for (name, more, owners) in
+        [("free", json!(false), json!([])), ("fixed", json!(true), json!([])), ("owned", json!(null), owner)]
+    {
+        let metadata = json!({"name": name, "namespace": "team", "ownerReferences": owners});
+        server.put("secrets", json!({"metadata": metadata, "immutable": more})).expect("is made");
+        let read = read_secret(&client, "team", name).await.expect("is answered").expect("exists");
+        assert_eq!(read.is_managed(), name != "free", "{name}");
+    }
+}
+
 fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }

@@ -74,13 +74,33 @@ impl Share {
     /// Whether a mount is of this share and folder, whichever program mounted it. Servers and shares have no letter case.
     #[must_use]
     pub fn is_at(&self, found: &Mount) -> bool {
-        let parts = |source: &str| {
-            let source = source.replace('\\', "/");
-            let mut parts = source.trim_matches('/').splitn(3, '/').map(str::to_owned);
-            let mut folded = || parts.next().unwrap_or_default().to_ascii_lowercase();
-            (folded(), folded(), parts.next().unwrap_or_default())
-        };
-        is_share(found) && parts(&found.source.to_string_lossy()) == parts(&self.source())
+        is_share(found) && Source::of(&found.source.to_string_lossy()) == Source::of(&self.source())
+    }
+
+    /// Whether a mount is of a share and folder of these names, at whichever server.
+    #[must_use]
+    pub fn is_at_some_server(&self, found: &Mount) -> bool {
+        let found_at = Source::of(&found.source.to_string_lossy());
+        let share = self.share.to_ascii_lowercase();
+        let folder = self.folder.clone().unwrap_or_default();
+        is_share(found) && found_at.share == share && found_at.folder == folder
+    }
+}
+
+/// The source of a mount, in parts; server and share in lower case.
+#[derive(PartialEq, Eq)]
+struct Source {
+    server: String,
+    share: String,
+    folder: String,
+}
+
+impl Source {
+    fn of(source: &str) -> Self {
+        let source = source.replace('\\', "/");
+        let mut parts = source.trim_matches('/').splitn(3, '/').map(str::to_owned);
+        let mut folded = || parts.next().unwrap_or_default().to_ascii_lowercase();
+        Self { server: folded(), share: folded(), folder: parts.next().unwrap_or_default() }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::{
-    Router,
+    Extension, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, State},
     http::{HeaderMap, header},
@@ -17,29 +17,36 @@ use axum::{
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
-use lazuli_cluster::{KeyFactsError, ShareVolumes, pods_of_node, review_node_token, share_volume};
+use lazuli_cluster::{
+    KeyFactsError, SecretUpdate, SecretValues, ShareVolumes, pods_of_node, review_node_token, share_volume,
+    update_secret,
+};
 use lazuli_model::{AccountKey, Secret, fault::Code};
 use lazuli_shares::secret::{
-    Credentials, Grant, KeyRequest, KeySource, Refusal, Requester, SecretAccess, VolumeSeen, asking_node, choose_key,
+    Credentials, Grant, KeyRequest, KeySource, Refusal, Requester, SecretAccess, VolumeSeen, asking_node, data,
+    handout::{AzureKeys, Evidence, Handout, RefusedKey, Step, handout},
     may_have,
 };
-use lazuli_telemetry::http::BearerToken;
+use lazuli_telemetry::http::{BearerToken, Peer};
 use tokio::{
     sync::{Semaphore, watch},
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 use crate::{
     KeyError, Metrics,
+    fingerprint::Fingerprint,
+    metrics::Update,
     rate::Rates,
-    stored::{missing, nameless, stored},
+    reviews::{Reviews, TooMany},
+    stored::{Stored, stored},
     wire::{LONGEST_QUESTION, PATH, Question, written},
 };
 
 /// How long a request may take, its turn included. kubelet repeats what fails.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(8);
-/// How many tokens are reviewed at a time. Any client can send one.
-const REVIEWS: usize = 8;
+/// How long the write of a Secret may take that follows a rotation. The node's answer waits for it, and does not rest on it.
+const UPDATE_WITHIN: Duration = Duration::from_secs(2);
 /// How many requests of nodes are worked on at a time. Each may hold the Pods of a node, about a megabyte.
 const REQUESTS: usize = 8;
 /// How many PersistentVolumes are read at a time for a request, where several have one volume id.
@@ -107,26 +114,28 @@ impl fmt::Debug for Settings {
 struct Broker {
     settings: Settings,
     metrics: Metrics,
-    reviews: Semaphore,
+    reviews: Reviews,
     requests: Semaphore,
     rates: Mutex<Rates>,
     began: Instant,
 }
 
-/// Answers nodes. It must be served by TLS, with a certificate for the name of its Service: it is sent tokens, and sends
-/// keys.
+/// Answers nodes. It must be served by [`lazuli_telemetry::http::Server::tls`], with a certificate for the name of its
+/// Service: it is sent tokens, and sends keys, and needs the [`Peer`] of each request. One source may have
+/// [`crate::CONNECTIONS_OF_A_SOURCE`] connections.
 pub fn router(settings: Settings, metrics: Metrics) -> Router {
     let broker = Arc::new(Broker {
         settings,
         metrics,
-        reviews: Semaphore::new(REVIEWS),
+        reviews: Reviews::default(),
         requests: Semaphore::new(REQUESTS),
         rates: Mutex::default(),
         began: Instant::now(),
     });
-    let answer = async |State(broker): State<Arc<Broker>>, headers: HeaderMap, body: Bytes| {
-        broker.answer(BearerToken::of(&headers), &body).await
-    };
+    let answer = async |State(broker): State<Arc<Broker>>,
+                        Extension(peer): Extension<Peer>,
+                        headers: HeaderMap,
+                        body: Bytes| { broker.answer(peer, BearerToken::of(&headers), &body).await };
     Router::new().route(PATH, post(answer)).layer(DefaultBodyLimit::max(LONGEST_QUESTION)).with_state(broker)
 }
 
@@ -142,8 +151,8 @@ fn log(asked: &Asked, answer: &Result<Granted, KeyError>) {
         Ok(Granted { volume, from, .. }) => {
             tracing::info!(node, volume, %from, "a node gets the key of a storage account");
         }
-        // Any client can cause it.
-        Err(error) if asked.node.is_none() && error.code != Code::Unavailable => {
+        // Any client can cause it. A review that has no answer is told where it is asked for.
+        Err(error) if asked.node.is_none() => {
             tracing::debug!(code = ?error.code, %error, "a request for a key is refused");
         }
         Err(error) if error.is_passing() => {
@@ -170,10 +179,10 @@ struct Granted {
 }
 
 impl Broker {
-    async fn answer(&self, token: Option<BearerToken>, body: &[u8]) -> Response {
+    async fn answer(&self, peer: Peer, token: Option<BearerToken>, body: &[u8]) -> Response {
         let mut asked = Asked::default();
         let deadline = Instant::now() + ANSWER_WITHIN;
-        let answer = timeout_at(deadline, Box::pin(self.granted(token, body, &mut asked))).await;
+        let answer = timeout_at(deadline, Box::pin(self.granted(peer, token, body, &mut asked))).await;
         let late = || unavailable("the cluster or Azure did not tell in time; try again");
         let answer = answer.unwrap_or_else(|_| Err(late()));
         log(&asked, &answer);
@@ -183,14 +192,20 @@ impl Broker {
         (status, headers, body).into_response()
     }
 
-    async fn granted(&self, token: Option<BearerToken>, body: &[u8], asked: &mut Asked) -> Result<Granted, KeyError> {
+    async fn granted(
+        &self,
+        peer: Peer,
+        token: Option<BearerToken>,
+        body: &[u8],
+        asked: &mut Asked,
+    ) -> Result<Granted, KeyError> {
         let Some(token) = token else {
             return Err(KeyError::new(Code::Unauthenticated, "send a token as Authorization: Bearer TOKEN"));
         };
         // Without the decoder's words: who sends something else here may have meant it for nobody to see.
         let question: Question = serde_json::from_slice(body)
             .map_err(|_| KeyError::new(Code::InvalidArgument, "the request is not {\"volumeId\": \"...\"}"))?;
-        let requester = self.requester(token).await?;
+        let requester = self.requester(peer, token).await?;
         let Settings { node_plugin: (namespace, account), client, .. } = &self.settings;
         let node_plugin = (namespace.as_str(), account.as_str());
         let node = asking_node(&SecretAccess::Broker, node_plugin, requester.as_ref())?;
@@ -210,13 +225,14 @@ impl Broker {
             volumes: volumes.as_deref(),
             pods: Some(&pods),
         })?;
-        self.read(grant).await
+        self.read(grant, question.refused.as_ref()).await
     }
 
     /// Whose token it is. The API server's own words are for the log of this process alone: they may name addresses, and
     /// nobody is known yet.
-    async fn requester(&self, token: BearerToken) -> Result<Option<Requester>, KeyError> {
-        let _place = self.reviews.acquire().await.map_err(|_| unavailable("the controller stops; try again"))?;
+    async fn requester(&self, Peer(source): Peer, token: BearerToken) -> Result<Option<Requester>, KeyError> {
+        let many = |TooMany| unavailable("too many requests come from this address; try again");
+        let _place = self.reviews.place(source).await.map_err(many)?;
         let token = Secret::new(token.expose());
         let review = review_node_token(&self.settings.client, &token, &self.settings.audience).await;
         review.map_err(|error| {
@@ -248,27 +264,74 @@ impl Broker {
         Ok(Some(read.into_iter().flatten().collect()))
     }
 
-    /// Reads the key of a grant: in its Secret, and where there is none, in Azure.
-    async fn read(&self, grant: Grant) -> Result<Granted, KeyError> {
-        let Grant { volume, key } = grant;
-        if let Some(secret) = &key.secret
-            && let Some(credentials) = stored(&self.settings.client, secret).await?
-        {
-            let from = format!("Secret {}/{}", secret.namespace, secret.name);
-            return Ok(Granted { volume, from, credentials });
-        }
-        let reader = self.settings.azure.as_ref().filter(|_| key.may_ask_azure);
-        let (Some(reader), Some(account)) = (reader, key.account.clone()) else {
-            let why = "Azure is not asked for its key";
-            return Err(key.secret.as_ref().map_or_else(nameless, |secret| missing(secret, why)));
+    /// Reads the key of a grant, and writes it where it follows a rotation.
+    async fn read(&self, Grant { volume, key }: Grant, refused: Option<&Fingerprint>) -> Result<Granted, KeyError> {
+        let stored = match &key.secret {
+            Some(secret) => stored(&self.settings.client, secret).await?,
+            None => None,
         };
-        let KeySource { subscription, resource_group, latest, .. } = key;
-        let of = AzureAccount { subscription, resource_group, account: account.clone() };
-        let keys = (reader.0)(of).await?;
-        let none = || KeyError::new(Code::FailedPrecondition, format!("storage account {account} has no key in Azure"));
-        let chosen = choose_key(&keys, latest).ok_or_else(none)?;
-        let from = format!("Azure, {}", chosen.name);
-        Ok(Granted { volume, from, credentials: Credentials { account: account.clone(), key: chosen.value.clone() } })
+        let mut listed = None;
+        loop {
+            match self.step(&volume, &key, stored.as_ref(), listed.as_deref(), refused) {
+                Step::ListKeys { account } => listed = Some(self.list_keys(&key, account).await?),
+                Step::Give(handout) => {
+                    let read = stored.as_ref().map(|stored| &stored.read);
+                    self.follow(&volume, read, &handout).await;
+                    let Handout { credentials, origin, .. } = handout;
+                    return Ok(Granted { volume, from: origin.to_string(), credentials });
+                }
+                Step::Refuse(none) => return Err(none.into()),
+            }
+        }
+    }
+
+    fn step(
+        &self,
+        volume: &str,
+        source: &KeySource,
+        stored: Option<&Stored>,
+        listed: Option<&Vec<AccountKey>>,
+        refused: Option<&Fingerprint>,
+    ) -> Step {
+        let is = |key: &Secret| refused.is_some_and(|refused| refused.is_of(key));
+        let azure = match (listed, &self.settings.azure) {
+            (Some(keys), _) => AzureKeys::Listed(keys),
+            (None, Some(_)) => AzureKeys::NotListed,
+            (None, None) => AzureKeys::NotHere,
+        };
+        let (stored, refused) = (stored.map(|stored| &stored.secret), refused.map(|_| RefusedKey::new(&is)));
+        handout(&Evidence { volume, source, stored, azure, refused })
+    }
+
+    async fn list_keys(&self, source: &KeySource, account: String) -> Result<Arc<Vec<AccountKey>>, KeyError> {
+        let nobody = || unavailable("this controller lists no keys in Azure; try again");
+        let AccountReader(read) = self.settings.azure.as_ref().ok_or_else(nobody)?;
+        let (subscription, resource_group) = (source.subscription.clone(), source.resource_group.clone());
+        read(AzureAccount { subscription, resource_group, account }).await
+    }
+
+    /// Writes a key into the Secret that follows it. What fails is logged and counted: the node has its key all the same.
+    async fn follow(&self, volume: &str, read: Option<&SecretValues>, handout: &Handout) {
+        let (Some(secret), Some(read)) = (&handout.updates, read) else { return };
+        let (namespace, name, data) = (&secret.namespace, &secret.name, data(&handout.credentials));
+        let update = match timeout(UPDATE_WITHIN, update_secret(&self.settings.client, read, &data)).await {
+            Ok(Ok(SecretUpdate::Written)) => {
+                tracing::info!(volume, namespace, name, "a Secret follows the rotation of its account's key");
+                Update::Written
+            }
+            Ok(Ok(SecretUpdate::Changed)) => Update::Changed,
+            Ok(Err(error)) => {
+                let error = KeyError::of(Code::Unavailable, &error);
+                tracing::warn!(volume, namespace, name, %error, "a Secret still holds a key that was rotated");
+                Update::Failed
+            }
+            Err(_) => {
+                let error = format!("no answer within {} s", UPDATE_WITHIN.as_secs());
+                tracing::warn!(volume, namespace, name, error, "a Secret may still hold a key that was rotated");
+                Update::Failed
+            }
+        };
+        self.metrics.note_update(update);
     }
 }
 

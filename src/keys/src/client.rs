@@ -21,18 +21,19 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use lazuli_cluster::service_addresses;
-use lazuli_model::fault::Code;
+use lazuli_model::{Secret, fault::Code};
 use lazuli_shares::secret::Credentials;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::{
     KeyError,
     broker::ANSWER_WITHIN,
+    fingerprint::Fingerprint,
     wire::{LONGEST_ANSWER, PATH, Question, read},
 };
 
@@ -43,6 +44,10 @@ const READ_WITHIN: Duration = Duration::from_secs(ANSWER_WITHIN.as_secs() + 1);
 /// How long one request may take altogether: a replica that is not there, and one that takes its time. Less than the
 /// 15 s that a mount waits for a key, so that it hears why there is none.
 const ALL_WITHIN: Duration = Duration::from_secs(14);
+
+/// How many requests a node makes at a time: fewer than the connections that the broker gives one address. A node that starts
+/// with many shares asks for their keys one after the other.
+const AT_A_TIME: usize = 8;
 
 /// Where the broker is, and what a node shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +70,7 @@ pub struct BrokerClient {
     place: Arc<BrokerPlace>,
     /// The replica that answered last.
     last: Arc<Mutex<Option<SocketAddr>>>,
+    turns: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for BrokerClient {
@@ -109,15 +115,23 @@ fn order(mut replicas: Vec<SocketAddr>, last: Option<SocketAddr>, turn: u64) -> 
 impl BrokerClient {
     /// A client. It connects when it is asked.
     pub fn new(client: Client, place: BrokerPlace) -> Self {
-        Self { client, place: Arc::new(place), last: Arc::default() }
+        let turns = Arc::new(Semaphore::new(AT_A_TIME));
+        Self { client, place: Arc::new(place), last: Arc::default(), turns }
     }
 
-    /// The account and key of a volume.
+    /// The account and key of a volume. `refused` is the key that the file server has refused: the broker hears its
+    /// fingerprint, and gives no such key again.
     ///
     /// # Errors
     /// [`KeyError`]: the broker's refusal; `Unavailable` where no replica answers.
-    pub async fn key(&self, volume_id: &str) -> Result<Credentials, KeyError> {
-        let asked = timeout(ALL_WITHIN, Box::pin(self.ask_all(volume_id))).await;
+    pub async fn key(&self, volume_id: &str, refused: Option<&Secret>) -> Result<Credentials, KeyError> {
+        let question = Question { volume_id: volume_id.to_owned(), refused: refused.and_then(Fingerprint::of) };
+        let asking = async {
+            // Never closed.
+            let _turn = self.turns.acquire().await;
+            self.ask_all(&question).await
+        };
+        let asked = timeout(ALL_WITHIN, Box::pin(asking)).await;
         asked.unwrap_or_else(|_| Err(self.nobody(&format!("no answer within {} s", ALL_WITHIN.as_secs()))))
     }
 
@@ -130,7 +144,7 @@ impl BrokerClient {
         KeyError::new(Code::Unavailable, message)
     }
 
-    async fn ask_all(&self, volume_id: &str) -> Result<Credentials, KeyError> {
+    async fn ask_all(&self, question: &Question) -> Result<Credentials, KeyError> {
         let BrokerPlace { namespace, service, token, authority } = &*self.place;
         let name = format!("{service}.{namespace}.svc");
         let server = ServerName::try_from(name).map_err(|_| {
@@ -144,7 +158,7 @@ impl BrokerClient {
         let turn = RandomState::new().build_hasher().finish();
         let mut failures = Vec::new();
         for replica in order(replicas, last, turn) {
-            match ask(replica, &connector, &server, &bearer, volume_id).await {
+            match ask(replica, &connector, &server, &bearer, question).await {
                 Ok(answer) => {
                     *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(replica);
                     return answer;
@@ -176,7 +190,7 @@ async fn bearer(path: &Path) -> Result<HeaderValue, KeyError> {
     Ok(value)
 }
 
-async fn connector(path: &Path) -> Result<TlsConnector, KeyError> {
+pub(crate) async fn connector(path: &Path) -> Result<TlsConnector, KeyError> {
     let pem = file(path, "the authority of the controller's certificate").await?;
     let wrong = || {
         let message = format!("{} holds no authority in PEM", path.display());
@@ -201,7 +215,7 @@ async fn ask(
     connector: &TlsConnector,
     server: &ServerName<'static>,
     bearer: &HeaderValue,
-    volume_id: &str,
+    question: &Question,
 ) -> Result<Result<Credentials, KeyError>, NoAnswer> {
     let connecting = async {
         let stream = TcpStream::connect(replica).await.map_err(NoAnswer::Connect)?;
@@ -211,7 +225,7 @@ async fn ask(
     let talking = async {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(NoAnswer::Http)?;
         let asking = async move {
-            let answer = sender.send_request(request(server, bearer, volume_id)).await.map_err(NoAnswer::Http)?;
+            let answer = sender.send_request(request(server, bearer, question)).await.map_err(NoAnswer::Http)?;
             let status: StatusCode = answer.status();
             let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
             Ok((status, body.map_err(|_| NoAnswer::NotTheBroker)?.to_bytes()))
@@ -226,9 +240,8 @@ async fn ask(
     }
 }
 
-fn request(server: &ServerName<'_>, bearer: &HeaderValue, volume_id: &str) -> Request<Full<Bytes>> {
-    let question = Question { volume_id: volume_id.to_owned() };
-    let body = serde_json::to_vec(&question).expect("a text can be written");
+fn request(server: &ServerName<'_>, bearer: &HeaderValue, question: &Question) -> Request<Full<Bytes>> {
+    let body = serde_json::to_vec(question).expect("texts can be written");
     let request = Request::post(PATH)
         .header(header::HOST, server.to_str().as_ref())
         .header(header::CONTENT_TYPE, "application/json")

@@ -1,7 +1,7 @@
 //! Why there is no key.
 
 use lazuli_model::fault::Code;
-use lazuli_shares::secret::Refusal;
+use lazuli_shares::secret::{Refusal, handout::NoKey};
 
 /// Why there is no key, as a node tells kubelet. The text says what to do, and never holds a key or a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,5 +43,11 @@ impl KeyError {
 impl From<Refusal> for KeyError {
     fn from(refusal: Refusal) -> Self {
         Self::of(refusal.code(), &refusal)
+    }
+}
+
+impl From<NoKey> for KeyError {
+    fn from(none: NoKey) -> Self {
+        Self::of(none.code(), &none)
     }
 }

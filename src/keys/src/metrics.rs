@@ -12,10 +12,22 @@ struct Labels {
     outcome: &'static str,
 }
 
-/// How many requests nodes made for keys, by what became of them.
+/// How many requests nodes made for keys, and how many Secrets followed a rotation, by what became of them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     requests: Family<Labels, Counter>,
+    updates: Family<Labels, Counter>,
+}
+
+/// What became of writing a new key into a driver's Secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Update {
+    /// It has the new key.
+    Written,
+    /// Somebody else was first.
+    Changed,
+    /// It could not be written.
+    Failed,
 }
 
 impl Metrics {
@@ -24,7 +36,20 @@ impl Metrics {
         let requests = Family::default();
         let help = "Requests of nodes for keys of storage accounts, by outcome";
         registry.register("lazuli_key_requests", help, requests.clone());
-        Self { requests }
+        let updates = Family::default();
+        let help = "Secrets of drivers that follow a rotation of their account's key, by outcome";
+        registry.register("lazuli_key_secret_updates", help, updates.clone());
+        Self { requests, updates }
+    }
+
+    /// Counts a Secret that was to follow a rotation.
+    pub(crate) fn note_update(&self, update: Update) {
+        let outcome = match update {
+            Update::Written => "written",
+            Update::Changed => "changed",
+            Update::Failed => "failed",
+        };
+        self.updates.get_or_create(&Labels { outcome }).inc();
     }
 
     /// Counts a request that was refused with a code, or granted.

@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 
 use kube::Client;
-use lazuli_model::fault::Code;
+use lazuli_model::{Secret, fault::Code};
 use lazuli_shares::{
-    secret::{Credentials, SecretAccess, key_source},
+    secret::{Credentials, SecretAccess, handout::NoKey, key_source},
     volume_id::ShareVolumeId,
 };
 
-use crate::{
-    BrokerClient, KeyError,
-    client::BrokerPlace,
-    stored::{missing, nameless, stored},
-};
+use crate::{BrokerClient, KeyError, client::BrokerPlace, stored::stored};
 
 /// How this node gets keys. Clones share everything. Keys are kept nowhere.
 #[derive(Debug, Clone)]
@@ -47,20 +43,27 @@ impl NodeKeys {
     }
 
     /// The account and key of a volume. `context` is what the request of CSI says of the volume; the broker reads it from
-    /// the PersistentVolume instead.
+    /// the PersistentVolume instead. `refused` is the key that the file server has refused: the broker looks for another one,
+    /// and a Secret that a node reads itself holds another one when somebody has written it.
     ///
     /// # Errors
     /// [`KeyError`], for the caller of the RPC.
-    pub async fn key(&self, volume_id: &str, context: &BTreeMap<String, String>) -> Result<Credentials, KeyError> {
+    pub async fn key(
+        &self,
+        volume_id: &str,
+        context: &BTreeMap<String, String>,
+        refused: Option<&Secret>,
+    ) -> Result<Credentials, KeyError> {
         match &self.0 {
-            Way::Broker(broker) => broker.key(volume_id).await,
+            Way::Broker(broker) => broker.key(volume_id, refused).await,
             Way::Secrets(SecretsOfNode { access, client }) => {
                 let id = ShareVolumeId::parse(volume_id).ok();
                 let source = key_source(context, id.as_ref()).map_err(|error| KeyError::of(error.code(), &error))?;
-                let secret = source.secret.ok_or_else(nameless)?;
+                let secret = source.secret.ok_or(NoKey::Nameless)?;
                 access.lets_nodes_read(&secret).map_err(|error| KeyError::of(Code::PermissionDenied, &error))?;
                 let found = stored(client, &secret).await?;
-                found.ok_or_else(|| missing(&secret, "a node asks Azure for no keys"))
+                let missing = NoKey::NoSecret { secret, why: "a node asks Azure for no keys" };
+                Ok(found.ok_or(missing)?.secret.credentials)
             }
         }
     }

@@ -1,14 +1,20 @@
 //! Keys in Secrets.
 
 use kube::Client;
-use lazuli_cluster::{SecretError, read_secret};
+use lazuli_cluster::{SecretError, SecretValues, read_secret};
 use lazuli_model::fault::Code;
-use lazuli_shares::secret::{Credentials, SecretRef, credentials};
+use lazuli_shares::secret::{SecretRef, credentials, handout::StoredSecret};
 
 use crate::KeyError;
 
+/// A Secret with a key: what counts of it, and what was read, for an update.
+pub(crate) struct Stored {
+    pub(crate) secret: StoredSecret,
+    pub(crate) read: SecretValues,
+}
+
 /// Reads the key in a Secret; `None` where there is no such Secret.
-pub(crate) async fn stored(client: &Client, secret: &SecretRef) -> Result<Option<Credentials>, KeyError> {
+pub(crate) async fn stored(client: &Client, secret: &SecretRef) -> Result<Option<Stored>, KeyError> {
     let SecretRef { namespace, name } = secret;
     let read = read_secret(client, namespace, name).await.map_err(|error| {
         let code = match &error {
@@ -18,28 +24,13 @@ pub(crate) async fn stored(client: &Client, secret: &SecretRef) -> Result<Option
         };
         KeyError::of(code, &error)
     })?;
-    let Some(values) = read else { return Ok(None) };
+    let Some(read) = read else { return Ok(None) };
     // What is no text is no name and no key.
-    let texts = values.keys().filter_map(|key| Some((key, std::str::from_utf8(values.get(key)?).ok()?)));
-    let found = credentials(texts);
-    found.map(Some).map_err(|error| {
+    let texts = read.keys().filter_map(|key| Some((key, std::str::from_utf8(read.get(key)?).ok()?)));
+    let credentials = credentials(texts).map_err(|error| {
         KeyError::new(Code::FailedPrecondition, format!("Secret {namespace}/{name} cannot be used: {error}"))
-    })
-}
-
-/// What is said where there is no Secret, and nobody else to ask.
-pub(crate) fn missing(secret: &SecretRef, why: &str) -> KeyError {
-    let SecretRef { namespace, name } = secret;
-    let message = format!(
-        "Secret {namespace}/{name} does not exist, and {why}: create it with azurestorageaccountname and \
-         azurestorageaccountkey"
-    );
-    KeyError::new(Code::FailedPrecondition, message)
-}
-
-/// What is said of a volume that names neither a Secret nor an account.
-pub(crate) fn nameless() -> KeyError {
-    let message = "the volume names neither a Secret nor a storage account: set secretName or storageAccount in its \
-                   volumeAttributes";
-    KeyError::new(Code::FailedPrecondition, message)
+    })?;
+    let keys = read.keys().map(str::to_owned).collect();
+    let secret = StoredSecret { credentials, keys, is_managed: read.is_managed() };
+    Ok(Some(Stored { secret, read }))
 }

@@ -6,7 +6,7 @@ use lazuli_model::{Secret, fault::Code};
 use lazuli_shares::secret::Credentials;
 use serde::{Deserialize, Serialize};
 
-use crate::KeyError;
+use crate::{KeyError, fingerprint::Fingerprint};
 
 /// Where the broker is asked.
 pub(crate) const PATH: &str = "/v1/account-key";
@@ -22,6 +22,9 @@ pub(crate) const LONGEST_ANSWER: usize = 16 * 1024;
 pub(crate) struct Question {
     /// As CSI names the volume.
     pub(crate) volume_id: String,
+    /// The key that the file server has refused, where it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<Fingerprint>,
 }
 
 /// A key. No `Debug`.
@@ -95,6 +98,20 @@ mod tests {
         }
         let (status, body) = written(&Err(KeyError::new(Code::DataLoss, "why")));
         assert_eq!(read(status, &body), Some(Err(KeyError::new(Code::Internal, "why"))));
+    }
+
+    #[test]
+    fn a_question_of_an_older_or_a_newer_node_is_understood() {
+        for (text, has_refused) in [
+            (r#"{"volumeId":"a"}"#, false),
+            (r#"{"volumeId":"a","refused":null,"more":1}"#, false),
+            (r#"{"volumeId":"a","refused":{"salt":"00","digest":"11","more":1}}"#, true),
+        ] {
+            let question: Question = serde_json::from_str(text).unwrap();
+            assert_eq!((question.volume_id.as_str(), question.refused.is_some()), ("a", has_refused));
+        }
+        let first = serde_json::to_string(&Question { volume_id: "a".to_owned(), refused: None }).unwrap();
+        assert_eq!(first, r#"{"volumeId":"a"}"#);
     }
 
     #[test]

@@ -75,6 +75,27 @@ fn uid(volume: &str) -> Option<&str> {
     is_uid.then_some(uid)
 }
 
+/// A Pod, as kubelet names it to a driver that asks for that.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid; without it `kubectl describe` does not find the event.
+    pub uid: Option<String>,
+}
+
+impl Pod {
+    /// The Pod that the volume context of a NodePublishVolume names (source: kubelet, `podInfoOnMount` of the CSIDriver).
+    pub fn of_context<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
+        let name = get("csi.storage.k8s.io/pod.name").filter(|name| is_object_name(name))?;
+        let namespace = get("csi.storage.k8s.io/pod.namespace").filter(|name| is_object_name(name))?;
+        let uid = get("csi.storage.k8s.io/pod.uid").filter(|uid| !uid.is_empty());
+        Some(Self { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.map(str::to_owned) })
+    }
+}
+
 /// What an event is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Regarding {
@@ -82,6 +103,8 @@ pub enum Regarding {
     Claim(Claim),
     /// The claim whose volume is this disk.
     ClaimOf(ArmId),
+    /// A Pod.
+    Pod(Pod),
     /// A Node, by its name.
     Node(String),
     /// A Service.
@@ -114,7 +137,7 @@ impl Event {
     pub fn new(regarding: Regarding, reason: Reason, what: impl fmt::Display) -> Self {
         let advice = match &regarding {
             Regarding::Service(_) => reason.advice_for_services(),
-            Regarding::Claim(_) | Regarding::ClaimOf(_) | Regarding::Node(_) => reason.advice(),
+            Regarding::Claim(_) | Regarding::ClaimOf(_) | Regarding::Pod(_) | Regarding::Node(_) => reason.advice(),
         };
         Self::with_advice(regarding, reason, what, advice)
     }

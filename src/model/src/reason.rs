@@ -74,6 +74,13 @@ pub enum Reason {
     FailedToCreateRoute,
     RouteKept,
     CidrNotAvailable,
+    AccountKeyUnavailable,
+    AccountKeyDenied,
+    AccountKeyRefused,
+    AccountKeyMissing,
+    FileServerUnreachable,
+    FileShareNotFound,
+    FileMountDead,
 }
 
 /// What stands behind a reason.
@@ -92,10 +99,12 @@ const SYNC: &str = "SyncLoadBalancer";
 /// Those of events about Nodes.
 const INITIALIZE: &str = "InitializeNode";
 const CHECK: &str = "CheckNode";
+/// That of events about file shares on nodes.
+const MOUNT: &str = "MountShare";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 56] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -145,6 +154,13 @@ impl Reason {
         Self::FailedToCreateRoute,
         Self::RouteKept,
         Self::CidrNotAvailable,
+        Self::AccountKeyUnavailable,
+        Self::AccountKeyDenied,
+        Self::AccountKeyRefused,
+        Self::AccountKeyMissing,
+        Self::FileServerUnreachable,
+        Self::FileShareNotFound,
+        Self::FileMountDead,
     ];
 
     fn row(self) -> Row {
@@ -397,6 +413,54 @@ impl Reason {
                 AT_ONCE,
                 "Start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr, and see its log; where \
                  pods need no such range, give lazuli cloud-controllers --allocate-node-cidrs=false.",
+            ),
+            Self::AccountKeyUnavailable => (
+                "AccountKeyUnavailable",
+                MOUNT,
+                Duration::from_secs(15),
+                "See that the controller's Pods run and that nodes reach their port for keys. The mount is tried again; shares \
+                 that are mounted go on working.",
+            ),
+            Self::AccountKeyDenied => (
+                "AccountKeyDenied",
+                MOUNT,
+                AT_ONCE,
+                "A node gets the keys of volumes that Pods on it use. See that the Pod is bound to this node and its claim to the \
+                 volume, and that the controller knows the ServiceAccount of the node plugin.",
+            ),
+            Self::AccountKeyRefused => (
+                "AccountKeyRefused",
+                MOUNT,
+                AT_ONCE,
+                "Write the account's current key into the Secret that the volume names, allow the node's network in the \
+                 firewall of the storage account, or allow access by its keys.",
+            ),
+            Self::AccountKeyMissing => (
+                "AccountKeyMissing",
+                MOUNT,
+                AT_ONCE,
+                "Create the Secret that the volume names with azurestorageaccountname and azurestorageaccountkey, or correct \
+                 the volume.",
+            ),
+            Self::FileServerUnreachable => (
+                "FileServerUnreachable",
+                MOUNT,
+                Duration::from_secs(15),
+                "See that the node resolves the server's name and reaches its TCP port 445: network policies, firewalls, \
+                 routes, private endpoints. The mount is tried again.",
+            ),
+            Self::FileShareNotFound => (
+                "FileShareNotFound",
+                MOUNT,
+                AT_ONCE,
+                "Restore the share in Azure if it was deleted, make the folder, or set createFolderIfNotExist.",
+            ),
+            Self::FileMountDead => (
+                "FileMountDead",
+                MOUNT,
+                AT_ONCE,
+                "New Pods get a new mount. Restart those that were running on this node with the volume if they cannot use \
+                 their files.",
             ),
         };
         Row { name, action, hold_off, advice }

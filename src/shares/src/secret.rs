@@ -1,5 +1,8 @@
 //! The Secrets in which keys of accounts are, and who may have them.
 
+pub mod handout;
+pub mod login;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use lazuli_model::{
@@ -421,6 +424,8 @@ pub struct StoredKey<'a> {
     pub secret: &'a SecretRef,
     /// The keys of its data.
     pub keys: &'a BTreeSet<String>,
+    /// Whether it is immutable or has an owner: then another program, or a person, looks after it.
+    pub is_managed: bool,
     /// The account that its data names.
     pub account: &'a str,
     /// Where the keys of this driver's PersistentVolumes are.
@@ -437,7 +442,7 @@ pub fn may_update(stored: &StoredKey<'_>) -> bool {
     let is_used = stored.volumes.iter().any(|source| {
         source.secret.as_ref() == Some(stored.secret) && source.account.as_deref() == Some(stored.account)
     });
-    has_own_keys && is_named && is_used
+    has_own_keys && !stored.is_managed && is_named && is_used
 }
 
 #[cfg(test)]

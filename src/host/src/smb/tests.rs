@@ -123,6 +123,11 @@ fn a_mount_is_recognized_by_server_share_and_folder_whoever_mounted_it() {
     let whole = share(&[]);
     let folder = Share { folder: Some("A/b".to_owned()), ..share(&[]) };
     assert!(whole.is_at(&found("cifs", "//F1.file.core.windows.net/Data")));
+    assert!(whole.is_at_some_server(&found("cifs", "//other/Data")) && !whole.is_at(&found("cifs", "//other/Data")));
+    assert!(
+        !whole.is_at_some_server(&found("ext4", "//other/Data")) && !whole.is_at_some_server(&found("cifs", "//h/d"))
+    );
+    assert!(!folder.is_at_some_server(&found("cifs", "//other/data")));
     assert!(whole.is_at(&found("smb3", "//f1.file.core.windows.net/data/")));
     assert!(folder.is_at(&found("cifs", "\\\\f1.file.core.windows.net\\data\\A\\b")));
     for (share, fs_type, source) in [

@@ -54,6 +54,22 @@ fn a_note_names_thing_value_and_advice_and_is_cut_on_a_character() {
 }
 
 #[test]
+fn a_pod_is_read_from_what_kubelet_says_and_nothing_else_becomes_a_path() {
+    let of = |name: &'static str, uid: Option<&'static str>| {
+        Pod::of_context(|key| match key {
+            "csi.storage.k8s.io/pod.name" => Some(name),
+            "csi.storage.k8s.io/pod.namespace" => Some("db"),
+            "csi.storage.k8s.io/pod.uid" => uid,
+            _ => None,
+        })
+    };
+    let pod = |uid: Option<&str>| Pod { namespace: "db".into(), name: "app-0".into(), uid: uid.map(str::to_owned) };
+    assert_eq!(of("app-0", Some("u")), Some(pod(Some("u"))));
+    assert_eq!(of("app-0", Some("")), Some(pod(None)));
+    assert_eq!((of("../secrets", None), of("", None), Pod::of_context(|_| None)), (None, None, None));
+}
+
+#[test]
 fn a_claim_is_read_from_what_the_provisioner_says_and_nothing_else_becomes_a_path() {
     let context = |name: &'static str, namespace: &'static str| {
         move |key: &str| match key {

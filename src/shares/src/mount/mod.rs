@@ -5,7 +5,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use lazuli_model::{
     parameter::{Context, Parameter, ParameterError, Parameters},
@@ -17,7 +17,7 @@ pub use options::{Defaults, without_credentials};
 use crate::{
     name,
     parameters::not_done,
-    secret::{KeySource, key_source},
+    secret::{KeySource, SecretRef, key_source},
     volume_id::{ShareVolumeId, ShareVolumeIdError},
 };
 
@@ -41,11 +41,30 @@ pub struct Request {
     pub is_read_only: bool,
 }
 
+/// The server of a share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Server {
+    /// A name or an address.
+    Named(String),
+    /// That of the account which stands beside its key alone: a person's volume names nothing but a Secret. It is known once
+    /// [`Request::account`] is.
+    OfSecret(SecretRef),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(server) => f.write_str(server),
+            Self::OfSecret(SecretRef { namespace, name }) => write!(f, "(the account in Secret {namespace}/{name})"),
+        }
+    }
+}
+
 /// How a share is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountPlan {
-    /// The server: a name or an address.
-    pub server: String,
+    /// The server.
+    pub server: Server,
     /// The share.
     pub share: String,
     /// The folder of the share that is mounted, without slashes around it.
@@ -112,15 +131,6 @@ pub fn plan(request: &Request, defaults: &Defaults<'_>) -> Result<MountPlan, Par
         key,
         warnings,
     })
-}
-
-/// Whether the server is known only when the account is, which stands nowhere but beside its key: a person's volume that
-/// names a Secret alone.
-pub fn needs_account(request: &Request) -> bool {
-    let id = ShareVolumeId::parse(&request.volume_id).ok();
-    let has_server = Parameters::context(&request.context).get("server").ok().flatten().is_some();
-    let key = key_source(&request.context, id.as_ref());
-    request.account.is_none() && !has_server && key.is_ok_and(|key| key.account.is_none() && key.secret.is_some())
 }
 
 fn refuse_what_is_not_done(context: Context<'_>) -> Result<(), ParameterError> {
@@ -224,14 +234,17 @@ fn server(
     key: &KeySource,
     defaults: &Defaults<'_>,
     request: &Request,
-) -> Result<String, ParameterError> {
+) -> Result<Server, ParameterError> {
     if let Some(parameter) = context.get("server")?.filter(|parameter| !parameter.value.trim().is_empty()) {
         name::check_host(parameter.value.trim()).map_err(|why| parameter.refuse(why))?;
-        return Ok(parameter.value.trim().to_owned());
+        return Ok(Server::Named(parameter.value.trim().to_owned()));
     }
     let suffix = context.get("storageendpointsuffix")?.map(|parameter| parameter.value.trim());
     let suffix = suffix.filter(|suffix| !suffix.is_empty()).unwrap_or(defaults.storage_endpoint_suffix);
     let Some(account) = key.account.as_ref().or(request.account.as_ref()) else {
+        if let Some(secret) = &key.secret {
+            return Ok(Server::OfSecret(secret.clone()));
+        }
         return Err(ParameterError::invalid(
             "volume_id",
             &request.volume_id,
@@ -240,7 +253,7 @@ fn server(
     };
     let host = format!("{account}.file.{suffix}");
     name::check_host(&host).map_err(|why| ParameterError::invalid("storageAccount", account, why))?;
-    Ok(host)
+    Ok(Server::Named(host))
 }
 
 /// How a staged share is published: as a bind mount of the staging folder.

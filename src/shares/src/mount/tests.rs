@@ -253,12 +253,27 @@ proptest! {
 #[test]
 fn an_account_that_stands_beside_its_key_alone_names_the_server() {
     let by_secret = request("data-of-mine", &[("shareName", "data"), ("secretName", "mine")], &[]);
-    assert!(needs_account(&by_secret));
-    let known = Request { account: Some("f9".into()), ..by_secret };
-    assert!(!needs_account(&known));
+    let secret = SecretRef { namespace: "default".into(), name: "mine".into() };
+    let unknown = plan(&by_secret, &DEFAULTS).unwrap();
+    assert_eq!((&unknown.server, unknown.share.as_str()), (&Server::OfSecret(secret), "data"));
+    assert_eq!(unknown.source(), "//(the account in Secret default/mine)/data");
+    let known = Request { account: Some("f9".into()), ..by_secret.clone() };
     assert_eq!(plan(&known, &DEFAULTS).unwrap().source(), "//f9.file.core.windows.net/data");
     let own = Request { account: Some("f9".into()), ..request(ID, &[], &[]) };
     assert_eq!(plan(&own, &DEFAULTS).unwrap().source(), "//f1.file.core.windows.net/pvc-1", "the volume's counts");
-    assert!(!needs_account(&request(ID, &[], &[])) && !needs_account(&request("any", &[("shareName", "d")], &[])));
-    assert!(!needs_account(&request("any", &[("shareName", "d"), ("secretName", "s"), ("server", "h")], &[])));
+    let with_server = request("any", &[("shareName", "d"), ("secretName", "s"), ("server", "h")], &[]);
+    assert_eq!(plan(&with_server, &DEFAULTS).unwrap().server, Server::Named("h".into()));
+    refused("any", &[("shareName", "d")], &[], "volume_id", "no storage account");
+}
+
+#[test]
+fn what_cannot_be_mounted_is_refused_before_the_account_is_known() {
+    let inline = ("csi.storage.k8s.io/ephemeral", "true");
+    for (more, says) in
+        [(inline, "PersistentVolumeClaim"), (("folderName", "../up"), ".."), (("protocol", "nfs"), "nfs")]
+    {
+        let error =
+            plan(&request("any", &[("shareName", "d"), ("secretName", "s"), more], &[]), &DEFAULTS).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
 }

@@ -249,8 +249,8 @@ fn only_a_secret_that_a_driver_wrote_follows_a_rotation() {
     let own = secret("db", "azure-storage-account-f1-secret");
     let keys: BTreeSet<String> = [ACCOUNT_NAME, ACCOUNT_KEY].map(str::to_owned).into();
     let volumes = [source(&[("secretNamespace", "db")], "g#f1#s#")];
-    let good = StoredKey { secret: &own, keys: &keys, account: "f1", volumes: &volumes };
-    assert!(may_update(&good));
+    let good = StoredKey { secret: &own, keys: &keys, is_managed: false, account: "f1", volumes: &volumes };
+    assert!(may_update(&good) && !may_update(&StoredKey { is_managed: true, ..good }));
     let mut more = keys.clone();
     more.insert("mine".to_owned());
     assert!(!may_update(&StoredKey { keys: &more, ..good }));

@@ -8,24 +8,29 @@
 //! | [`Server::tls`] | those of its router | what the router answers |
 //!
 //! Any client that reaches a port can connect. A connection therefore serves one request, the TLS handshake, the
-//! request's head and the whole connection have a time-out, and the number of connections is limited. Each server has
-//! its own limit: clients that fill the port for metrics delay no probe.
+//! request's head, its body and the whole connection have a time-out, and the number of connections is limited: one that
+//! sends no request gives way to one that does (`places`). Each server has its own limit: clients that fill the port for
+//! metrics delay no probe.
 
 mod access;
 mod certificate;
 mod listen;
+mod places;
+mod received;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::map_request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::server::conn::http1;
@@ -35,7 +40,6 @@ use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -47,13 +51,15 @@ pub use certificate::{CertificateError, CertificateFiles, ServingCertificate};
 pub use listen::{Listen, ListenError};
 
 use access::{Decision, Gate};
+use places::{CONNECTIONS, Place, Places};
+use received::Received;
 
 /// How long requests under way may take after the server began to stop. kubelet's probes and scrapes
 /// are far shorter.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a client may take for the TLS handshake, and again to send the head of its request. kubelet and Prometheus
-/// do both at once.
+/// How long a client may take for the TLS handshake, again to send the head of its request, and again for its body.
+/// kubelet and Prometheus do all at once.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long one connection may take altogether: more than a scrape's usual time-out of 10 s.
@@ -61,9 +67,6 @@ const CONNECTION_WITHIN: Duration = Duration::from_secs(30);
 
 /// How many bytes the head of a request may have. A token of a service account has some 1,200.
 const HEAD_LIMIT: usize = 32 * 1024;
-
-/// How many connections are served at a time; further ones wait in the kernel's queue.
-const CONNECTIONS: usize = 128;
 
 /// How long to wait after the system could not hand out a connection, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -81,6 +84,10 @@ pub enum Protection {
     /// By TLS, clients with a bearer token that the reviewer allows.
     TlsAndReview(ServingCertificate, Reviewer),
 }
+
+/// The address that a request comes from. Each request that a [`Server`] hands to its router has it as an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Peer(pub IpAddr);
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +122,7 @@ pub struct Server {
     what: &'static str,
     router: Router,
     tls: Option<(Arc<ServerConfig>, ServingCertificate)>,
+    of_one_source: usize,
 }
 
 impl Server {
@@ -163,7 +171,13 @@ impl Server {
         let failed = |source| ServeError::Bind { listen, what, source };
         let listener = listen.bind().await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, what, router, tls: None })
+        Ok(Self { listener, address, what, router, tls: None, of_one_source: CONNECTIONS })
+    }
+
+    /// The same server with a limit on the connections of one address: for a port that many machines use, none of them much.
+    #[must_use]
+    pub fn with_most_of_one_source(self, connections: usize) -> Self {
+        Self { of_one_source: connections.max(1), ..self }
     }
 
     /// The address in use; with port 0 the one the system chose.
@@ -173,10 +187,11 @@ impl Server {
 
     /// Answers until `stop`, then finishes the requests under way, for at most five seconds.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { listener, what, router, tls, .. } = self;
+        let Self { listener, what, router, tls, of_one_source, .. } = self;
+        let places = Places::new(of_one_source);
         let (config, certificate) = tls.unzip();
         let connections = TaskTracker::new();
-        let accepting = accept(&listener, what, router, config.map(TlsAcceptor::from), &connections, &stop);
+        let accepting = accept(&listener, what, router, config.map(TlsAcceptor::from), &places, &connections, &stop);
         let renewing = async {
             match certificate {
                 Some(certificate) => certificate.keep(what).await,
@@ -200,20 +215,23 @@ async fn accept(
     what: &'static str,
     router: Router,
     acceptor: Option<TlsAcceptor>,
+    places: &Places,
     connections: &TaskTracker,
     stop: &CancellationToken,
 ) {
-    let service = TowerToHyperService::new(router);
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let connection = connection(stream, what, acceptor.clone(), service.clone(), stop.clone());
+            Ok((stream, from)) => {
+                let Some(place) = places.take(from.ip()).await else { continue };
+                let place = Arc::new(place);
+                let service = of_connection(router.clone(), Peer(from.ip().to_canonical()), place.clone());
+                let connection = connection(stream, what, acceptor.clone(), service, stop.clone());
                 connections.spawn(async move {
-                    let _place = place;
                     // A client that is too slow is cut off.
-                    let _ = tokio::time::timeout(CONNECTION_WITHIN, connection).await;
+                    tokio::select! {
+                        _ = tokio::time::timeout(CONNECTION_WITHIN, connection) => {}
+                        () = place.cut() => tracing::debug!(%from, "a connection for {what} gives way to another one"),
+                    }
                 });
             }
             Err(error) if is_of_one_connection(&error) => {}
@@ -223,6 +241,15 @@ async fn accept(
             }
         }
     }
+}
+
+/// The router of one connection: its requests say where they come from, and their bodies have to arrive in time.
+fn of_connection(router: Router, peer: Peer, place: Arc<Place>) -> TowerToHyperService<Router> {
+    TowerToHyperService::new(router.layer(map_request(move |mut request: Request| {
+        request.extensions_mut().insert(peer);
+        let request = request.map(|body| Body::new(Received::new(body, HEAD_WITHIN, place.clone())));
+        std::future::ready(request)
+    })))
 }
 
 /// Serves one request, after the TLS handshake where there is TLS.

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
+use super::places::CONNECTIONS;
 use super::*;
 
 type Running = (SocketAddr, CancellationToken, JoinHandle<()>);
@@ -102,6 +103,63 @@ async fn a_client_that_sends_no_request_is_cut_off_and_keeps_no_probe_waiting() 
     for stream in &mut silent {
         assert!(read_to_end(stream, HEAD_WITHIN * 3).await.is_some());
     }
+}
+
+/// Connects from an address of the loopback network.
+async fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().expect("is made");
+    socket.bind((from, 0).into()).expect("is an address of this machine");
+    socket.connect(to).await.expect("connects")
+}
+
+/// Answers a POST with the length of its body and the address that it comes from.
+async fn echo() -> (SocketAddr, CancellationToken) {
+    let answer = async |axum::Extension(Peer(peer)): axum::Extension<Peer>, body: axum::body::Bytes| {
+        format!("{} bytes from {peer}", body.len())
+    };
+    let router = Router::new().route("/", axum::routing::post(answer));
+    let (address, stop, _) =
+        start(Server::bind(loopback(), "echoes", router).await.expect("binds").with_most_of_one_source(8));
+    (address, stop)
+}
+
+#[tokio::test]
+async fn connections_that_send_nothing_keep_no_request_waiting_also_one_from_the_same_address() {
+    let (address, _stop) = echo().await;
+    let mut silent = Vec::new();
+    for number in 0..32 {
+        let mut stream = connect_from([127, 0, 0, 2], address).await;
+        // A third says nothing, a third stops in its head and a third in its body.
+        let part: &[u8] = match number % 3 {
+            0 => b"",
+            1 => b"POST / HTTP/1.1\r\nhost: x\r\n",
+            _ => b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf",
+        };
+        // One that has given way already cannot be written to.
+        let _ = stream.write_all(part).await;
+        silent.push(stream);
+        for from in [[127, 0, 0, 1], [127, 0, 0, 2]] {
+            let mut stream = connect_from(from, address).await;
+            let request = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody";
+            stream.write_all(request).await.expect("is sent");
+            let mut text = String::new();
+            let read = tokio::time::timeout(Duration::from_secs(4), stream.read_to_string(&mut text)).await;
+            read.expect("is answered before any time-out").expect("is answered");
+            let [a, b, c, d] = from;
+            assert!(text.ends_with(&format!("4 bytes from {a}.{b}.{c}.{d}")), "{text}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_is_cut_off() {
+    let (address, _stop) = echo().await;
+    let mut stream = TcpStream::connect(address).await.expect("connects");
+    let head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf";
+    stream.write_all(head).await.expect("is sent");
+    let began = tokio::time::Instant::now();
+    assert!(read_to_end(&mut stream, CONNECTION_WITHIN).await.is_some());
+    assert!(began.elapsed() < HEAD_WITHIN * 2, "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

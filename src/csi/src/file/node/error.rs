@@ -35,6 +35,14 @@ pub(super) enum ShareError {
     KeyTooLate(std::time::Duration),
     #[error("the share is not mounted")]
     Smb(#[source] SmbError),
+    /// The server refuses the key, and there is no other.
+    #[error("the share is not mounted, and no other key is there ({})", crate::server::chain(other))]
+    NoOtherKey {
+        /// What the key source said.
+        other: Box<ShareError>,
+        #[source]
+        source: SmbError,
+    },
     #[error("cannot mount or unmount")]
     Mount(#[source] MountError),
     #[error("{} has {found} mounted, {wanted} was asked for", path.display())]
@@ -63,7 +71,7 @@ impl CallError for ShareError {
             Self::InProgress(_) => Code::Aborted,
             Self::Key(KeyError::Refused(_)) => Code::PermissionDenied,
             Self::Key(KeyError::NoKey(_)) | Self::NoKeySource => Code::FailedPrecondition,
-            Self::Smb(error) => of_smb(error),
+            Self::Smb(error) | Self::NoOtherKey { source: error, .. } => of_smb(error),
             Self::Mount(error) => of_mount(error),
             Self::Incompatible { .. } => Code::AlreadyExists,
             Self::NotStaged(_) | Self::PublishedElsewhere(_) => Code::FailedPrecondition,

@@ -2,16 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
+use lazuli_model::Secret;
 use lazuli_shares::secret::Credentials;
-
-/// Whether a key that is remembered will do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Freshness {
-    /// It will.
-    Cached,
-    /// It will not: the server has refused the one that was given before, or ended what was mounted with it.
-    Fresh,
-}
 
 /// A question for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +12,8 @@ pub struct KeyRequest {
     pub volume_id: String,
     /// The context of the volume: it may name the Secret ([`lazuli_shares::secret::key_source`]).
     pub context: BTreeMap<String, String>,
-    /// Whether a key that is remembered will do.
-    pub freshness: Freshness,
+    /// The key that the server has refused, where it has: another one is asked for.
+    pub refused: Option<Secret>,
 }
 
 /// Why there is no key. The text is for people, and holds no key.

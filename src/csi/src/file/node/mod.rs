@@ -12,11 +12,14 @@
 //! # A server that does not answer
 //!
 //! Every call that may ask a server has a deadline and a thread of its own ([`lazuli_host::bounded`]). A mount that says
-//! that it is dead is replaced when the new one is connected, with a fresh key: by staging, and by publishing for a new
-//! pod. A mount that says nothing is left alone, because it may be alive: the call is `UNAVAILABLE`.
+//! that it is dead is replaced when the new one is connected: by staging, and by publishing for a new pod. A mount that
+//! says nothing is left alone, because it may be alive: the call is `UNAVAILABLE`. A key that the server refuses is named
+//! to the key source, which looks for another one.
 
 mod error;
+mod event;
 mod keys;
+mod metrics;
 mod publish;
 mod request;
 mod stage;
@@ -42,10 +45,15 @@ use csi_proto::csi::{
     node_service_capability::{Rpc, Type, rpc},
 };
 use error::ShareError;
-pub use keys::{Freshness, KeyError, KeyReader, KeyRequest};
-use lazuli_host::{Deadline, Host, mount, mountinfo, stats};
-use lazuli_model::fault::Code;
+pub use keys::{KeyError, KeyReader, KeyRequest};
+use lazuli_host::{
+    Deadline, Host, mount, mountinfo,
+    stats::{self, StatsError},
+};
+use lazuli_model::{event::Event, fault::Code};
 use lazuli_shares::mount::Defaults;
+use lazuli_telemetry::lossy;
+pub use metrics::ShareMetrics;
 use request::{Publish, Stage};
 use tokio::sync::Mutex;
 use tonic::{Request, Response, Status};
@@ -98,6 +106,10 @@ pub struct NodeConfig {
     pub storage_endpoint_suffix: String,
     /// Where keys come from that the requests do not have.
     pub keys: Option<KeyReader>,
+    /// Where events for people go.
+    pub events: lossy::Sender<Event>,
+    /// What is counted.
+    pub metrics: ShareMetrics,
     /// How long each kind of step may take.
     pub timeouts: Timeouts,
 }
@@ -109,6 +121,8 @@ impl NodeConfig {
             node_id: node_id.into(),
             storage_endpoint_suffix: "core.windows.net".to_owned(),
             keys: None,
+            events: lossy::Sender::nowhere(),
+            metrics: ShareMetrics::default(),
             timeouts: Timeouts::default(),
         }
     }
@@ -184,7 +198,12 @@ async fn measure(node: &Node, path: PathBuf) -> Result<Vec<VolumeUsage>, ShareEr
         return Err(ShareError::NoVolume(path));
     }
     let deadline = Deadline::after(node.config.timeouts.stats);
-    let figures = stats::filesystem(&node.host, Path::new(&path), deadline).await.map_err(ShareError::Stats)?;
+    let measured = stats::filesystem(&node.host, Path::new(&path), deadline).await.inspect_err(|error| {
+        if matches!(error, StatsError::Call(_)) {
+            node.config.metrics.note_hung();
+        }
+    });
+    let figures = measured.map_err(ShareError::Stats)?;
     Ok(usage::of_filesystem(&figures))
 }
 
@@ -198,7 +217,8 @@ impl NodeRpcs for NodeService {
         let request = Stage::parse(request.into_inner()).map_err(refused)?;
         let held = self.0.locks.volume(&request.desired.request.volume_id).map_err(refused)?;
         self.own(held, move |node| async move {
-            stage::stage(&node, &request).await?;
+            let staged = stage::stage(&node, &request).await;
+            staged.inspect_err(|error| node.report(&request.desired, error))?;
             Ok(NodeStageVolumeResponse {})
         })
         .await
@@ -233,7 +253,8 @@ impl NodeRpcs for NodeService {
             false => locks.target(volume, &request.target),
         };
         self.own(held.map_err(refused)?, move |node| async move {
-            publish::publish(&node, &request).await?;
+            let published = publish::publish(&node, &request).await;
+            published.inspect_err(|error| node.report(&request.desired, error))?;
             Ok(NodePublishVolumeResponse {})
         })
         .await

@@ -8,37 +8,36 @@ use lazuli_host::{
     mount::{self, Done, TargetKind, as_mounted},
     mountinfo::{self, Mount},
     options::Options,
-    smb::{self, Replaces, Share},
+    smb::{self, Replaces},
 };
 
 use super::{
     Node,
     error::ShareError,
     request::Publish,
-    stage::{Place, at, incompatible, mount_share, planned, told_dead},
+    stage::{Place, Planned, at, incompatible, mount_share, planned},
 };
 use crate::{calls::CallError as _, pod_mount::is_a_pod_s};
 
 /// Shows the staged share at the target; repeating it is success.
 pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), ShareError> {
     let host = &node.host;
-    let planned = planned(node, &request.desired).await?;
-    let share = planned.share.clone();
-    let is_read_only = request.is_read_only || share.is_read_only;
+    let planned = planned(node, &request.desired)?;
+    let is_read_only = request.is_read_only || planned.is_read_only();
     let table = mount::table(host).await.map_err(ShareError::Mount)?;
     let at_target = mountinfo::at(&table, &as_mounted(&request.target));
     let is_cut_short = match at_target.last() {
         None => false,
-        Some(top) if share.is_at(top) && top.read_only() == is_read_only => return Ok(()),
+        Some(top) if planned.is_at(top) && top.read_only() == is_read_only => return Ok(()),
         // Bound, and not made read-only yet.
-        Some(top) if share.is_at(top) && is_read_only => true,
-        Some(top) => return Err(incompatible(&share, is_read_only, top, &request.target)),
+        Some(top) if planned.is_at(top) && is_read_only => true,
+        Some(top) => return Err(incompatible(&planned, is_read_only, top, &request.target)),
     };
     if request.is_alone && !is_cut_short {
-        refuse_a_second_pod(&table, &share, request)?;
+        refuse_a_second_pod(&table, &planned, request)?;
     }
     match at(node, &request.staging).await? {
-        Place::Mounted(top) if share.is_at(&top) => {}
+        Place::Mounted(top) if planned.is_at(&top) => {}
         Place::Mounted(_) | Place::Bare => return Err(ShareError::NotStaged(request.staging.clone())),
         Place::Dead(_) => {
             // kubelet stages once for all pods of a node: for a new one the mount is made anew here. Pods that have the
@@ -48,7 +47,7 @@ pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), ShareE
             let _turn = tokio::time::timeout(within, turn.lock()).await;
             let _turn = _turn.map_err(|_| ShareError::Restaging(request.staging.clone()))?;
             if let Place::Dead(error) = at(node, &request.staging).await? {
-                told_dead(&request.staging, &error);
+                node.report_dead(&request.desired, &request.staging, &error);
                 mount_share(node, &request.desired, planned, &request.staging, Replaces::Dead).await?;
             }
         }
@@ -71,13 +70,13 @@ pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), ShareE
 
 /// `SINGLE_NODE_SINGLE_WRITER` is for one pod. The folder above the target has the volume's name; what was staged anew
 /// since is another mount of the same share.
-fn refuse_a_second_pod(table: &[Mount], share: &Share, request: &Publish) -> Result<(), ShareError> {
+fn refuse_a_second_pod(table: &[Mount], planned: &Planned, request: &Publish) -> Result<(), ShareError> {
     let own = [as_mounted(&request.target), as_mounted(&request.staging)];
     let staged = mountinfo::at(table, &own[1]).last().map(|top| (top.device, top.root.clone()));
     let volume = |target: &Path| target.parent().and_then(Path::file_name).map(ToOwned::to_owned);
     let is_of_it = |found: &&Mount| {
         let is_same = staged.as_ref() == Some(&(found.device, found.root.clone()))
-            || share.is_at(found) && volume(&found.target) == volume(&own[0]);
+            || planned.is_at(found) && volume(&found.target) == volume(&own[0]);
         is_same && !own.contains(&found.target) && is_a_pod_s(&found.target)
     };
     match table.iter().find(is_of_it) {

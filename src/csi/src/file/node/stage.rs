@@ -4,63 +4,81 @@ use std::path::Path;
 
 use lazuli_host::{
     Deadline,
-    mount::{self, TargetKind, TargetState},
+    mount::{self, MountError, TargetKind, TargetState},
     mountinfo::Mount,
-    smb::{self, Login, Replaces, Share, SmbError},
+    smb::{self, Replaces, Share, SmbError},
 };
+use lazuli_model::Secret;
 use lazuli_shares::{
-    mount::{MountPlan, needs_account, plan},
-    secret::Credentials,
+    mount::{MountPlan, Server, plan},
+    secret::{
+        Credentials,
+        login::{Login, Source, Step},
+    },
 };
 
 use super::{
     Node,
     error::ShareError,
-    keys::{Freshness, KeyRequest},
+    event::described,
+    keys::KeyRequest,
+    metrics::Outcome,
     request::{Desired, Stage},
 };
 
 /// A share whose mount is planned.
+#[derive(Debug, Clone)]
 pub(super) struct Planned {
-    pub(super) share: Share,
-    /// What is known of its account already.
-    credentials: Option<Credentials>,
+    server: Server,
+    /// Its server is in words where it is that of a Secret.
+    share: Share,
 }
 
-/// Plans the mount. The key source is asked only where the account, and so the server, stands beside the key alone.
-pub(super) async fn planned(node: &Node, desired: &Desired) -> Result<Planned, ShareError> {
-    let mut request = desired.request.clone();
-    let mut credentials = desired.credentials.clone();
-    if needs_account(&request) {
-        let found = ask(node, desired, Freshness::Cached).await?;
-        request.account = Some(found.account.clone());
-        credentials = Some(found);
+impl Planned {
+    /// Whether the share is mounted without writes.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.share.is_read_only
     }
+
+    /// Whether a mount is of this share. Where the server is known only by a key, no key is asked for to compare it: nothing
+    /// else of a volume is mounted at its paths.
+    pub(super) fn is_at(&self, found: &Mount) -> bool {
+        match self.server {
+            Server::Named(_) => self.share.is_at(found),
+            Server::OfSecret(_) => self.share.is_at_some_server(found),
+        }
+    }
+}
+
+/// Plans the mount by the request alone.
+pub(super) fn planned(node: &Node, desired: &Desired) -> Result<Planned, ShareError> {
+    planned_with(node, desired, desired.request.account.clone())
+}
+
+fn planned_with(node: &Node, desired: &Desired, account: Option<String>) -> Result<Planned, ShareError> {
+    let request = lazuli_shares::mount::Request { account, ..desired.request.clone() };
     let MountPlan { server, share, folder, creates_folder, options, is_read_only, key: _, warnings } =
         plan(&request, &node.config.defaults()).map_err(ShareError::Parameter)?;
     for warning in warnings {
         tracing::warn!(volume = request.volume_id, "{warning}");
     }
-    let share = Share { server, share, folder, makes_folder: creates_folder, options, is_read_only };
-    Ok(Planned { share, credentials })
+    let share =
+        Share { server: server.to_string(), share, folder, makes_folder: creates_folder, options, is_read_only };
+    Ok(Planned { server, share })
 }
 
 /// Makes the volume ready to be published; repeating it is success.
 pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), ShareError> {
-    let planned = planned(node, &request.desired).await?;
+    let planned = planned(node, &request.desired)?;
     let replaces = match at(node, &request.staging).await? {
         Place::Bare => Replaces::Nothing,
         Place::Dead(error) => {
-            told_dead(&request.staging, &error);
+            node.report_dead(&request.desired, &request.staging, &error);
             Replaces::Dead
         }
-        Place::Mounted(top) => return compatible(&planned.share, &top, &request.staging),
+        Place::Mounted(top) => return compatible(&planned, &top, &request.staging),
     };
     mount_share(node, &request.desired, planned, &request.staging, replaces).await
-}
-
-pub(super) fn told_dead(path: &Path, error: &str) {
-    tracing::warn!(path = %path.display(), error, "the mount does not answer, and is replaced");
 }
 
 /// What is at a staging path.
@@ -77,7 +95,12 @@ pub(super) enum Place {
 /// When the server answers neither yes nor no: what is mounted may be alive.
 pub(super) async fn at(node: &Node, staging: &Path) -> Result<Place, ShareError> {
     let deadline = Deadline::after(node.config.timeouts.look);
-    Ok(match mount::state(&node.host, staging, deadline).await.map_err(ShareError::Mount)? {
+    let looked = mount::state(&node.host, staging, deadline).await.inspect_err(|error| {
+        if matches!(error, MountError::Call(_)) {
+            node.config.metrics.note_hung();
+        }
+    });
+    Ok(match looked.map_err(ShareError::Mount)? {
         TargetState::Absent | TargetState::Bare(_) => Place::Bare,
         TargetState::Corrupted { error, .. } => Place::Dead(error),
         TargetState::Mounted(mounts) => mounts.into_iter().next_back().map_or(Place::Bare, Place::Mounted),
@@ -85,23 +108,23 @@ pub(super) async fn at(node: &Node, staging: &Path) -> Result<Place, ShareError>
 }
 
 /// Whether what is mounted is what was asked for, whichever driver mounted it.
-fn compatible(share: &Share, top: &Mount, path: &Path) -> Result<(), ShareError> {
-    if share.is_at(top) && top.read_only() == share.is_read_only {
+fn compatible(planned: &Planned, top: &Mount, path: &Path) -> Result<(), ShareError> {
+    if planned.is_at(top) && top.read_only() == planned.is_read_only() {
         return Ok(());
     }
-    Err(incompatible(share, share.is_read_only, top, path))
+    Err(incompatible(planned, planned.is_read_only(), top, path))
 }
 
-pub(super) fn incompatible(share: &Share, is_read_only: bool, top: &Mount, path: &Path) -> ShareError {
+pub(super) fn incompatible(planned: &Planned, is_read_only: bool, top: &Mount, path: &Path) -> ShareError {
     let written = |read_only| if read_only { "read-only" } else { "writable" };
     ShareError::Incompatible {
         path: path.to_owned(),
         found: format!("{} of {}, {},", top.fs_type, top.source.display(), written(top.read_only())),
-        wanted: format!("cifs of {}, {},", share.source(), written(is_read_only)),
+        wanted: format!("cifs of {}, {},", planned.share.source(), written(is_read_only)),
     }
 }
 
-/// Mounts the share, with a fresh key where the one at hand is refused.
+/// Mounts the share, with another key where the one at hand is refused, and counts what became of it.
 pub(super) async fn mount_share(
     node: &Node,
     desired: &Desired,
@@ -109,46 +132,70 @@ pub(super) async fn mount_share(
     staging: &Path,
     replaces: Replaces,
 ) -> Result<(), ShareError> {
-    let Planned { share, credentials } = planned;
+    let mounted = attempt(node, desired, planned, staging, replaces).await;
+    node.config.metrics.note(mounted.as_ref().err().map_or(Outcome::Mounted, |error| described(error).outcome));
+    mounted
+}
+
+async fn attempt(
+    node: &Node,
+    desired: &Desired,
+    planned: Planned,
+    staging: &Path,
+    replaces: Replaces,
+) -> Result<(), ShareError> {
     let deadline = Deadline::after(node.config.timeouts.mount);
     mount::ensure_target(&node.host, staging, TargetKind::Directory, deadline).await.map_err(ShareError::Mount)?;
-    let (first, is_fresh) = match credentials {
-        Some(known) => (known, false),
-        // What was mounted with the key that is remembered is dead: the key may be why.
-        None if replaces == Replaces::Dead => (ask(node, desired, Freshness::Fresh).await?, true),
-        None => (ask(node, desired, Freshness::Cached).await?, false),
-    };
-    let refused = match smb::mount(&node.host, &share, &login(&first), staging, replaces, deadline).await {
-        Ok(()) => return Ok(()),
-        Err(error @ SmbError::Refused { .. }) => error,
-        Err(error) => return Err(ShareError::Smb(error)),
-    };
-    if is_fresh || node.config.keys.is_none() {
-        return Err(ShareError::Smb(refused));
-    }
-    match ask(node, desired, Freshness::Fresh).await {
-        Ok(fresh) if fresh != first => {
-            let again = smb::mount(&node.host, &share, &login(&fresh), staging, replaces, deadline).await;
-            again.map_err(ShareError::Smb)
-        }
-        Ok(_) => Err(ShareError::Smb(refused)),
-        Err(error) => {
-            let error = crate::server::chain(&error);
-            tracing::warn!(volume = desired.request.volume_id, error, "no other key to try");
-            Err(ShareError::Smb(refused))
+    let source = node.config.keys.as_ref().map_or(Source::Request, |_| Source::Reader);
+    let mut login = Login::new(desired.credentials.clone(), source);
+    let mut refusal = None;
+    loop {
+        match login.step() {
+            Step::Ask { refused } => match ask(node, desired, refused).await {
+                Ok(credentials) => login.answered(credentials),
+                Err(error) => return Err(no_other_key(error, refusal)),
+            },
+            Step::Mount(credentials) => {
+                let share = located(node, desired, &planned, &credentials)?;
+                match smb::mount(&node.host, &share, &of(credentials), staging, replaces, deadline).await {
+                    Ok(()) => return Ok(()),
+                    Err(error @ SmbError::Refused { .. }) => {
+                        refusal = Some(error);
+                        login.refused();
+                    }
+                    Err(error) => return Err(ShareError::Smb(error)),
+                }
+            }
+            Step::GiveUp => return Err(refusal.map_or(ShareError::NoKeySource, ShareError::Smb)),
         }
     }
 }
 
-fn login(credentials: &Credentials) -> Login {
-    Login { user: credentials.account.clone(), password: credentials.key.clone() }
+/// The share at its server, which may be that of the account that came with the key.
+fn located(node: &Node, desired: &Desired, planned: &Planned, credentials: &Credentials) -> Result<Share, ShareError> {
+    match planned.server {
+        Server::Named(_) => Ok(planned.share.clone()),
+        Server::OfSecret(_) => Ok(planned_with(node, desired, Some(credentials.account.clone()))?.share),
+    }
+}
+
+/// Why there is no key to go on with: for the first question its own error, after a refusal both.
+fn no_other_key(error: ShareError, refusal: Option<SmbError>) -> ShareError {
+    match refusal {
+        None => error,
+        Some(source) => ShareError::NoOtherKey { other: Box::new(error), source },
+    }
+}
+
+fn of(Credentials { account, key }: Credentials) -> smb::Login {
+    smb::Login { user: account, password: key }
 }
 
 /// Asks the key source.
-async fn ask(node: &Node, desired: &Desired, freshness: Freshness) -> Result<Credentials, ShareError> {
+async fn ask(node: &Node, desired: &Desired, refused: Option<Secret>) -> Result<Credentials, ShareError> {
     let keys = node.config.keys.as_ref().ok_or(ShareError::NoKeySource)?;
     let lazuli_shares::mount::Request { volume_id, context, .. } = &desired.request;
-    let request = KeyRequest { volume_id: volume_id.clone(), context: context.clone(), freshness };
+    let request = KeyRequest { volume_id: volume_id.clone(), context: context.clone(), refused };
     let within = node.config.timeouts.key;
     let answer = tokio::time::timeout(within, keys.read(request)).await;
     answer.map_err(|_| ShareError::KeyTooLate(within))?.map_err(ShareError::Key)

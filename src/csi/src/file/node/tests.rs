@@ -9,10 +9,14 @@ use std::{
 
 use csi_proto::csi::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode};
 use csi_proto::csi::*;
-use lazuli_model::Secret;
+use lazuli_model::{
+    Secret,
+    event::{Claim, Pod, Reason, Regarding},
+};
 use lazuli_shares::secret::Credentials;
+use prometheus_client::metrics::counter::Counter;
 
-use super::*;
+use super::{metrics::Outcome, *};
 use crate::scratch::Scratch;
 
 const ID: &str = "g#f1#data###default";
@@ -22,7 +26,10 @@ const KEY: &str = "c2VjcmV0LWtleQ==";
 struct Lab {
     folder: Scratch,
     service: NodeService,
-    asked: Arc<Mutex<Vec<Freshness>>>,
+    /// The key that each question named as refused.
+    asked: Arc<Mutex<Vec<Option<Secret>>>>,
+    events: lossy::Receiver<Event>,
+    metrics: ShareMetrics,
 }
 
 impl Lab {
@@ -30,18 +37,20 @@ impl Lab {
         Self::with(|_| Err(KeyError::NoKey("the lab has none".to_owned())))
     }
 
-    fn with(answer: fn(Freshness) -> Result<Credentials, KeyError>) -> Self {
+    fn with(answer: fn(Option<Secret>) -> Result<Credentials, KeyError>) -> Self {
         let folder = Scratch::new();
         fs::create_dir_all(folder.join("proc/self")).unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&asked);
         let keys = KeyReader::new(move |request| {
-            noted.lock().unwrap().push(request.freshness);
-            Box::pin(async move { answer(request.freshness) })
+            noted.lock().unwrap().push(request.refused.clone());
+            Box::pin(async move { answer(request.refused) })
         });
         let host = Host::new().with_proc(folder.join("proc"));
-        let config = NodeConfig { keys: Some(keys), ..NodeConfig::new("node-0") };
-        let lab = Self { service: NodeService::new(host, config), folder, asked };
+        let (events, sent) = lossy::channel(10, Counter::default());
+        let metrics = ShareMetrics::default();
+        let config = NodeConfig { keys: Some(keys), events, metrics: metrics.clone(), ..NodeConfig::new("node-0") };
+        let lab = Self { service: NodeService::new(host, config), folder, asked, events: sent, metrics };
         lab.table(&[]);
         lab
     }
@@ -73,7 +82,7 @@ impl Lab {
         self.service.node_publish_volume(Request::new(request)).await.map(drop)
     }
 
-    fn asked(&self) -> Vec<Freshness> {
+    fn asked(&self) -> Vec<Option<Secret>> {
         self.asked.lock().unwrap().clone()
     }
 
@@ -137,18 +146,18 @@ async fn a_repeated_stage_asks_for_no_key_whoever_has_staged() {
 }
 
 #[tokio::test]
-async fn a_dead_mount_needs_a_fresh_key_and_stays_until_there_is_one() {
+async fn a_dead_mount_needs_a_key_and_stays_until_there_is_one() {
     let lab = Lab::new();
     lab.folder("pods/1/pvc");
     let staging = lab.path("staging");
     // In the table, and not answering.
     lab.table(&[(&staging, "rw", "cifs", SOURCE)]);
     let (code, message) = status_of(lab.publish(lab.to_publish(Mode::MultiNodeMultiWriter)).await);
-    assert_eq!((code, lab.asked()), (tonic::Code::FailedPrecondition, vec![Freshness::Fresh]), "{message}");
+    assert_eq!((code, lab.asked()), (tonic::Code::FailedPrecondition, vec![None]), "{message}");
     assert!(message.contains("the lab has none"), "{message}");
     lab.table(&[]);
     let (code, _) = status_of(lab.stage(lab.to_stage(&[])).await);
-    assert_eq!((code, lab.asked()), (tonic::Code::FailedPrecondition, vec![Freshness::Fresh, Freshness::Cached]));
+    assert_eq!((code, lab.asked()), (tonic::Code::FailedPrecondition, vec![None, None]));
 }
 
 #[tokio::test]
@@ -176,14 +185,77 @@ async fn secrets_of_the_request_are_used_before_the_key_source_and_shown_nowhere
 }
 
 #[tokio::test]
-async fn a_key_that_comes_without_the_account_s_name_in_the_volume_names_the_server() {
+async fn a_volume_that_names_a_secret_alone_asks_for_a_key_only_when_it_is_mounted() {
     let lab = Lab::with(|_| Ok(Credentials { account: "f9".into(), key: Secret::new(KEY) }));
+    let context = [("shareName", "data"), ("secretName", "mine"), ("storageEndpointSuffix", "invalid")];
     let staging = lab.folder("staging");
-    lab.table(&[(&staging, "rw", "cifs", "//f9.file.core.windows.net/data")]);
-    let mut request = lab.to_stage(&[("shareName", "data"), ("secretName", "mine")]);
-    request.volume_id = "any text".into();
-    lab.stage(request).await.unwrap();
-    assert_eq!(lab.asked(), [Freshness::Cached]);
+    let target = lab.path("pods/1/pvc/mount");
+    lab.folder("pods/1/pvc");
+    let stage = || NodeStageVolumeRequest { volume_id: "any text".into(), ..lab.to_stage(&context) };
+    let publish = || NodePublishVolumeRequest {
+        volume_id: "any text".into(),
+        volume_context: map(&context),
+        ..lab.to_publish(Mode::MultiNodeMultiWriter)
+    };
+    lab.table(&[(&staging, "rw", "cifs", "//f9.file.invalid/data"), (&target, "rw", "cifs", "//f9.file.invalid/data")]);
+    lab.stage(stage()).await.unwrap();
+    for _ in 0..3 {
+        lab.publish(publish()).await.unwrap();
+    }
+    assert_eq!(lab.asked(), []);
+    // Another share is not taken for it.
+    lab.table(&[(&staging, "rw", "cifs", "//f9.file.invalid/other")]);
+    let (code, message) = status_of(lab.stage(stage()).await);
+    assert_eq!((code, lab.asked()), (tonic::Code::AlreadyExists, vec![]), "{message}");
+    assert!(message.contains("//(the account in Secret default/mine)/data"), "{message}");
+    // What is not mounted needs the key, and its account is the server's.
+    lab.table(&[]);
+    let (code, message) = status_of(lab.stage(stage()).await);
+    assert_eq!((code, lab.asked()), (tonic::Code::Unavailable, vec![None]), "{message}");
+    assert!(message.contains("f9.file.invalid"), "{message}");
+}
+
+#[tokio::test]
+async fn a_person_hears_on_the_pod_why_a_share_is_not_mounted_and_it_is_counted() {
+    let mut lab = Lab::with(|_| Err(KeyError::Unavailable("10.0.0.1:29662: no connection".to_owned())));
+    lab.folder("pods/1/pvc");
+    let staging = lab.path("staging");
+    // In the table, and not answering.
+    lab.table(&[(&staging, "rw", "cifs", SOURCE)]);
+    let of_pod = [
+        ("csi.storage.k8s.io/pod.name", "app-0"),
+        ("csi.storage.k8s.io/pod.namespace", "db"),
+        ("csi.storage.k8s.io/pod.uid", "u"),
+    ];
+    let request =
+        NodePublishVolumeRequest { volume_context: map(&of_pod), ..lab.to_publish(Mode::MultiNodeMultiWriter) };
+    let (code, message) = status_of(lab.publish(request).await);
+    assert!(code == tonic::Code::Unavailable && message.contains("10.0.0.1"), "{message}");
+    let pod = Regarding::Pod(Pod { namespace: "db".into(), name: "app-0".into(), uid: Some("u".into()) });
+    for (reason, parts) in [
+        (Reason::FileMountDead, ["what was mounted of its share is dead (", "Restart those that were running"]),
+        (Reason::AccountKeyUnavailable, ["no controller hands out the key", "See that the controller's Pods run"]),
+    ] {
+        let event = lab.events.try_receive().unwrap();
+        assert_eq!((&event.regarding, event.reason), (&pod, reason));
+        assert!(event.note.starts_with(&format!("Volume {ID} on node node-0: ")), "{}", event.note);
+        assert!(
+            parts.iter().all(|part| event.note.contains(part)) && !event.note.contains("10.0.0.1"),
+            "{}",
+            event.note
+        );
+    }
+    // Staging knows no Pod: the claim, where the volume names it, else the Node.
+    lab.table(&[]);
+    let claim = Claim { namespace: "db".into(), name: "data-0".into(), uid: None };
+    let of_claim = [("csi.storage.k8s.io/pvc/name", "data-0"), ("csi.storage.k8s.io/pvc/namespace", "db")];
+    for (context, expected) in [(&of_claim[..], Regarding::Claim(claim)), (&[], Regarding::Node("node-0".into()))] {
+        status_of(lab.stage(lab.to_stage(context)).await);
+        assert_eq!(lab.events.try_receive().unwrap().regarding, expected);
+    }
+    assert_eq!(lab.events.try_receive(), None);
+    assert_eq!((lab.metrics.counts(Outcome::KeyUnavailable), lab.metrics.counts(Outcome::Mounted)), (3, 0));
+    assert_eq!(lab.metrics.dead_and_hung(), (1, 0));
 }
 
 #[tokio::test]
@@ -245,15 +317,19 @@ async fn what_no_share_can_be_is_refused_before_a_key_is_asked_for() {
         assert_eq!(code, tonic::Code::InvalidArgument, "{message}");
         assert!(message.contains(says), "{message}");
     }
-    // An inline volume of a Pod.
-    let inline = NodePublishVolumeRequest {
-        volume_context: map(&[("csi.storage.k8s.io/ephemeral", "true"), ("shareName", "data")]),
-        staging_target_path: String::new(),
-        ..lab.to_publish(Mode::SingleNodeWriter)
-    };
-    let (code, message) = status_of(lab.publish(inline).await);
-    assert_eq!(code, tonic::Code::InvalidArgument);
-    assert!(message.contains("PersistentVolumeClaim"), "{message}");
+    // Inline volumes of Pods, which have ids without meaning.
+    for volume_id in [ID, "csi-0123"] {
+        let context = [("csi.storage.k8s.io/ephemeral", "true"), ("shareName", "data"), ("secretName", "mine")];
+        let inline = NodePublishVolumeRequest {
+            volume_id: volume_id.into(),
+            volume_context: map(&context),
+            staging_target_path: String::new(),
+            ..lab.to_publish(Mode::SingleNodeWriter)
+        };
+        let (code, message) = status_of(lab.publish(inline).await);
+        assert_eq!(code, tonic::Code::InvalidArgument);
+        assert!(message.contains("PersistentVolumeClaim"), "{message}");
+    }
     assert_eq!(lab.asked(), []);
 }
 

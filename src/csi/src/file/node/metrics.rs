@@ -1,0 +1,84 @@
+//! What is counted of shares on a node.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
+
+/// What became of an attempt to mount a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Mounted,
+    KeyUnavailable,
+    KeyDenied,
+    KeyMissing,
+    KeyRefused,
+    ServerUnreachable,
+    ShareNotFound,
+    Other,
+}
+
+impl Outcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Mounted => "mounted",
+            Self::KeyUnavailable => "key_unavailable",
+            Self::KeyDenied => "key_denied",
+            Self::KeyMissing => "key_missing",
+            Self::KeyRefused => "key_refused",
+            Self::ServerUnreachable => "server_unreachable",
+            Self::ShareNotFound => "share_not_found",
+            Self::Other => "other",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    outcome: &'static str,
+}
+
+/// What is counted of shares on a node. Clones count together; the default is counted nowhere.
+#[derive(Debug, Clone, Default)]
+pub struct ShareMetrics {
+    mounts: Family<Labels, Counter>,
+    dead: Counter,
+    hung: Counter,
+}
+
+impl ShareMetrics {
+    /// Registers `lazuli_share_mounts_total{outcome}`, `lazuli_share_mounts_dead_total` and `lazuli_share_calls_hung_total`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let help = "Attempts to mount a file share, by outcome";
+        registry.register("lazuli_share_mounts", help, metrics.mounts.clone());
+        let help = "Mounts of file shares that were found dead when a Pod needed them";
+        registry.register("lazuli_share_mounts_dead", help, metrics.dead.clone());
+        let help = "Calls on mounted file shares that did not return in time: their servers hang";
+        registry.register("lazuli_share_calls_hung", help, metrics.hung.clone());
+        metrics
+    }
+
+    pub(super) fn note(&self, outcome: Outcome) {
+        self.mounts.get_or_create(&Labels { outcome: outcome.as_str() }).inc();
+    }
+
+    pub(super) fn note_dead(&self) {
+        self.dead.inc();
+    }
+
+    pub(super) fn note_hung(&self) {
+        self.hung.inc();
+    }
+
+    #[cfg(test)]
+    pub(super) fn counts(&self, outcome: Outcome) -> u64 {
+        self.mounts.get_or_create(&Labels { outcome: outcome.as_str() }).get()
+    }
+
+    #[cfg(test)]
+    pub(super) fn dead_and_hung(&self) -> (u64, u64) {
+        (self.dead.get(), self.hung.get())
+    }
+}
