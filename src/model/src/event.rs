@@ -82,6 +82,8 @@ pub enum Regarding {
     Claim(Claim),
     /// The claim whose volume is this disk.
     ClaimOf(ArmId),
+    /// A PersistentVolume, by its name. It may be gone when the event is written.
+    Volume(String),
     /// A Node, by its name.
     Node(String),
     /// A Service.
@@ -114,7 +116,7 @@ impl Event {
     pub fn new(regarding: Regarding, reason: Reason, what: impl fmt::Display) -> Self {
         let advice = match &regarding {
             Regarding::Service(_) => reason.advice_for_services(),
-            Regarding::Claim(_) | Regarding::ClaimOf(_) | Regarding::Node(_) => reason.advice(),
+            Regarding::Claim(_) | Regarding::ClaimOf(_) | Regarding::Volume(_) | Regarding::Node(_) => reason.advice(),
         };
         Self::with_advice(regarding, reason, what, advice)
     }

@@ -40,6 +40,7 @@ pub enum Reason {
     AttachmentNotAllowed,
     DataDiskVanished,
     ForceDetached,
+    ShareKept,
     FormatRefused,
     FilesystemDamaged,
     DuplicateFilesystem,
@@ -95,7 +96,7 @@ const CHECK: &str = "CheckNode";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 50] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -111,6 +112,7 @@ impl Reason {
         Self::AttachmentNotAllowed,
         Self::DataDiskVanished,
         Self::ForceDetached,
+        Self::ShareKept,
         Self::FormatRefused,
         Self::FilesystemDamaged,
         Self::DuplicateFilesystem,
@@ -243,6 +245,12 @@ impl Reason {
                 "DetachDisk",
                 AT_ONCE,
                 "Check the file system's data: writes that the stopped machine had not flushed are lost.",
+            ),
+            Self::ShareKept => (
+                "ShareKept",
+                "DeleteShare",
+                AT_ONCE,
+                "The PersistentVolume of the deleted claim goes, and the share stays in its storage account with its data.",
             ),
             Self::FormatRefused => (
                 "FormatRefused",
