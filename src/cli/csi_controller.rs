@@ -131,7 +131,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         tracing::warn!("the cloud configuration: {warning}");
     }
     let mut azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
-    azure.defaults.allowed_resource_groups = options.cloud.allowed_resource_groups();
+    azure.allow_resource_groups(options.cloud.allowed_resource_groups());
 
     let (no_luns, no_handles, no_nodes) = match client {
         Some(_) => (LunReservations::Cold, VolumeHandles::Cold, ClusterNodes::Cold),

@@ -17,7 +17,7 @@ use super::{
     disk_rig::{
         GIB, Method, Rig, create_all, delete, expand, list, numbered, publish_all, seconds, typical, unpublish_all,
     },
-    disk_scale_sets,
+    disk_scale_sets, file_claims,
 };
 
 fn folder() -> PathBuf {
@@ -150,6 +150,22 @@ async fn the_roles_allow_what_the_controller_asks_of_azure_and_nothing_else() {
         assert_eq!(needed, both.difference(&linked).cloned().collect(), "both roles, with {method:?}");
     }
     assert!(base.is_disjoint(&whole_list), "an action is in both roles");
+}
+
+#[tokio::test]
+async fn the_role_of_files_allows_what_the_controller_asks_of_azure_for_shares_and_nothing_else() {
+    let linked: BTreeSet<String> = table()
+        .into_iter()
+        .filter(|(_, file, by_call)| file == "role-files.json" && !by_call)
+        .map(|(action, _, _)| action.to_lowercase())
+        .collect();
+    let mut needed = needed(&Box::pin(file_claims::calls_of_a_life()).await);
+    assert!(needed.remove(ACCOUNT_OPERATION), "the creation of an account is asked about");
+    assert_eq!(
+        needed,
+        allowed("role-files.json").difference(&linked).cloned().collect(),
+        "left the requests, right the role"
+    );
 }
 
 #[test]

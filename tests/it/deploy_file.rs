@@ -209,6 +209,28 @@ fn a_node_serves_the_file_driver_below_kubelets_folder_and_sees_one_folder_more_
     }
 }
 
+/// The resource of the classes that change the performance of shares.
+const ATTRIBUTES: &str = "volumeattributesclasses";
+
+#[test]
+fn classes_of_attributes_are_read_only_where_both_sidecars_of_shares_are_told_to() {
+    for (file, is_on) in [(FILES, false), (BROKER, true), (NAMESPACES, false)] {
+        let pod = pod(file, "Deployment");
+        for sidecar in ["csi-file-provisioner", "csi-file-resizer"] {
+            let gate = argument(&container(&pod, sidecar), "--feature-gates");
+            assert_eq!(gate, Some(format!("VolumeAttributesClass={is_on}")), "{file}: {sidecar}");
+        }
+        // The disk driver has none.
+        let gate = argument(&container(&pod, "csi-resizer"), "--feature-gates");
+        assert_eq!(gate.as_deref(), Some("VolumeAttributesClass=false"), "{file}");
+        let mut added = added(file, "lazuli-controller");
+        added.retain(|(resource, ..)| resource == ATTRIBUTES);
+        let expected =
+            if is_on { ["get", "list", "watch"].map(|verb| everywhere(ATTRIBUTES, verb)).to_vec() } else { Vec::new() };
+        assert_eq!(added, expected, "{file}");
+    }
+}
+
 #[test]
 fn with_the_broker_no_node_may_read_a_secret() {
     for file in [FILES, BROKER] {
@@ -220,7 +242,9 @@ fn with_the_broker_no_node_may_read_a_secret() {
             everywhere("secrets", "get"),
             everywhere("secrets", "update"),
         ];
-        assert_eq!(added(file, "lazuli-controller"), controller, "{file}");
+        let mut added = added(file, "lazuli-controller");
+        added.retain(|(resource, ..)| resource != ATTRIBUTES);
+        assert_eq!(added, controller, "{file}");
         // Who shows a token is asked of the API server.
         let reviews = ("authentication.k8s.io".into(), "tokenreviews".into(), "create".into(), None);
         assert!(rights(file, "lazuli-controller").contains(&reviews), "{file}");

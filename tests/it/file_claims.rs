@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use csi_proto::csi::{
-    CapacityRange, ControllerExpandVolumeRequest, CreateVolumeRequest, DeleteVolumeRequest,
-    ValidateVolumeCapabilitiesRequest, Volume, VolumeCapability,
+    CapacityRange, ControllerExpandVolumeRequest, ControllerModifyVolumeRequest, CreateVolumeRequest,
+    DeleteVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume, VolumeCapability,
     controller_client::ControllerClient,
     volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
 };
@@ -12,9 +12,11 @@ use kube::Client;
 use lazuli_apiserver::ApiServer;
 use lazuli_emulator::call_log::Call;
 use lazuli_journal::Recorder;
+use lazuli_model::event::{Event, Reason, Regarding};
 use lazuli_rig::{Folder, Lab, Options, ShareView, secret_writer};
-use lazuli_shares::deletion::VolumeRef;
+use lazuli_shares::{adoption::LASTS, deletion::VolumeRef};
 use lazuli_telemetry::lossy;
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;
 use tonic::{Code, Status, transport::Channel};
 
@@ -28,17 +30,36 @@ struct Rig {
     client: ControllerClient<Channel>,
     volumes: Volumes,
     server: ApiServer,
+    events: lossy::Receiver<Event>,
     _folder: Folder,
 }
 
 impl Rig {
     async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    async fn with(change: impl FnOnce(&mut Options)) -> Self {
         let folder = Folder::make("it").unwrap();
-        let mut lab = Lab::start(Options::new(folder.path())).await.unwrap();
+        let mut options = Options::new(folder.path());
+        change(&mut options);
+        let mut lab = Lab::start(options).await.unwrap();
         let server = ApiServer::start(lazuli_apiserver::Options::default());
         let volumes = watch::channel(Some(Arc::default())).0;
-        let client = lab.file_controller("files", view(&volumes, &server)).await.unwrap();
-        Self { lab, client, volumes, server, _folder: folder }
+        let (sender, events) = lossy::channel(100, Counter::default());
+        let view = ShareView { events: sender, ..view(&volumes, &server) };
+        let client = lab.file_controller("files", view).await.unwrap();
+        Self { lab, client, volumes, server, events, _folder: folder }
+    }
+
+    /// The events since the last look: the PersistentVolume and the note of each.
+    fn kept(&mut self) -> Vec<(String, String)> {
+        let events = std::iter::from_fn(|| self.events.try_receive());
+        let of = |event: Event| match event.regarding {
+            Regarding::Volume(name) if event.reason == Reason::ShareKept => (name, event.note),
+            _ => panic!("{event:?}"),
+        };
+        events.map(of).collect()
     }
 
     /// The writes that Azure has got, by what they are to.
@@ -139,25 +160,128 @@ async fn file_a_claim_becomes_a_share_with_its_key_in_a_secret_grows_and_is_dele
     refused(expand(&rig.client, &volume.volume_id, 9).await, Code::NotFound);
 }
 
-#[tokio::test]
+/// A PersistentVolume with this volume id.
+fn pv(name: &str, volume: &Volume, released: bool) -> VolumeRef {
+    let attributes = volume.volume_context.clone().into_iter().collect();
+    VolumeRef::of_driver(name, &volume.volume_id, &attributes, released)
+}
+
+#[tokio::test(start_paused = true)]
 async fn file_a_share_that_another_volume_names_or_nobody_made_stays() {
-    let rig = Rig::start().await;
+    let mut rig = Rig::start().await;
     let volume = create(&rig.client, request("pvc-1", 5, &[("shareName", "together")])).await.unwrap();
-    let none = std::collections::BTreeMap::new();
-    let pv = |name: &str, released| VolumeRef::of_driver(name, &volume.volume_id, &none, released);
-    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", false)])));
+    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", &volume, false)])));
     let message = refused(delete(&rig.client, &volume.volume_id).await, Code::Unavailable);
     assert!(message.contains("not released"), "{message}");
-    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", true), pv("pv-2", false)])));
-    let deletions = || rig.writes().iter().filter(|call| call.method == "DELETE").count();
+    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", &volume, true), pv("pv-2", &volume, false)])));
     delete(&rig.client, &volume.volume_id).await.unwrap();
-    assert_eq!(deletions(), 0);
+    let events = rig.kept();
+    assert!(events.len() == 1 && events[0].0 == "pvc-1" && events[0].1.contains("pv-2 names it too"), "{events:?}");
+    // One that does not say what it is about counts as equal, and is told of.
+    let unclear = VolumeRef::of_driver("vague", "mine", &std::collections::BTreeMap::new(), false);
+    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", &volume, true), unclear])));
+    delete(&rig.client, &volume.volume_id).await.unwrap();
+    let events = rig.kept();
+    let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["pvc-1", "vague"]);
+    assert!(events[1].1.contains("PersistentVolume vague may need it"), "{events:?}");
+    let deletions = |rig: &Rig| rig.writes().iter().filter(|call| call.method == "DELETE").count();
+    assert_eq!(deletions(&rig), 0);
     rig.volumes.send_replace(None);
     let message = refused(delete(&rig.client, &volume.volume_id).await, Code::Unavailable);
     assert!(message.contains("are not known yet"), "{message}");
     rig.volumes.send_replace(Some(Arc::default()));
+    let message = refused(delete(&rig.client, &volume.volume_id).await, Code::Unavailable);
+    assert!(message.contains("has begun less than 10 minutes ago"), "{message}");
+    assert_eq!(deletions(&rig), 0);
+    tokio::time::sleep(LASTS).await;
     delete(&rig.client, &volume.volume_id).await.unwrap();
-    assert_eq!(deletions(), 1, "this driver made it");
+    assert_eq!(deletions(&rig), 1, "this driver made it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn file_a_share_that_a_claim_has_just_got_is_not_deleted_with_another_claim() {
+    let mut rig = Rig::start().await;
+    tokio::time::sleep(LASTS).await;
+    let together = [("shareName", "together")];
+    let first = create(&rig.client, request("pvc-1", 5, &together)).await.unwrap();
+    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", &first, true)])));
+    let second = create(&rig.client, request("pvc-2", 5, &together)).await.unwrap();
+    let message = refused(delete(&rig.client, &first.volume_id).await, Code::Unavailable);
+    assert!(message.contains("given to the request pvc-2 too"), "{message}");
+    // Its PersistentVolume is seen.
+    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", &first, true), pv("pvc-2", &second, false)])));
+    delete(&rig.client, &first.volume_id).await.unwrap();
+    assert_eq!(rig.kept().len(), 1);
+    // The last one takes the share along.
+    rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-2", &second, true)])));
+    delete(&rig.client, &second.volume_id).await.unwrap();
+    assert_eq!(rig.writes().iter().filter(|call| call.method == "DELETE").count(), 1);
+}
+
+async fn modify(rig: &Rig, id: &str, parameters: &[(&str, &str)]) -> Result<(), Status> {
+    let mutable_parameters = parameters.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+    let request = ControllerModifyVolumeRequest { volume_id: id.into(), mutable_parameters, ..Default::default() };
+    rig.client.clone().controller_modify_volume(request).await.map(drop)
+}
+
+#[tokio::test]
+async fn file_a_class_of_attributes_changes_the_performance_of_a_share() {
+    let rig = Rig::start().await;
+    let volume = create(&rig.client, request("pvc-1", 50, &[("skuName", "PremiumV2_LRS")])).await.unwrap();
+    let patches = || rig.writes().iter().filter(|call| call.method == "PATCH").count();
+    let faster = [("provisionedIOPS", "5000"), ("provisionedBandwidth", "300")];
+    for _ in 0..2 {
+        modify(&rig, &volume.volume_id, &faster).await.unwrap();
+    }
+    assert_eq!(patches(), 1, "what it is already is not written");
+    for (parameters, words) in [
+        (&[("skuName", "Premium_LRS")][..], "provisionedIOPS, provisionedBandwidth"),
+        (&[("provisionedIOPS", "many")], "many"),
+        (&[("provisionedIOPS", "5")], "allowed are whole numbers"),
+    ] {
+        let message = refused(modify(&rig, &volume.volume_id, parameters).await, Code::InvalidArgument);
+        assert!(message.contains(words), "{message}");
+    }
+    let plain = create(&rig.client, request("pvc-2", 5, &[("skuName", "Standard_LRS")])).await.unwrap();
+    let message = refused(modify(&rig, &plain.volume_id, &faster).await, Code::InvalidArgument);
+    assert!(message.contains("the size alone decides"), "{message}");
+    refused(modify(&rig, "no volume", &faster).await, Code::NotFound);
+    let missing = volume.volume_id.replace("pvc-1", "pvc-9");
+    refused(modify(&rig, &missing, &faster).await, Code::NotFound);
+    assert_eq!(patches(), 1);
+}
+
+#[tokio::test]
+async fn file_only_the_allowed_resource_groups_are_used() {
+    let allowed = lazuli_model::AllowedResourceGroups::of(vec!["team".parse().unwrap()]);
+    let rig = Rig::with(|options| options.allowed_resource_groups = allowed).await;
+    let words = "team (--allowed-resource-groups)";
+    let elsewhere = request("pvc-1", 5, &[("resourceGroup", "other")]);
+    let message = refused(create(&rig.client, elsewhere).await, Code::InvalidArgument);
+    assert!(message.contains(words), "{message}");
+    let id = "other#account#pvc-1###shop";
+    for answer in [
+        delete(&rig.client, id).await,
+        expand(&rig.client, id, 5).await.map(drop),
+        modify(&rig, id, &[("provisionedIOPS", "5000")]).await,
+    ] {
+        let message = refused(answer, Code::InvalidArgument);
+        assert!(message.contains(words), "{message}");
+    }
+    create(&rig.client, request("pvc-1", 5, &[])).await.unwrap();
+}
+
+/// The calls of the life of shares with everything that the controller asks Azure about them.
+pub(super) async fn calls_of_a_life() -> Vec<Call> {
+    let rig = Rig::start().await;
+    let volume =
+        create(&rig.client, request("pvc-1", 50, &[("skuName", "PremiumV2_LRS"), ("enableMultichannel", "true")]));
+    let volume = volume.await.unwrap();
+    expand(&rig.client, &volume.volume_id, 60).await.unwrap();
+    modify(&rig, &volume.volume_id, &[("provisionedIOPS", "5000")]).await.unwrap();
+    delete(&rig.client, &volume.volume_id).await.unwrap();
+    rig.lab.emulator.control().call_log()
 }
 
 #[tokio::test]

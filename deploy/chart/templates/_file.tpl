@@ -72,7 +72,12 @@ lazuli-key-broker
     - --leader-election
     - --leader-election-namespace=$(NAMESPACE)
     - --timeout={{ $values.timeout }}
-    {{- include (printf "lazuli.%sArgs" $sidecar) $values | replace "- --strict-topology\n" "" | nindent 4 }}
+    {{- $args := include (printf "lazuli.%sArgs" $sidecar) $values | replace "- --strict-topology\n" "" }}
+    {{- if $.Values.azureFile.volumeAttributesClasses }}
+    {{- $args = $args | replace "# The driver has neither snapshots nor VolumeAttributesClass:" "# The driver has no snapshots:" }}
+    {{- $args = $args | replace "VolumeAttributesClass=false" "VolumeAttributesClass=true" }}
+    {{- end }}
+    {{- $args | nindent 4 }}
     - --v={{ int $.Values.sidecars.verbosity }}
   env:
     - name: NAMESPACE

@@ -51,9 +51,10 @@ pub struct CloudOptions {
     /// Which cluster to ask; default: $KUBECONFIG, else the pod's own, else none.
     #[arg(long)]
     pub kubeconfig: Option<PathBuf>,
-    /// The resource groups, besides the cluster's own, in which a StorageClass may have disks made by its
-    /// subscriptionID and resourceGroup: GROUP, SUBSCRIPTION/GROUP or SUBSCRIPTION/*, separated by commas. Default: any
-    /// that the controller's identity may write to. The webhook of the cloud controllers reads disks there alone.
+    /// The resource groups, besides the cluster's own, in which a StorageClass may have disks and storage accounts made by
+    /// its subscriptionID and resourceGroup, and in which the shares of volumes may be: GROUP, SUBSCRIPTION/GROUP or
+    /// SUBSCRIPTION/*, separated by commas. Default: any that the controller's identity may write to. The webhook of the
+    /// cloud controllers reads disks there alone.
     #[arg(long, env = "LAZULI_ALLOWED_RESOURCE_GROUPS", value_delimiter = ',', value_name = "GROUP")]
     pub allowed_resource_groups: Vec<plan::AllowedResourceGroup>,
     #[expect(rustdoc::bare_urls, reason = "the text is printed by --help, where a link's brackets would show")]
@@ -290,6 +291,14 @@ pub struct Azure {
     pub credential: LiveCredential,
 }
 
+impl Azure {
+    /// Restricts the resource groups that classes may name, of disks and of file shares.
+    pub fn allow_resource_groups(&mut self, allowed: plan::AllowedResourceGroups) {
+        self.share_defaults.allowed_resource_groups = allowed.clone();
+        self.defaults.allowed_resource_groups = allowed;
+    }
+}
+
 /// Makes the clients. Asks the resource manager for its endpoints where the configuration says so; asks for no token.
 ///
 /// # Errors
@@ -361,6 +370,7 @@ fn share_defaults(config: &Config, cloud: &Cloud) -> parameters::Defaults {
         vnet_name: config.network.vnet.clone().unwrap_or_default(),
         subnet_name: config.network.subnet.clone().unwrap_or_default(),
         driver_name: DRIVER_NAME.to_owned(),
+        allowed_resource_groups: plan::AllowedResourceGroups::Any,
     }
 }
 

@@ -1,7 +1,6 @@
 //! From clients to the gRPC services of a process.
 
 use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer};
-use lazuli_cluster::ShareVolumes;
 pub use lazuli_csi::controller::ListVolumes;
 pub use lazuli_csi::file::controller::SecretWriter;
 use lazuli_csi::{controller::ControllerService, file, identity::IdentityService, node::NodeService, server::chain};
@@ -12,6 +11,7 @@ use lazuli_journal::Recorder;
 use lazuli_model::{event::Event, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_shares::{
+    deletion::ShareVolumes,
     parameters::Defaults,
     secret::{self, SecretRef},
 };
@@ -167,6 +167,7 @@ pub fn shares(azure: &Azure, driver_name: &str, cluster: &ShareView, metrics: Me
         driver_name: driver_name.to_owned(),
         subscription: azure.share_defaults.subscription.clone(),
         resource_group: azure.share_defaults.resource_group.clone(),
+        allowed_resource_groups: azure.share_defaults.allowed_resource_groups.clone(),
         metrics,
         journal: cluster.journal.clone(),
     })

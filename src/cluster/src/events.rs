@@ -222,6 +222,12 @@ impl Writer {
                 name: pod.name.clone(),
                 uid: pod.uid.clone(),
             }),
+            // It may be gone since: the event is then found by the name.
+            Regarding::Volume(name) => {
+                let read: Option<Identified> = get(&self.client, VOLUMES, name).await?;
+                let uid = read.and_then(|read| read.metadata.uid);
+                Some(Object { kind: "PersistentVolume", namespace: None, name: name.clone(), uid })
+            }
             // Source: kubelet gives its Node's name as the uid, and `kubectl describe node` looks for both.
             Regarding::Node(name) => {
                 Some(Object { kind: "Node", namespace: None, name: name.clone(), uid: Some(name.clone()) })
@@ -286,6 +292,16 @@ struct BoundVolume {
 #[serde(rename_all = "camelCase")]
 struct BoundVolumeSpec {
     claim_ref: Option<ClaimRef>,
+}
+
+#[derive(Deserialize)]
+struct Identified {
+    metadata: Identity,
+}
+
+#[derive(Deserialize)]
+struct Identity {
+    uid: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -464,6 +480,21 @@ mod tests {
         let events = server.objects(EVENTS);
         assert_eq!((events.len(), &events[0]["regarding"]["name"]), (1, &json!("data-1")));
         assert_eq!(recorder.counts(), [("created", 1), ("no_object", 1)].into());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_about_a_volume_is_written_also_when_the_volume_is_gone() {
+        let server = FakeApiServer::default();
+        let recorder = Recorder::start(&server);
+        recorder.events.send(Event::new(Regarding::Volume("pvc-1".into()), Reason::ShareKept, "share x is kept"));
+        recorder.written().await;
+        let events = server.objects(NODE_EVENTS);
+        let [event] = &events[..] else { panic!("{events:?}") };
+        let regarding = &event["regarding"];
+        assert_eq!((&regarding["kind"], &regarding["name"]), (&json!("PersistentVolume"), &json!("pvc-1")));
+        assert_eq!(event["reason"], "ShareKept");
+        recorder.stop.cancel();
+        recorder.task.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

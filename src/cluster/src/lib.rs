@@ -54,6 +54,7 @@ pub use inventory::{
     list_nodes, list_reservations, list_services, list_volumes,
 };
 pub use key_facts::{KeyFactsError, pods_of_node, review_node_token, service_addresses, share_volume};
+pub use lazuli_shares::deletion::ShareVolumes;
 pub use lease::{Ended, LeaseName, LeaseView, SeenLease, lead, read_mark, write_mark};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};
@@ -71,6 +72,6 @@ pub use services::{
     PatchServiceError, ServicePatch, ServicesChange, VersionedService, WatchedService, follow_services,
     list_load_balancers, patch_service,
 };
-pub use shares::{ShareVolumes, watch_share_volumes};
+pub use shares::watch_share_volumes;
 pub use sizes::{SizesError, SizesFileError, mounted_sizes, publish_sizes, published_sizes};
 pub use volumes::{ReadVolumeError, read_volume};

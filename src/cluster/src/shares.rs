@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube::Client;
 use lazuli_model::Gib;
-use lazuli_shares::deletion::VolumeRef;
+use lazuli_shares::deletion::{ShareVolumes, VolumeRef};
 use lazuli_storage::admission::bytes_of_quantity;
 use lazuli_telemetry::Condition;
 use serde::Deserialize;
@@ -23,9 +23,6 @@ use super::{
     liveness::{Heard, Liveness, STALE_AFTER, keep_watching},
     reservations::VOLUMES,
 };
-
-/// The volumes that may name a share; `None` while they are not known.
-pub type ShareVolumes = Option<Arc<Vec<VolumeRef>>>;
 
 const RESOURCE: &str = "PersistentVolumes of file shares";
 
@@ -59,23 +56,19 @@ async fn keep(client: &Client, driver: &str, known: &watch::Sender<ShareVolumes>
         loop {
             liveness.show(picture.heard.is_fresh());
             let stale_at = picture.heard.at.filter(|_| picture.heard.is_fresh()).map(|at| at + STALE_AFTER);
-            tokio::select! {
+            let change = tokio::select! {
                 // In this order: what is waiting is told before the age is judged.
                 biased;
-                Some(change) = volumes.recv() => {
-                    liveness.note(RESOURCE, &change);
-                    picture.change(change);
-                }
-                () = sleep_until(stale_at.unwrap_or_else(Instant::now)), if stale_at.is_some() => {
-                    warn!("no word from the API server about PersistentVolumes: no share is deleted until there is");
+                Some(change) = volumes.recv() => Some(change),
+                () = sleep_until(stale_at.unwrap_or_else(Instant::now)), if stale_at.is_some() => None,
+            };
+            match &change {
+                Some(change) => liveness.note(RESOURCE, change),
+                None => {
+                    warn!("no word from the API server about PersistentVolumes: no share is deleted until there is")
                 }
             }
-            let shown = picture.heard.is_fresh().then(|| picture.shown());
-            known.send_if_modified(|before| {
-                let differs = *before != shown;
-                *before = shown;
-                differs
-            });
+            known.send_if_modified(|shown| picture.update(shown, change));
         }
     };
     tokio::select! {
@@ -86,23 +79,57 @@ async fn keep(client: &Client, driver: &str, known: &watch::Sender<ShareVolumes>
 
 #[derive(Default)]
 struct Picture {
-    volumes: BTreeMap<String, VolumeRef>,
+    /// The volumes while they are not shown.
+    hidden: Option<Arc<Vec<VolumeRef>>>,
     heard: Heard,
 }
 
 impl Picture {
-    fn change(&mut self, change: Change<VolumeRef>) {
-        self.heard.note(&change);
-        match change {
-            Change::Replaced(all) => self.volumes = all.into_iter().collect(),
-            Change::Applied(name, Some(volume)) => drop(self.volumes.insert(name, volume)),
-            Change::Applied(name, None) | Change::Deleted(name) => drop(self.volumes.remove(&name)),
-            Change::Confirmed | Change::Lost(_) => {}
+    /// Brings what is shown up to date, in place where nothing else holds it, and says whether that changes anything for a
+    /// reader. No change at all: time has passed.
+    fn update(&mut self, shown: &mut ShareVolumes, change: Option<Change<VolumeRef>>) -> bool {
+        if let Some(change) = &change {
+            self.heard.note(change);
         }
+        let was_shown = shown.is_some();
+        let mut volumes = shown.take().or_else(|| self.hidden.take()).unwrap_or_default();
+        let has_changed = change.is_some_and(|change| apply(&mut volumes, change));
+        let is_shown = self.heard.is_fresh();
+        *(if is_shown { shown } else { &mut self.hidden }) = Some(volumes);
+        was_shown != is_shown || is_shown && has_changed
     }
+}
 
-    fn shown(&self) -> Arc<Vec<VolumeRef>> {
-        Arc::new(self.volumes.values().cloned().collect())
+/// Applies a change to the volumes, which are sorted by name. Returns whether they differ then.
+fn apply(volumes: &mut Arc<Vec<VolumeRef>>, change: Change<VolumeRef>) -> bool {
+    let place = |volumes: &Vec<VolumeRef>, name: &str| volumes.binary_search_by(|one| one.name.as_str().cmp(name));
+    match change {
+        Change::Replaced(all) => {
+            let mut all: Vec<VolumeRef> = all.into_iter().map(|(_, volume)| volume).collect();
+            all.sort_by(|one, other| one.name.cmp(&other.name));
+            let differs = **volumes != all;
+            *volumes = Arc::new(all);
+            differs
+        }
+        Change::Applied(name, Some(volume)) => match place(volumes, &name) {
+            Ok(at) if volumes.get(at) == Some(&volume) => false,
+            Ok(at) => {
+                Arc::make_mut(volumes).splice(at..=at, [volume]);
+                true
+            }
+            Err(at) => {
+                Arc::make_mut(volumes).insert(at, volume);
+                true
+            }
+        },
+        Change::Applied(name, None) | Change::Deleted(name) => match place(volumes, &name) {
+            Ok(at) => {
+                Arc::make_mut(volumes).remove(at);
+                true
+            }
+            Err(_) => false,
+        },
+        Change::Confirmed | Change::Lost(_) => false,
     }
 }
 
@@ -186,6 +213,43 @@ mod tests {
 
     fn volume(name: &str, spec: Value, phase: &str) -> Value {
         json!({"metadata": {"name": name}, "spec": spec, "status": {"phase": phase}})
+    }
+
+    fn of(name: &str, share: &str) -> VolumeRef {
+        VolumeRef::of_in_tree(name, share, "azure-storage-account-f1-secret", false)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_made_in_place_and_one_that_changes_nothing_wakes_nobody() {
+        let (mut picture, mut shown) = (Picture::default(), None);
+        let applied = |name: &str, share: &str| Some(Change::Applied(name.to_owned(), Some(of(name, share))));
+        let names = |shown: &ShareVolumes| {
+            shown.as_ref().map(|all| all.iter().map(|one| one.name.clone()).collect::<Vec<_>>().join(" "))
+        };
+        // Not all are known yet.
+        assert!(!picture.update(&mut shown, applied("d", "x")));
+        assert_eq!(shown, None);
+        let all = ["c", "a"].map(|name| (name.to_owned(), of(name, "x"))).into_iter().collect();
+        assert!(picture.update(&mut shown, Some(Change::Replaced(all))));
+        assert_eq!(names(&shown).as_deref(), Some("a c"));
+        let place = Arc::as_ptr(shown.as_ref().unwrap());
+        assert!(picture.update(&mut shown, applied("b", "x")));
+        assert!(!picture.update(&mut shown, applied("b", "x")));
+        assert!(picture.update(&mut shown, applied("b", "y")));
+        assert!(!picture.update(&mut shown, Some(Change::Confirmed)));
+        assert!(!picture.update(&mut shown, Some(Change::Deleted("z".to_owned()))));
+        assert!(picture.update(&mut shown, Some(Change::Applied("a".to_owned(), None))));
+        assert_eq!((names(&shown).as_deref(), Arc::as_ptr(shown.as_ref().unwrap())), (Some("b c"), place));
+        // A reader that holds it keeps what it holds.
+        let held = shown.clone();
+        assert!(picture.update(&mut shown, Some(Change::Deleted("c".to_owned()))));
+        assert_eq!((names(&held).as_deref(), names(&shown).as_deref()), (Some("b c"), Some("b")));
+        // Old news is not shown, and is not lost either.
+        tokio::time::advance(STALE_AFTER).await;
+        assert!(picture.update(&mut shown, None));
+        assert_eq!(shown, None);
+        assert!(picture.update(&mut shown, Some(Change::Confirmed)));
+        assert_eq!(names(&shown).as_deref(), Some("b"));
     }
 
     #[tokio::test]

@@ -207,6 +207,8 @@ struct Running<C: Course> {
     permit: Option<Id>,
     /// Its write was told to stay unsent.
     is_left: bool,
+    /// The course was told that no caller waits. A failure that it ends with is no answer for who came later.
+    was_unwanted: bool,
     at: At,
 }
 
@@ -223,6 +225,13 @@ enum At {
 impl<C: Course> Default for State<C> {
     fn default() -> Self {
         Self { running: None, ids: Ids::default() }
+    }
+}
+
+impl<C: Course> Running<C> {
+    fn next(&mut self, env: &C::Env, now: Duration, input: Input<C>) -> Next<C> {
+        self.was_unwanted |= matches!(input, Input::Unwanted);
+        self.course.next(env, now, input)
     }
 }
 
@@ -279,7 +288,7 @@ impl<C: Course> State<C> {
     fn begin_anew(&mut self) -> Input<C> {
         match &mut self.running {
             Some(running) if !running.callers.is_empty() => {
-                running.course = C::of(&running.request);
+                (running.course, running.was_unwanted) = (C::of(&running.request), false);
                 Input::Begin
             }
             _ => Input::Unwanted,
@@ -296,8 +305,15 @@ impl<C: Course> State<C> {
         }
         let mut actions = Vec::new();
         let course = C::of(&request);
-        self.running =
-            Some(Running { course, request, callers: vec![caller], permit: None, is_left: false, at: At::Begin });
+        self.running = Some(Running {
+            course,
+            request,
+            callers: vec![caller],
+            permit: None,
+            is_left: false,
+            was_unwanted: false,
+            at: At::Begin,
+        });
         self.advance(env, now, Input::Begin, &mut actions);
         actions
     }
@@ -327,10 +343,18 @@ impl<C: Course> State<C> {
     fn advance(&mut self, env: &C::Env, now: Duration, input: Input<C>, actions: &mut Vec<Action<C>>) {
         let Some(mut running) = self.running.take() else { return };
         running.is_left = false;
-        let mut next = running.course.next(env, now, input);
+        let mut next = running.next(env, now, input);
         let starts = |next: &Next<C>| matches!(next, Next::Permit(_) | Next::Write(_) | Next::Rest(_));
         if starts(&next) && running.callers.is_empty() && !running.course.goes_on_alone() {
-            next = running.course.next(env, now, Input::Unwanted);
+            next = running.next(env, now, Input::Unwanted);
+        }
+        // It went on alone to put something right, and a caller has come meanwhile: its request begins.
+        if running.was_unwanted && !running.callers.is_empty() && matches!(next, Next::End(Err(_))) {
+            (running.course, running.was_unwanted) = (C::of(&running.request), false);
+            if let Some(permit) = running.permit.take() {
+                actions.push(Action::ReleasePermit(permit));
+            }
+            next = running.next(env, now, Input::Begin);
         }
         if let (Next::Permit(_) | Next::Rest(_) | Next::End(_), Some(permit)) = (&next, running.permit) {
             running.permit = None;

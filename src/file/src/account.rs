@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
-use lazuli_azure::{Until, error::ArmError, permits::Permit, storage::decode_account};
+use lazuli_azure::{
+    Until,
+    error::ArmError,
+    permits::Permit,
+    storage::{StorageRead, decode_account},
+};
 use lazuli_engine::single::{Refusal, Written};
 use lazuli_journal::Recorder;
 use lazuli_model::{
-    ArmId,
+    ArmId, FileService,
     fault::Fault,
     op::{AccountWrite, FileServiceSpec},
 };
@@ -34,7 +39,8 @@ use crate::{
     share::verb,
 };
 
-type Course = Account<Answer>;
+type Course = Account<Answer, StorageRead<FileService>>;
+type AccountOp = Op<StorageRead<FileService>>;
 
 /// The accounts that are being made or changed. Clones share them.
 #[derive(Debug, Clone)]
@@ -100,7 +106,7 @@ impl AccountCalls {
     async fn write(
         regions: Regions,
         account: ArmId,
-        op: Op,
+        op: AccountOp,
         permit: Permit,
         wanted: CancellationToken,
     ) -> Written<Course> {
@@ -119,13 +125,9 @@ impl AccountCalls {
                     ),
                 },
             },
-            Op::FileService(spec) => {
-                let read = match client.get_file_service(&account, Priority::Create, &until).await {
-                    Ok(read) => read,
-                    Err(error) => return refused(error),
-                };
+            Op::FileService(spec, read) => {
                 let changed = client.change_file_service(&account, &read, &spec, permit, &until).await;
-                changed.map_or_else(refused, |service| Written::Done(Some(Seen::FileService(service))))
+                changed.map_or_else(refused, |_| Written::Done(None))
             }
             Op::Tags(AccountWrite::Tags { tags, .. }) => {
                 client.set_tags(&account, &tags, permit, &until).await.map_or_else(refused, |()| Written::Done(None))
@@ -151,7 +153,11 @@ impl Adapter for AccountCalls {
         async move { client.permit(verb(of), &account, Priority::Create, &until).await.map_err(Answer) }.boxed()
     }
 
-    fn read(&self, account: &ArmId, query: Query) -> BoxFuture<'static, Result<Seen, Answer>> {
+    fn read(
+        &self,
+        account: &ArmId,
+        query: Query,
+    ) -> BoxFuture<'static, Result<Seen<StorageRead<FileService>>, Answer>> {
         let (regions, account) = (self.0.clone(), account.clone());
         async move {
             match query {
@@ -162,7 +168,7 @@ impl Adapter for AccountCalls {
                 Query::FileService => {
                     let until = Until::working(PATIENCE);
                     let read = regions.of(&account).get_file_service(&account, Priority::Create, &until).await;
-                    read.map(|read| Seen::FileService(read.model))
+                    read.map(Seen::FileService)
                 }
             }
             .map_err(Answer)
@@ -173,7 +179,7 @@ impl Adapter for AccountCalls {
     fn write(
         &self,
         account: &ArmId,
-        op: Op,
+        op: AccountOp,
         permit: Permit,
         wanted: CancellationToken,
     ) -> BoxFuture<'static, Written<Course>> {

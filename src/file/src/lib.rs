@@ -5,6 +5,7 @@
 //! ([`account`], [`share`]). It knows nothing of gRPC, and of Kubernetes only the PersistentVolumes that it is given.
 
 mod account;
+mod adoption;
 mod error;
 mod keys;
 mod pool;
@@ -17,31 +18,30 @@ use std::{
 };
 
 use account::Accounts;
+use adoption::{Call, Memory};
 pub use error::ShareError;
 use keys::Keys;
 use lazuli_azure::storage::Storage;
 use lazuli_journal::Recorder;
 use lazuli_model::{
-    AccountKey, ArmId, Gib, StorageAccount, StorageSku,
+    AccountKey, AllowedResourceGroups, ArmId, Gib, StorageAccount, StorageSku,
     fault::{Code, Fault},
+    parameter::ParameterError,
 };
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_shares::{
-    deletion::{Kept, VolumeRef},
+    deletion::{Kept, ShareVolumes, VolumeRef, volume_of},
     limits::DEFAULT_SKU,
-    share::SharePlan,
+    share::{SharePlan, check_modification},
     volume_id::ShareVolumeId,
     work::pool::{Elsewhere, elsewhere},
     work::share::{Done, Wanted},
 };
 use pool::Pools;
 use regions::Regions;
-use share::ShareTasks;
+use share::{ShareCalls, ShareTasks};
 use tokio::sync::watch;
-
-/// The PersistentVolumes of the cluster that may name a share; `None` while they are not known.
-pub type KnownVolumes = Option<Arc<Vec<VolumeRef>>>;
 
 /// What [`Shares`] is made from.
 #[derive(Debug)]
@@ -49,13 +49,15 @@ pub struct Settings {
     /// The client.
     pub storage: Storage,
     /// The PersistentVolumes of the cluster.
-    pub volumes: watch::Receiver<KnownVolumes>,
+    pub volumes: watch::Receiver<ShareVolumes>,
     /// The name of the driver, which marks the shares that it makes.
     pub driver_name: String,
     /// The subscription of volumes whose id names none.
     pub subscription: String,
     /// The resource group of volumes whose id names none.
     pub resource_group: String,
+    /// The resource groups in which shares may be.
+    pub allowed_resource_groups: AllowedResourceGroups,
     /// The metrics of the tasks.
     pub metrics: Metrics,
     /// Where it is noted what happens.
@@ -77,7 +79,12 @@ pub enum Deleted {
     /// There is none any more.
     Gone,
     /// It stays.
-    Kept(Kept),
+    Kept {
+        /// Why.
+        kept: Kept,
+        /// The PersistentVolume of the volume, where it is known.
+        volume: Option<String>,
+    },
 }
 
 /// The file shares of one cluster. Clones share everything.
@@ -88,11 +95,13 @@ pub struct Shares {
     accounts: Accounts,
     keys: Keys,
     regions: Regions,
-    volumes: watch::Receiver<KnownVolumes>,
+    volumes: watch::Receiver<ShareVolumes>,
     /// The sizes of the shares that this process has made, by their requests.
     made: Arc<Mutex<BTreeMap<String, Gib>>>,
+    adopted: Memory,
     subscription: String,
     resource_group: String,
+    allowed_resource_groups: AllowedResourceGroups,
 }
 
 /// How many requests are remembered. More than a sidecar repeats.
@@ -101,19 +110,25 @@ const MOST_REMEMBERED: usize = 10_000;
 impl Shares {
     /// The shares of a cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { storage, volumes, driver_name, subscription, resource_group, metrics, journal } = settings;
+        let Settings { storage, volumes, driver_name, subscription, resource_group, .. } = settings;
+        let Settings { allowed_resource_groups, metrics, journal, .. } = settings;
         let regions = Regions::new(storage);
+        let adopted = Memory::begin();
+        let calls =
+            ShareCalls { regions: regions.clone(), volumes: volumes.clone(), adopted: adopted.clone(), driver_name };
         let accounts = Accounts::new(regions.clone(), metrics.clone(), journal.clone());
         Self {
-            shares: ShareTasks::new(regions.clone(), volumes.clone(), driver_name, metrics.clone(), journal.clone()),
+            shares: ShareTasks::new(calls, metrics.clone(), journal.clone()),
             pools: Pools::new(regions.clone(), accounts.clone(), metrics, journal),
             keys: Keys::new(regions.clone()),
             accounts,
             regions,
             volumes,
             made: Arc::default(),
+            adopted,
             subscription,
             resource_group,
+            allowed_resource_groups,
         }
     }
 
@@ -140,8 +155,10 @@ impl Shares {
             })?;
             let persistent_volume = VolumeRef::size_of(&volumes, &plan.request);
             let wanted = Wanted::Made { plan: plan.clone(), spec, persistent_volume };
+            let mut adoption = plan.is_read_first().then(|| self.adopted.call(&share, &plan.request));
             let error = match self.shares.request(&share, wanted).await {
                 Ok(Done::Size(size)) => {
+                    adoption.iter_mut().for_each(Call::has_share);
                     self.remember(&plan.request, size);
                     return Ok(Created { account, size });
                 }
@@ -164,9 +181,16 @@ impl Shares {
     pub async fn delete(&self, volume: ShareVolumeId, prefix: Option<String>) -> Result<Deleted, ShareError> {
         let share = self.share_of(&volume)?;
         let account = self.account_of(&volume)?;
-        let wanted = Wanted::Deleted { volume: Arc::new(volume), share: share.clone(), prefix };
-        match self.shares.request(&share, wanted).await? {
-            Done::Kept(kept) => Ok(Deleted::Kept(kept)),
+        let volume = Arc::new(volume);
+        let wanted = Wanted::Deleted { volume: volume.clone(), share: share.clone(), prefix };
+        let done = self.shares.request(&share, wanted).await?;
+        self.adopted.forget(&share, &volume.uuid);
+        match done {
+            Done::Kept(kept) => {
+                let volumes = self.volumes.borrow();
+                let volume = volumes.as_ref().and_then(|volumes| volume_of(volumes, &volume)).map(str::to_owned);
+                Ok(Deleted::Kept { kept, volume })
+            }
             Done::Gone | Done::Size(_) => {
                 self.made().retain(|request, _| !share.name().eq_ignore_ascii_case(request));
                 self.pools.is_freed(&account);
@@ -195,6 +219,17 @@ impl Shares {
             Done::Size(size) => Ok(size),
             Done::Gone | Done::Kept(_) => unreachable!("only a deletion leaves no share"),
         }
+    }
+
+    /// Gives the share of a volume the performance that a VolumeAttributesClass says.
+    ///
+    /// # Errors
+    /// What such a class cannot change, and what the share cannot have; otherwise Azure's own failures.
+    pub async fn modify(&self, volume: &ShareVolumeId, parameters: BTreeMap<String, String>) -> Result<(), ShareError> {
+        let (share, account) = (self.share_of(volume)?, self.account_of(volume)?);
+        check_modification(&parameters).map_err(ShareError::parameter)?;
+        let sku = self.sku(&account).await?;
+        self.shares.request(&share, Wanted::Modified { parameters: Arc::new(parameters), sku }).await.map(drop)
     }
 
     /// Whether the share of a volume exists.
@@ -228,12 +263,17 @@ impl Shares {
     /// The account of a volume.
     ///
     /// # Errors
-    /// A volume id whose parts make no id.
+    /// A volume id whose parts make no id, and an account in a resource group that is not allowed.
     pub fn account_of(&self, volume: &ShareVolumeId) -> Result<ArmId, ShareError> {
-        volume.account_id(&self.subscription, &self.resource_group).map_err(ShareError::no_id)
+        let account = volume.account_id(&self.subscription, &self.resource_group).map_err(ShareError::no_id)?;
+        let cluster = (&*self.subscription, &*self.resource_group);
+        let allowed = self.allowed_resource_groups.check((account.subscription(), account.resource_group()), cluster);
+        allowed.map_err(|why| ShareError::parameter(ParameterError::invalid("volume_id", volume, why)))?;
+        Ok(account)
     }
 
     fn share_of(&self, volume: &ShareVolumeId) -> Result<ArmId, ShareError> {
+        self.account_of(volume)?;
         volume.share_id(&self.subscription, &self.resource_group).map_err(ShareError::no_id)
     }
 

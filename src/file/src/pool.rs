@@ -20,7 +20,7 @@ use lazuli_engine::Awaited;
 use lazuli_journal::Recorder;
 use lazuli_model::{ArmId, StorageAccount, fault::Fault};
 use lazuli_quota::permit::Priority;
-use lazuli_reconcile::{Clock, Kind, Workers, metrics::Metrics};
+use lazuli_reconcile::{Clock, Droppable, Kind, Workers, metrics::Metrics};
 use lazuli_shares::{
     share::SharePlan,
     work::pool::{Action, Caller, Event, Refused, State},
@@ -87,10 +87,16 @@ pub(crate) enum PoolEvent {
     Requested(Caller, Arc<SharePlan>, oneshot::Sender<Outcome>),
 }
 
+fn step(event: Event<ShareError>) -> PoolEvent {
+    PoolEvent::Step(Box::new(event))
+}
+
 /// The callers that wait.
 #[derive(Default)]
 pub(crate) struct Waiting {
     answers: BTreeMap<Caller, oneshot::Sender<Outcome>>,
+    /// The writes that are waited for.
+    writes: Droppable,
     /// A task begins with its first event.
     is_idle: bool,
 }
@@ -107,7 +113,7 @@ impl Pools {
         let group = Group::new(&plan.class.subscription, &plan.class.resource_group);
         let caller = self.kind.callers.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        let left = PoolEvent::Step(Box::new(Event::Abandoned(caller)));
+        let left = step(Event::Abandoned(caller));
         let asked = PoolEvent::Requested(caller, plan.clone(), answer);
         self.workers.ask(&group, asked, left, answered).await.unwrap_or_else(|| Err(broken_off(&group)))
     }
@@ -115,7 +121,7 @@ impl Pools {
     fn tell(&self, account: &ArmId, event: Event<ShareError>) {
         let group = Group::of(account);
         if self.kind.states().contains_key(&group) {
-            self.workers.send(&group, PoolEvent::Step(Box::new(event)));
+            self.workers.send(&group, step(event));
         }
     }
 
@@ -194,11 +200,11 @@ impl Kind for PoolKind {
     const NAME: &'static str = "accounts";
 
     fn woke() -> PoolEvent {
-        PoolEvent::Step(Box::new(Event::Woke))
+        step(Event::Woke)
     }
 
     fn drain() -> PoolEvent {
-        PoolEvent::Step(Box::new(Event::Woke))
+        step(Event::Woke)
     }
 
     /// The work ends when every caller is answered.
@@ -214,6 +220,7 @@ impl Kind for PoolKind {
             Action::Make(..) => "make_account",
             Action::Finish(..) => "change_file_service",
             Action::Look(..) => "read_account",
+            Action::Leave(_) => "drop",
             Action::Answer(..) => "answer",
         }
     }
@@ -221,8 +228,10 @@ impl Kind for PoolKind {
     fn step(&self, group: &Group, waiting: &mut Waiting, now: Duration, event: PoolEvent) -> Vec<Action<ShareError>> {
         let event = match event {
             PoolEvent::Step(event) => {
-                if let Event::Abandoned(caller) = &*event {
-                    waiting.answers.remove(caller);
+                match &*event {
+                    Event::Abandoned(caller) => drop(waiting.answers.remove(caller)),
+                    Event::Made(id, _) | Event::Finished(id, _) => waiting.writes.ended(*id),
+                    _ => {}
                 }
                 *event
             }
@@ -277,9 +286,18 @@ impl Kind for PoolKind {
                 Event::FileServiceRead(id, read.map(|read| read.model).map_err(failed))
             }
             .boxed(),
-            Action::Make(id, candidate) => async move { Event::Made(id, accounts.make(*candidate).await) }.boxed(),
+            Action::Make(id, candidate) => {
+                let made = async move { step(Event::Made(id, accounts.make(*candidate).await)) };
+                return waiting.writes.run(id, made, Self::woke);
+            }
             Action::Finish(id, account, spec) => {
-                async move { Event::Finished(id, accounts.finish(&account, spec).await) }.boxed()
+                let finished = async move { step(Event::Finished(id, accounts.finish(&account, spec).await)) };
+                return waiting.writes.run(id, finished, Self::woke);
+            }
+            // The task of the account learns it, and sends what is not sent yet no more.
+            Action::Leave(id) => {
+                waiting.writes.drop(id);
+                return None;
             }
             Action::Look(id, account, after) => async move {
                 sleep(after).await;
@@ -289,7 +307,7 @@ impl Kind for PoolKind {
             }
             .boxed(),
         };
-        Some(future.map(|event| PoolEvent::Step(Box::new(event))).boxed())
+        Some(future.map(step).boxed())
     }
 
     fn awaited(&self, _: &Waiting, _: Duration) -> Option<Awaited> {

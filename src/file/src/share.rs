@@ -17,16 +17,20 @@ use lazuli_reconcile::{
     metrics::Metrics,
     single::{Adapter, Failed, Singles},
 };
-use lazuli_shares::work::{
-    Verb,
-    share::{Done, Env, Failure, Op, Query, Request, Seen, Share, Wanted, Why},
+use lazuli_shares::{
+    deletion::ShareVolumes,
+    work::{
+        Verb,
+        share::{Done, Env, Failure, Op, Query, Request, Seen, Share, Wanted, Why},
+    },
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    KnownVolumes, ShareError,
+    ShareError,
+    adoption::Memory,
     error::{Answer, broken_off, of_step},
     regions::{PATIENCE, Regions},
 };
@@ -38,14 +42,8 @@ type Course = Share<Answer>;
 pub(crate) struct ShareTasks(Singles<ShareCalls>);
 
 impl ShareTasks {
-    pub(crate) fn new(
-        regions: Regions,
-        volumes: watch::Receiver<KnownVolumes>,
-        driver_name: String,
-        metrics: Metrics,
-        journal: Recorder,
-    ) -> Self {
-        Self(Singles::new(ShareCalls { regions, volumes, driver_name }, metrics, journal))
+    pub(crate) fn new(calls: ShareCalls, metrics: Metrics, journal: Recorder) -> Self {
+        Self(Singles::new(calls, metrics, journal))
     }
 
     /// Asks for a share to be made, deleted or grown, or joins the same request, and waits for the outcome.
@@ -77,11 +75,12 @@ fn share_error(failed: Failed<Course>, share: &ArmId) -> ShareError {
         Why::Creation => (format!("{share} cannot be created"), None),
         Why::Deletion => (format!("{share} cannot be deleted"), None),
         Why::Expansion => (format!("{share} cannot be expanded"), None),
+        Why::Modification => (format!("the performance of {share} cannot be changed"), None),
         Why::Unreadable => (format!("{share} cannot be read"), None),
         Why::Unwanted => (format!("no caller waits for the work on {share} any more"), None),
         Why::Mismatch(mismatch) => (mismatch.to_string(), Some(mismatch.code())),
         Why::NotNow(not_now) => (not_now.to_string(), Some(not_now.code())),
-        Why::Size(error) => (error.to_string(), Some(error.code())),
+        Why::Parameter(error) => (error.to_string(), Some(error.code())),
     };
     let error = of_step(fault, effect, azure, message);
     match code {
@@ -91,10 +90,13 @@ fn share_error(failed: Failed<Course>, share: &ArmId) -> ShareError {
 }
 
 /// What the calls of all shares go through.
-struct ShareCalls {
-    regions: Regions,
-    volumes: watch::Receiver<KnownVolumes>,
-    driver_name: String,
+pub(crate) struct ShareCalls {
+    pub regions: Regions,
+    /// The PersistentVolumes of the cluster.
+    pub volumes: watch::Receiver<ShareVolumes>,
+    /// The requests that were given shares.
+    pub adopted: Memory,
+    pub driver_name: String,
 }
 
 /// The account of a share. The id of a share has one.
@@ -142,7 +144,11 @@ fn log(share: &ArmId, op: &Op, written: &Result<Option<Seen>, ArmError>) {
     match (op, written) {
         (_, Err(error)) => warn!(%share, %error, "a write of the share has failed"),
         (Op::Put(spec), Ok(_)) => info!(%share, size = %spec.quota, "share created"),
-        (Op::Change(change), Ok(_)) => info!(%share, size = change.quota.map(|size| size.to_string()), "share changed"),
+        (Op::Change(change), Ok(_)) => {
+            let size = change.quota.map(|size| size.to_string());
+            let (iops, bandwidth) = (change.provisioned_iops, change.provisioned_bandwidth);
+            info!(%share, size, iops, bandwidth, "share changed");
+        }
         (Op::Delete, Ok(_)) => info!(%share, "share deleted"),
     }
 }
@@ -164,7 +170,11 @@ impl Adapter for ShareCalls {
     const NAME: &'static str = "share";
 
     fn env(&self) -> Env {
-        Env { volumes: self.volumes.borrow().clone(), driver_name: self.driver_name.clone() }
+        Env {
+            volumes: self.volumes.borrow().clone(),
+            adoptions: self.adopted.shown(),
+            driver_name: self.driver_name.clone(),
+        }
     }
 
     fn permit(&self, share: &ArmId, of: Verb) -> BoxFuture<'static, Result<Permit, Answer>> {

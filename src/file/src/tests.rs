@@ -23,7 +23,7 @@ use super::*;
 
 struct Rig {
     emulator: Emulator,
-    volumes: watch::Sender<KnownVolumes>,
+    volumes: watch::Sender<ShareVolumes>,
 }
 
 impl Rig {
@@ -44,6 +44,7 @@ impl Rig {
             driver_name: DRIVER_NAME.into(),
             subscription: scenario::SUBSCRIPTION.into(),
             resource_group: scenario::RESOURCE_GROUP.into(),
+            allowed_resource_groups: AllowedResourceGroups::of(vec!["team".parse().unwrap()]),
             metrics: Metrics::unregistered(),
             journal: Recorder::nowhere(),
         })
@@ -60,6 +61,7 @@ fn plan(name: &str, parameters: &[(&str, &str)]) -> Arc<SharePlan> {
         vnet_name: String::new(),
         subnet_name: String::new(),
         driver_name: DRIVER_NAME.into(),
+        ..Defaults::default()
     };
     let request = Request {
         name: name.into(),
@@ -147,7 +149,8 @@ async fn a_share_lives_from_its_claim_to_its_deletion() {
     assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
     rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", true), pv("pv-2", false)])));
     let kept = shares.delete(volume.clone(), None).await.unwrap();
-    assert!(matches!(kept, Deleted::Kept(Kept::Shared { .. })), "{kept:?}");
+    let Deleted::Kept { kept: Kept::Shared { .. }, volume: persistent_volume } = kept else { panic!("{kept:?}") };
+    assert_eq!(persistent_volume.as_deref(), Some("pvc-1"));
     rig.volumes.send_replace(Some(Arc::default()));
     for _ in 0..2 {
         assert_eq!(shares.delete(volume.clone(), None).await.unwrap(), Deleted::Gone);
@@ -166,4 +169,30 @@ async fn an_account_that_is_deleted_is_chosen_no_more() {
     arm.write(deletion, &lazuli_azure::Until::within(Duration::from_secs(60))).await.unwrap();
     let again = shares.create(&plan("pvc-2", &[])).await.unwrap();
     assert_eq!(again.account.id, created.account.id, "its name follows from what is asked for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_waits_for_its_permit_is_not_made_when_its_claims_have_given_up() {
+    let rig = Rig::start(Options::default()).await;
+    let shares = rig.replica(1);
+    let writes = |of_shares: bool| {
+        let calls = rig.emulator.control().call_log();
+        calls.iter().filter(|call| call.method == "PUT" && call.path.contains("/shares/") == of_shares).count()
+    };
+    let others = tokio::spawn({
+        let shares = shares.clone();
+        async move { storm(&shares, 200, &[]).await }
+    });
+    while writes(true) < 5 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // The account would be the second one, and waits behind the shares.
+    let other = plan("pvc-other", &[("skuName", "StandardV2_LRS")]);
+    let given_up = tokio::time::timeout(Duration::from_secs(2), shares.create(&other)).await;
+    assert!(given_up.is_err() && writes(true) < 150, "shares are made at 10 a second");
+    others.await.unwrap();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!((writes(false), writes(true)), (1, 200));
+    shares.create(&other).await.unwrap();
+    assert_eq!(writes(false), 2);
 }

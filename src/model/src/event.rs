@@ -105,6 +105,8 @@ pub enum Regarding {
     ClaimOf(ArmId),
     /// A Pod.
     Pod(Pod),
+    /// A PersistentVolume, by its name. It may be gone when the event is written.
+    Volume(String),
     /// A Node, by its name.
     Node(String),
     /// A Service.
@@ -137,7 +139,7 @@ impl Event {
     pub fn new(regarding: Regarding, reason: Reason, what: impl fmt::Display) -> Self {
         let advice = match &regarding {
             Regarding::Service(_) => reason.advice_for_services(),
-            Regarding::Claim(_) | Regarding::ClaimOf(_) | Regarding::Pod(_) | Regarding::Node(_) => reason.advice(),
+            Regarding::Claim(_) | Regarding::ClaimOf(_) | Regarding::Pod(_) | Regarding::Volume(_) | Regarding::Node(_) => reason.advice(),
         };
         Self::with_advice(regarding, reason, what, advice)
     }

@@ -101,6 +101,8 @@ pub enum Rpc {
     Unpublish,
     /// `ControllerExpandVolume`
     Expand,
+    /// `ControllerModifyVolume`
+    Modify,
     /// Everything that only reads: `ListVolumes`, `ControllerGetVolume`, `ValidateVolumeCapabilities`.
     Read,
 }
@@ -190,7 +192,7 @@ pub fn reason(rpc: Rpc, fault: &Fault) -> Option<Reason> {
         (Fault::LinkedForbidden, _) => Reason::LinkedAuthorizationFailed,
         (Fault::Unauthenticated, _) => Reason::CredentialRefused,
         // Of what is deleted or detached, the group may be gone with everything in it.
-        (Fault::ScopeNotFound, Rpc::CreateVolume | Rpc::Publish | Rpc::Expand) => Reason::ScopeNotFound,
+        (Fault::ScopeNotFound, Rpc::CreateVolume | Rpc::Publish | Rpc::Expand | Rpc::Modify) => Reason::ScopeNotFound,
         (Fault::Locked, _) => Reason::ResourceLocked,
         (Fault::Exhausted | Fault::AccountFull, _) => Reason::QuotaExceeded,
         (Fault::Throttled { .. }, _) => Reason::Throttled,

@@ -43,6 +43,7 @@ pub mod parameter;
 mod quantity;
 pub mod rbac;
 mod reason;
+mod resource_groups;
 pub mod scale_set;
 mod secret;
 #[cfg(any(test, feature = "testing"))]
@@ -65,6 +66,7 @@ pub use disk::{CachingMode, Disk, DiskState, ProvisioningState, SkuName, Unknown
 pub use file_share::{DeletedShare, FileShare, RootSquash, ShareAccessTier, ShareProtocol};
 pub use instance_view::{InstanceView, PowerState};
 pub use quantity::{Gib, Lun, LunError};
+pub use resource_groups::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
 pub use secret::{REDACTED, Secret};
 pub use service_key::ServiceKey;
 pub use storage_account::{

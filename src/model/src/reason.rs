@@ -40,6 +40,7 @@ pub enum Reason {
     AttachmentNotAllowed,
     DataDiskVanished,
     ForceDetached,
+    ShareKept,
     FormatRefused,
     FilesystemDamaged,
     DuplicateFilesystem,
@@ -104,7 +105,7 @@ const MOUNT: &str = "MountShare";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 57] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -120,6 +121,7 @@ impl Reason {
         Self::AttachmentNotAllowed,
         Self::DataDiskVanished,
         Self::ForceDetached,
+        Self::ShareKept,
         Self::FormatRefused,
         Self::FilesystemDamaged,
         Self::DuplicateFilesystem,
@@ -259,6 +261,12 @@ impl Reason {
                 "DetachDisk",
                 AT_ONCE,
                 "Check the file system's data: writes that the stopped machine had not flushed are lost.",
+            ),
+            Self::ShareKept => (
+                "ShareKept",
+                "DeleteShare",
+                AT_ONCE,
+                "The PersistentVolume of the deleted claim goes, and the share stays in its storage account with its data.",
             ),
             Self::FormatRefused => (
                 "FormatRefused",

@@ -181,7 +181,7 @@ impl Lab {
     pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
         let mut registry = Registry::default();
         let mut azure = clients::connect(&self.config, Routes::none(), &mut registry, self.seed).await?;
-        azure.defaults.allowed_resource_groups = self.allowed_resource_groups.clone();
+        azure.allow_resource_groups(self.allowed_resource_groups.clone());
         let start = Instant::now();
         let journal = self.journals.recorder(name, move || start.elapsed());
         let cluster = ClusterView { journal, ..self.cluster.clone() };
@@ -201,7 +201,8 @@ impl Lab {
         cluster: ShareView,
     ) -> Result<ControllerClient<Channel>, AnyError> {
         let mut registry = Registry::default();
-        let azure = clients::connect(&self.config, Routes::none(), &mut registry, self.seed).await?;
+        let mut azure = clients::connect(&self.config, Routes::none(), &mut registry, self.seed).await?;
+        azure.allow_resource_groups(self.allowed_resource_groups.clone());
         let routes = services::file_controller(&azure, FILE_DRIVER, cluster, TaskMetrics::register(&mut registry));
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))

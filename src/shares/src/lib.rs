@@ -5,6 +5,7 @@
 //! | [`account`] | in which account a share is made |
 //! | [`parameters`] | what a StorageClass asks for, and what is wrong with it |
 //! | [`share`] | the share of a claim, what one that exists means for it, and how it grows |
+//! | [`adoption`] | which requests have a share though no PersistentVolume shows it yet |
 //! | [`deletion`] | what DeleteVolume may delete |
 //! | [`mount`] | how a node mounts and publishes a share |
 //! | [`secret`] | the Secrets in which keys are, and which node may have a key |
@@ -14,6 +15,7 @@
 //! | [`limits`] | nothing: what Azure allows |
 
 pub mod account;
+pub mod adoption;
 pub mod deletion;
 pub mod limits;
 pub mod mount;

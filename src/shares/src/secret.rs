@@ -70,7 +70,7 @@ pub enum CredentialsError {
 }
 
 /// Whether a text can be the name of a storage account (source: Azure's naming rules).
-fn is_account_name(text: &str) -> bool {
+pub(crate) fn is_account_name(text: &str) -> bool {
     (1..=24).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 

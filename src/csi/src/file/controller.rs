@@ -24,7 +24,7 @@ use csi_proto::csi::{
 use lazuli_file::{Deleted, ShareError, Shares};
 use lazuli_model::{
     ArmId,
-    event::{Claim, Event, Failure, Regarding},
+    event::{Claim, Event, Failure, Reason, Regarding},
     fault::{self, Code, Rpc},
     parameter::ParameterError,
 };
@@ -44,8 +44,8 @@ use crate::{
 };
 
 /// What the controller can do, as it tells the sidecars. As the Go driver, it lists neither volumes nor snapshots.
-const CAPABILITIES: [rpc::Type; 3] =
-    [rpc::Type::CreateDeleteVolume, rpc::Type::ExpandVolume, rpc::Type::SingleNodeMultiWriter];
+const CAPABILITIES: [rpc::Type; 4] =
+    [rpc::Type::CreateDeleteVolume, rpc::Type::ExpandVolume, rpc::Type::SingleNodeMultiWriter, rpc::Type::ModifyVolume];
 
 type Write = dyn Fn(SecretRef, Credentials) -> Boxed<'static, Result<(), String>> + Send + Sync;
 
@@ -195,8 +195,13 @@ impl ControllerService {
         }
         match self.shares.delete(volume, None).await {
             Ok(Deleted::Gone) => Ok(DeleteVolumeResponse {}),
-            Ok(Deleted::Kept(kept)) => {
-                tracing::warn!(volume = request.volume_id, audit = true, "{kept}");
+            Ok(Deleted::Kept { kept, volume }) => {
+                let persistent_volume = volume.as_deref();
+                tracing::warn!(volume = request.volume_id, persistent_volume, audit = true, "{kept}");
+                let concerned = volume.iter().map(String::as_str).chain(kept.must_be_mended());
+                for name in concerned {
+                    self.events.send(Event::new(Regarding::Volume(name.to_owned()), Reason::ShareKept, &kept));
+                }
                 Ok(DeleteVolumeResponse {})
             }
             Err(error) => Err(failed(Rpc::DeleteVolume, &error)),
@@ -244,6 +249,17 @@ impl ControllerService {
             self.shares.expand(&id, required_bytes, limit_bytes).await.map_err(|error| failed(Rpc::Expand, &error))?;
         // The server shows the new size; no node has to do anything.
         Ok(ControllerExpandVolumeResponse { capacity_bytes: wire_bytes(size.bytes()), node_expansion_required: false })
+    }
+
+    async fn modify(&self, request: ControllerModifyVolumeRequest) -> Result<ControllerModifyVolumeResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        let id = volume(&request.volume_id)?;
+        if id.is_vhd() {
+            return Err(unsupported("ControllerModifyVolume of a VHD file in a share"));
+        }
+        let modified = self.shares.modify(&id, ordered(request.mutable_parameters)).await;
+        modified.map_err(|error| failed(Rpc::Modify, &error))?;
+        Ok(ControllerModifyVolumeResponse {})
     }
 }
 
@@ -347,9 +363,10 @@ impl Controller for ControllerService {
 
     async fn controller_modify_volume(
         &self,
-        _: Request<ControllerModifyVolumeRequest>,
+        request: Request<ControllerModifyVolumeRequest>,
     ) -> Result<Response<ControllerModifyVolumeResponse>, Status> {
-        Err(unsupported("ControllerModifyVolume"))
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        boxed(self.modify(request.into_inner())).await
     }
 
     async fn controller_list_volume_health(

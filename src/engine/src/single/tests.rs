@@ -57,6 +57,11 @@ impl Course for Number {
                 Next::Rest(Rest::For(Duration::from_secs(1)))
             }
             Input::NoPermit(_) => Next::End(Err("no permit")),
+            // An even number must be put right first.
+            Input::Unwanted if self.number.is_multiple_of(2) && !self.puts_right => {
+                self.puts_right = true;
+                Next::Rest(Rest::For(Duration::from_secs(1)))
+            }
             Input::Unwanted => Next::End(Err("unwanted")),
         }
     }
@@ -162,6 +167,31 @@ fn what_must_be_put_right_goes_on_without_callers() {
     assert_eq!(rig.step(Event::Rested(id(4))), ["permit 5"]);
     assert_eq!(rig.step(Event::NoPermit(id(5), Error(Fault::Unavailable))), [""; 0]);
     assert!(rig.0.is_idle());
+}
+
+#[test]
+fn a_caller_that_comes_while_something_is_put_right_is_served_when_that_is_done() {
+    let mut rig = Rig::default();
+    rig.step(Event::Requested(1, 8));
+    assert_eq!(rig.step(Event::Abandoned(1)), ["drop 1", "rest 2"]);
+    assert_eq!(rig.step(Event::Requested(2, 8)), [""; 0]);
+    assert_eq!(rig.step(Event::Rested(id(2))), ["permit 3"]);
+    // What went on alone has failed. That is no answer: its caller's request begins.
+    assert_eq!(rig.step(Event::NoPermit(id(3), Error(Fault::Unavailable))), ["permit 4"]);
+    // From here on a failure is the caller's own.
+    assert_eq!(rig.step(Event::NoPermit(id(4), Error(Fault::Unavailable))), ["2: no permit"]);
+    assert!(rig.0.is_idle());
+    // Without a caller it ends; and what it finds done is an answer.
+    rig.step(Event::Requested(3, 8));
+    rig.step(Event::Abandoned(3));
+    rig.step(Event::Rested(id(6)));
+    assert_eq!(rig.step(Event::NoPermit(id(7), Error(Fault::Unavailable))), [""; 0]);
+    rig.step(Event::Requested(4, 8));
+    rig.step(Event::Abandoned(4));
+    rig.step(Event::Requested(5, 8));
+    rig.step(Event::Rested(id(9)));
+    rig.step(Event::Permitted(id(10)));
+    assert_eq!(rig.step(Event::Read(id(11), Ok(8))), ["release 10", "5: 8"]);
 }
 
 #[test]

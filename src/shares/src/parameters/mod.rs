@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use lazuli_model::{
-    AccountAccessTier, AccountNetworkAccess, Billing, Gib, ShareAccessTier, StorageSku,
+    AccountAccessTier, AccountNetworkAccess, AllowedResourceGroups, Billing, Gib, ShareAccessTier, StorageSku,
     kube_name::{is_label_value, is_subdomain},
     parameter::{Parameter, ParameterError, Parameters},
     tags::{self, LONGEST_VALUE, MOST_TAGS},
@@ -58,6 +58,8 @@ pub struct Defaults {
     pub subnet_name: String,
     /// The name of the driver: `file.csi.azure.com`.
     pub driver_name: String,
+    /// The resource groups that a class may name.
+    pub allowed_resource_groups: AllowedResourceGroups,
 }
 
 /// In which account the share of a claim is made.
@@ -335,7 +337,15 @@ impl<'a> Reader<'a, '_> {
         let or = |parameter: Option<Parameter<'_>>, default: &str| {
             parameter.map_or_else(|| default.to_owned(), |parameter| parameter.value.to_owned())
         };
-        Ok((or(subscription, &self.defaults.subscription), or(resource_group, &self.defaults.resource_group)))
+        let scope = (or(subscription, &self.defaults.subscription), or(resource_group, &self.defaults.resource_group));
+        let cluster = (&*self.defaults.subscription, &*self.defaults.resource_group);
+        // Without either parameter it is the cluster's own group, which is always allowed.
+        if let Some(parameter) = resource_group.or(subscription)
+            && let Err(allowed) = self.defaults.allowed_resource_groups.check((&scope.0, &scope.1), cluster)
+        {
+            return Err(parameter.refuse(allowed));
+        }
+        Ok(scope)
     }
 
     fn account(&self) -> Result<AccountSource, ParameterError> {

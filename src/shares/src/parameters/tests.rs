@@ -373,3 +373,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_class_names_only_the_resource_groups_that_are_allowed() {
+    let list = ["team".parse().unwrap(), "s2/*".parse().unwrap()];
+    let defaults = Defaults { allowed_resource_groups: AllowedResourceGroups::of(list.into()), ..defaults() };
+    let parse = |pairs: &[(&str, &str)]| ShareClass::parse(&map(pairs), &BTreeMap::new(), &defaults);
+    for pairs in [
+        &[][..],
+        &[("resourceGroup", "GROUP")],
+        &[("resourceGroup", "Team")],
+        &[("subscriptionID", "S2"), ("resourceGroup", "x")],
+    ] {
+        assert!(parse(pairs).is_ok(), "{pairs:?}");
+    }
+    let error = parse(&[("resourceGroup", "other")]).unwrap_err();
+    assert_eq!(error.parameter, "resourceGroup");
+    assert!(error.to_string().contains("team, s2/* (--allowed-resource-groups)"), "{error}");
+}

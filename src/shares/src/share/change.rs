@@ -51,6 +51,17 @@ pub fn plan_expand(
     Ok(Expand::Grow(ShareChange { quota: Some(size), ..ShareChange::default() }, size))
 }
 
+/// Refuses what a VolumeAttributesClass cannot change, and what no share can have. Nothing has to be read for it.
+///
+/// # Errors
+/// The first such parameter.
+pub fn check_modification(mutable: &BTreeMap<String, String>) -> Result<(), ParameterError> {
+    let mutable = Parameters::written(mutable)?;
+    parameters::check_mutable(&mutable)?;
+    let mut given = mutable.iter().filter(|(_, parameter)| !parameter.value.is_empty());
+    given.try_for_each(|(_, parameter)| parameters::provisioned(parameter, None).map(drop))
+}
+
 /// What ControllerModifyVolume writes; nothing where the share is as asked already.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use lazuli_model::{
     parameter::ParameterError,
 };
 
-pub use change::{Expand, plan_expand, plan_modify};
+pub use change::{Expand, check_modification, plan_expand, plan_modify};
 
 use crate::{
     account::AccountRequest,

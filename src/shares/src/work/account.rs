@@ -2,7 +2,7 @@
 //!
 //! No account that exists is ever PUT: the PUT is sent only after a read, behind its permit, that finds none.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use lazuli_engine::{
     Awaited,
@@ -10,7 +10,7 @@ use lazuli_engine::{
     single::{AzureFailure, Course, Input, Next, Rest},
 };
 use lazuli_model::{
-    FileService, ProvisioningState, StorageAccount,
+    ProvisioningState, StorageAccount,
     fault::Fault,
     op::{AccountSpec, AccountWrite, FileServiceSpec},
 };
@@ -61,22 +61,22 @@ pub enum Query {
     FileService,
 }
 
-/// What Azure shows.
+/// What Azure shows. `F` is a file service as the call read it, with all that a change of it sends back.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Seen {
+pub enum Seen<F> {
     /// The account.
     Account(Box<StorageAccount>),
     /// Its file service.
-    FileService(FileService),
+    FileService(F),
 }
 
 /// What a write sends.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Op {
+pub enum Op<F> {
     /// Makes the account.
     Put(Box<AccountSpec>),
-    /// Changes its file service, of which all else stays as it was read last.
-    FileService(FileServiceSpec),
+    /// Changes its file service, of which all else stays as it was read.
+    FileService(FileServiceSpec, F),
     /// Replaces its tags.
     Tags(AccountWrite),
 }
@@ -114,14 +114,14 @@ pub enum Why {
 /// Why a request for an account failed.
 pub type Failure<E> = WorkFailure<Why, E>;
 
-/// The course of a request.
+/// The course of a request. `F` is a file service, as the call reads it.
 #[derive(Debug, Clone)]
-pub struct Account<E> {
+pub struct Account<E, F> {
     request: Request,
     attempts: Attempts,
     conflicts: u32,
     at: At,
-    error: std::marker::PhantomData<E>,
+    types: std::marker::PhantomData<(E, F)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -142,13 +142,13 @@ enum At {
     TagsPatch,
 }
 
-impl<E: AzureFailure> Course for Account<E> {
+impl<E: AzureFailure, F: fmt::Debug + Clone> Course for Account<E, F> {
     type Request = Request;
-    type Seen = Seen;
+    type Seen = Seen<F>;
     type Env = ();
     type Query = Query;
     type Verb = Verb;
-    type Op = Op;
+    type Op = Op<F>;
     type Done = Done;
     type Why = Failure<E>;
     type Error = E;
@@ -164,7 +164,7 @@ impl<E: AzureFailure> Course for Account<E> {
             attempts: Attempts::default(),
             conflicts: 0,
             at,
-            error: std::marker::PhantomData,
+            types: std::marker::PhantomData,
         }
     }
 
@@ -195,8 +195,8 @@ impl<E: AzureFailure> Course for Account<E> {
             (At::Watch(looks), Input::Read(Ok(Seen::Account(account)))) => self.watch(looks, account),
             (At::Watch(looks), Input::Rested) => self.go(At::Watch(looks), Next::Read(Query::Account)),
             (At::Service(made), Input::Permitted) => self.go(At::Service(made), Next::Read(Query::FileService)),
-            (At::Service(made), Input::Read(Ok(Seen::FileService(_)))) => {
-                let op = Op::FileService(self.file_service());
+            (At::Service(made), Input::Read(Ok(Seen::FileService(read)))) => {
+                let op = Op::FileService(self.file_service(), read);
                 self.go(At::ServicePut(made), Next::Write(op))
             }
             (At::Service(made), Input::Begin | Input::Rested) => self.go(At::Service(made), Next::Permit(Verb::Put)),
@@ -227,7 +227,7 @@ impl<E: AzureFailure> Course for Account<E> {
     }
 }
 
-impl<E: AzureFailure> Account<E> {
+impl<E: AzureFailure, F: fmt::Debug + Clone> Account<E, F> {
     fn why(&self) -> Why {
         match self.at {
             At::Service(_) | At::ServicePut(_) => Why::FileService,

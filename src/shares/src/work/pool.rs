@@ -11,7 +11,8 @@
 //! new account. Shares that were given a place are counted from then on, so that many claims at once fill an account and no
 //! more. What is known may be old: an account that a share or a read does not find is forgotten, and lists that still show
 //! it are not believed for a while; one that Azure calls full gets no further share for a while ([`Event::Full`]). A list
-//! that is older than [`LIST_LASTS`] answers no new claim.
+//! that is older than [`LIST_LASTS`] answers no new claim. A creation, or a change of a file service, is waited for while a
+//! claim needs it: what is not sent by then is not sent ([`Action::Leave`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -106,6 +107,8 @@ pub enum Action<E> {
     Finish(Id, ArmId, FileServiceSpec),
     /// Read an account, after this time.
     Look(Id, ArmId, Duration),
+    /// No claim needs this creation, or this change of a file service, any more: wait for it no longer. It has no event.
+    Leave(Id),
     /// Tell a caller.
     Answer(Caller, Result<Box<StorageAccount>, Refused<E>>),
 }
@@ -261,7 +264,21 @@ impl<E: AzureFailure> State<E> {
             self.listed_at = None;
         }
         self.failed.clear();
+        self.leave(&mut actions);
         actions
+    }
+
+    /// What is written for claims alone, and no claim waits for, is left.
+    fn leave(&mut self, actions: &mut Vec<Action<E>>) {
+        let callers = &self.callers;
+        let is_needed = |id: &Id| callers.values().any(|ask| ask.waits.values().any(|(waits_for, _)| waits_for == id));
+        let is_write = |what: &What| matches!(what, What::Creation(_) | What::Finish(_));
+        let left: Vec<Id> =
+            self.running.iter().filter(|(id, (what, _))| is_write(what) && !is_needed(id)).map(|(id, _)| *id).collect();
+        for id in left {
+            self.running.remove(&id);
+            actions.push(Action::Leave(id));
+        }
     }
 
     fn fold(&mut self, now: Duration, event: Event<E>) {

@@ -1,6 +1,6 @@
 //! The course of one request for a share.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use lazuli_engine::{
     Awaited,
@@ -16,8 +16,9 @@ use lazuli_model::{
 
 use super::{Failure as WorkFailure, Verb, rest_after};
 use crate::{
-    deletion::{self, Evidence, Kept, NotNow, ShareSeen, Verdict, VolumeRef, Volumes},
-    share::{AfterPut, Expand, PutAnswer, ShareMismatch, SharePlan, plan_expand},
+    adoption::Adoptions,
+    deletion::{self, Evidence, Kept, NotNow, ShareSeen, ShareVolumes, Verdict, Volumes},
+    share::{AfterPut, Expand, PutAnswer, ShareMismatch, SharePlan, plan_expand, plan_modify},
     volume_id::ShareVolumeId,
 };
 
@@ -60,6 +61,13 @@ pub enum Wanted {
         /// The SKU of its account, where it is known.
         sku: Option<StorageSku>,
     },
+    /// It is as a VolumeAttributesClass says.
+    Modified {
+        /// The parameters of the class.
+        parameters: Arc<BTreeMap<String, String>>,
+        /// The SKU of its account, where it is known.
+        sku: Option<StorageSku>,
+    },
 }
 
 impl Wanted {
@@ -74,6 +82,7 @@ impl Wanted {
                 Self::Grown { required_bytes: one, limit_bytes, .. },
                 Self::Grown { required_bytes: other, limit_bytes: of_other, .. },
             ) => one == other && limit_bytes == of_other,
+            (Self::Modified { parameters: one, .. }, Self::Modified { parameters: other, .. }) => one == other,
             _ => false,
         }
     }
@@ -84,6 +93,7 @@ impl Wanted {
             Self::Made { .. } => "its creation",
             Self::Deleted { .. } => "its deletion",
             Self::Grown { .. } => "its expansion",
+            Self::Modified { .. } => "the change of its performance",
         }
     }
 }
@@ -92,7 +102,9 @@ impl Wanted {
 #[derive(Debug, Clone, Default)]
 pub struct Env {
     /// The PersistentVolumes of the cluster; `None` while the watch has not listed them.
-    pub volumes: Option<Arc<Vec<VolumeRef>>>,
+    pub volumes: ShareVolumes,
+    /// The requests that were given shares. Their clock is the step's.
+    pub adoptions: Arc<Adoptions>,
     /// The name of this driver.
     pub driver_name: String,
 }
@@ -151,14 +163,16 @@ pub enum Why {
     Deletion,
     /// The expansion.
     Expansion,
+    /// The change of its performance.
+    Modification,
     /// The share, or its snapshots, cannot be read.
     Unreadable,
     /// The share that exists cannot be the volume.
     Mismatch(ShareMismatch),
     /// It cannot be deleted now.
     NotNow(NotNow),
-    /// It cannot be so large.
-    Size(ParameterError),
+    /// It cannot have the size or the performance that is asked for.
+    Parameter(ParameterError),
     /// No caller waits for it any more, so it was not sent.
     Unwanted,
 }
@@ -185,7 +199,7 @@ enum At {
     Met,
     /// Towards the PATCH that gives a share the size of its volume.
     Enlarge(ShareChange, Gib),
-    /// That PATCH, or the one of an expansion, is in flight.
+    /// That PATCH, or the one of an expansion or of another performance, is in flight.
     Grows(ShareChange, Gib),
     /// Azure has refused the deletion, because of snapshots.
     Snapshots,
@@ -210,7 +224,7 @@ impl<E: AzureFailure> Course for Share<E> {
         running.wanted.is_same(&asked.wanted)
     }
 
-    fn next(&mut self, env: &Env, _: Duration, input: Input<Self>) -> Next<Self> {
+    fn next(&mut self, env: &Env, now: Duration, input: Input<Self>) -> Next<Self> {
         match input {
             Input::NoPermit(error) => return self.failed(self.why(), error),
             Input::Unwanted => return self.refused(Fault::Deadline, Why::Unwanted),
@@ -226,11 +240,19 @@ impl<E: AzureFailure> Course for Share<E> {
                     share: ShareSeen::NotRead,
                     snapshots: &[],
                     volumes: env.volumes.as_ref().map_or(Volumes::Unknown, |volumes| Volumes::Known(volumes)),
+                    adoptions: &env.adoptions,
+                    now,
                     driver_name: &env.driver_name,
                 };
                 self.delete(&evidence, input)
             }
-            Wanted::Grown { required_bytes, limit_bytes, sku } => self.grow(required_bytes, limit_bytes, sku, input),
+            Wanted::Grown { required_bytes, limit_bytes, sku } => {
+                self.change(input, |share| plan_expand(share, sku, required_bytes, limit_bytes))
+            }
+            Wanted::Modified { parameters, sku } => self.change(input, |share| {
+                let change = plan_modify(share, sku, &parameters)?;
+                Ok(if change.is_empty() { Expand::Enough(share.quota) } else { Expand::Grow(change, share.quota) })
+            }),
         }
     }
 
@@ -250,6 +272,7 @@ impl<E: AzureFailure> Share<E> {
             Wanted::Made { .. } => Why::Creation,
             Wanted::Deleted { .. } => Why::Deletion,
             Wanted::Grown { .. } => Why::Expansion,
+            Wanted::Modified { .. } => Why::Modification,
         }
     }
 
@@ -369,13 +392,18 @@ impl<E: AzureFailure> Share<E> {
         }
     }
 
-    fn grow(&mut self, required: i64, limit: i64, sku: Option<StorageSku>, input: Input<Self>) -> Next<Self> {
+    /// Reads the share behind a permit, and writes what follows from it.
+    fn change(
+        &mut self,
+        input: Input<Self>,
+        plan: impl FnOnce(&FileShare) -> Result<Expand, ParameterError>,
+    ) -> Next<Self> {
         match (self.at.clone(), input) {
             (At::Look, Input::Permitted) => Next::Read(Query::Share),
-            (At::Look, Input::Read(Ok(Seen::Share { share, .. }))) => match plan_expand(&share, sku, required, limit) {
+            (At::Look, Input::Read(Ok(Seen::Share { share, .. }))) => match plan(&share) {
                 Ok(Expand::Enough(size)) => Next::End(Ok(Done::Size(size))),
                 Ok(Expand::Grow(change, size)) => self.go(At::Grows(change, size), Next::Write(Op::Change(change))),
-                Err(error) => self.refused(Fault::Invalid, Why::Size(error)),
+                Err(error) => self.refused(Fault::Invalid, Why::Parameter(error)),
             },
             (At::Look, Input::Read(Err(error))) => self.failed(Why::Unreadable, error),
             (At::Grows(_, size), Input::Written(_)) => Next::End(Ok(Done::Size(size))),

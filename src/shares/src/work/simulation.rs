@@ -24,7 +24,7 @@ use lazuli_engine::{
     single::{self, AzureFailure, Caller},
 };
 use lazuli_model::{
-    AccountKind, ArmId, FileShare, Gib, ProvisioningState, StorageAccount, StorageSku,
+    AccountKind, ArmId, FileService, FileShare, Gib, ProvisioningState, StorageAccount, StorageSku,
     fault::{Effect, Fault},
     seeded::{self, Counts, Numbers},
 };
@@ -36,6 +36,7 @@ use self::{
 };
 use super::{account, pool, share};
 use crate::{
+    adoption::Adoptions,
     deletion::VolumeRef,
     parameters::Defaults,
     share::{Access, Capability, Request, SharePlan, plan_create},
@@ -45,7 +46,7 @@ use crate::{
 const QUICK: u64 = 100_000;
 const FULL: u64 = 1_000_000;
 /// The schedules in which a distortion must be noticed.
-const NOTICED: u64 = 20_000;
+const NOTICED: u64 = 50_000;
 const LIMITS: Limits = Limits { tries: 4, longest_wait: Duration::from_secs(60) };
 /// The last incident comes before.
 const INCIDENTS: u64 = 240_000;
@@ -58,16 +59,19 @@ const LINE: usize = 300;
 /// A list of accounts may show what was so long ago.
 const LAG: u64 = 5_000;
 
-const REACHED: [&str; 38] = [
+const REACHED: [&str; 43] = [
     "PUT meets another one",
     "account failed to be made",
     "account full",
+    "account left unsent",
     "account made",
     "account's tags cleared",
     "busy",
     "caller gave up",
     "clean deletion",
+    "creation left",
     "creation failed without an effect",
+    "deleted under another replica's answer",
     "file service changed",
     "foreign account",
     "foreign account deleted",
@@ -76,8 +80,10 @@ const REACHED: [&str; 38] = [
     "foreign snapshot",
     "foreign tags",
     "foreign volume",
+    "given to a request that is not seen",
     "grown",
     "joined",
+    "just begun",
     "kept for another volume",
     "kept for lack of proof",
     "left unsent",
@@ -143,6 +149,8 @@ const CLASSES: [&[(&str, &str)]; 6] = [
 const NAMED_SHARE: usize = 4;
 /// How many claims of each class there are.
 const CLAIMS: usize = 4;
+
+type Account = account::Account<Error, FileService>;
 
 /// What accounts of a class are: the first three classes differ, and the others are as the first.
 fn kind_of(class: usize) -> usize {
@@ -221,9 +229,15 @@ enum Mutant {
     Sleeps,
     /// Azure deletes a share with its snapshots.
     DeletesSnapshots,
+    /// It is not remembered which requests were given a share.
+    ForgetsAnswers,
+    /// A process that has just begun takes it that nothing was answered before.
+    NothingBefore,
+    /// Nothing is left when no claim needs it.
+    NeverLeft,
 }
 
-const MUTANTS: [Mutant; 18] = [
+const MUTANTS: [Mutant; 21] = [
     Mutant::BlindList,
     Mutant::BlindRead,
     Mutant::OwnNames,
@@ -242,6 +256,9 @@ const MUTANTS: [Mutant; 18] = [
     Mutant::ForgetsSize,
     Mutant::Sleeps,
     Mutant::DeletesSnapshots,
+    Mutant::ForgetsAnswers,
+    Mutant::NothingBefore,
+    Mutant::NeverLeft,
 ];
 
 /// A PersistentVolume.
@@ -256,6 +273,10 @@ struct Volume {
     /// Since when it says this size.
     sized_at: Duration,
     is_released: bool,
+    /// Whether the watches show it.
+    is_seen: bool,
+    /// The replica that has answered its claim; `None` where a person made it.
+    answered_by: Option<usize>,
 }
 
 /// What happens at a moment.
@@ -275,6 +296,8 @@ enum Then {
     },
     /// A replica knows the PersistentVolumes.
     Listed(usize, u64),
+    /// The watches show a PersistentVolume.
+    Seen(String),
 }
 
 struct World {
@@ -421,6 +444,12 @@ impl World {
             Then::Tell(..) => {}
             Then::Serve(replica, life, call) => self.serve(replica, life, *call),
             Then::Ends { number, fails, to } => self.ends(number, fails, to),
+            Then::Seen(name) => {
+                for volume in self.volumes.iter_mut().filter(|volume| volume.name == name) {
+                    volume.is_seen = true;
+                }
+                self.volumes_changed();
+            }
             Then::Listed(replica, life) => {
                 if self.replicas[replica].life == life {
                     self.replicas[replica].has_volumes = true;

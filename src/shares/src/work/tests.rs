@@ -28,6 +28,8 @@ impl AzureFailure for Error {
     }
 }
 
+type Account = account::Account<Error, ()>;
+
 const LIMITS: Limits = Limits { tries: 4, longest_wait: Duration::from_secs(60) };
 
 fn plan() -> Arc<SharePlan> {
@@ -83,9 +85,9 @@ fn a_put_that_meets_another_one_looks_again_and_not_for_ever() {
     let spec = plan().account_request().spec();
     let wanted =
         account::Wanted::Made { spec: Box::new(spec), file_service: lazuli_model::op::FileServiceSpec::default() };
-    let of = || account::Account::<Error>::of(&account::Request { wanted: wanted.clone(), limits: LIMITS });
-    let next = |course: &mut account::Account<Error>, input| course.next(&(), Duration::ZERO, input);
-    let meets = |course: &mut account::Account<Error>| {
+    let of = || Account::of(&account::Request { wanted: wanted.clone(), limits: LIMITS });
+    let next = |course: &mut Account, input| course.next(&(), Duration::ZERO, input);
+    let meets = |course: &mut Account| {
         next(course, Input::Permitted);
         next(course, Input::Read(Err(Error(Fault::NotFound))));
         next(course, Input::Refused(Error(Fault::Conflict)))
@@ -99,4 +101,35 @@ fn a_put_that_meets_another_one_looks_again_and_not_for_ever() {
     let mut course = of();
     let rests = (0..).take_while(|_| matches!(meets(&mut course), Next::Rest(_))).count();
     assert_eq!(rests, 5);
+}
+
+#[test]
+fn a_share_that_is_as_a_class_says_is_not_written_and_what_it_cannot_have_is_named() {
+    let env = share::Env::default();
+    let next = |course: &mut share::Share<Error>, input| course.next(&env, Duration::ZERO, input);
+    let course = |iops: &str| {
+        let parameters = Arc::new([("provisionedIOPS".to_owned(), iops.to_owned())].into());
+        let wanted = share::Wanted::Modified { parameters, sku: Some(StorageSku::PremiumV2Lrs) };
+        share::Share::of(&share::Request { wanted, limits: LIMITS })
+    };
+    let there = FileShare { provisioned_iops: Some(4_000), ..FileShare::smb("f1", "pvc-1", 64) };
+    let seen = || Input::Read(Ok(share::Seen::Share { share: there.clone(), is_new: false }));
+    let looked = |iops: &str| {
+        let mut course = course(iops);
+        assert!(matches!(next(&mut course, Input::Begin), Next::Permit(Verb::Patch)));
+        assert!(matches!(next(&mut course, Input::Permitted), Next::Read(share::Query::Share)));
+        (next(&mut course, seen()), course)
+    };
+    assert!(matches!(looked("4000").0, Next::End(Ok(share::Done::Size(size))) if size == Gib::new(64)));
+    let (write, mut other) = looked("5000");
+    assert!(
+        matches!(&write, Next::Write(share::Op::Change(change)) if change.provisioned_iops == Some(5_000) && change.quota.is_none()),
+        "{write:?}"
+    );
+    assert!(matches!(next(&mut other, Input::Written(None)), Next::End(Ok(share::Done::Size(_)))));
+    let refused = looked("7").0;
+    assert!(
+        matches!(&refused, Next::End(Err(share::Failure { fault: Fault::Invalid, why: share::Why::Parameter(_), .. }))),
+        "{refused:?}"
+    );
 }

@@ -15,7 +15,6 @@
 //! | `capability` | which access modes and types a disk can give |
 //! | `sku` | sizes, performance and sharing of each storage account type |
 //! | `name`, `tags`, `zone` | the disk's name, tags and zone |
-//! | `resource_groups` | the resource groups that a class may name |
 //! | `create` | the disk to make; whether a disk that exists is it is said by [`DiskSpec`](lazuli_model::disk_spec::DiskSpec) |
 //! | `publish`, `stage`, `perf`, `tuning` | how it is attached, mounted and tuned |
 //! | `expand` | whether and how it grows |
@@ -28,7 +27,6 @@ pub mod inventory;
 mod name;
 mod perf;
 mod publish;
-mod resource_groups;
 mod sku;
 mod stage;
 mod tags;
@@ -42,9 +40,9 @@ pub use create::{Adopted, Cloud, CreatePlan, Defaults, Request, plan_create};
 pub(crate) use expand::needs_detach;
 pub use expand::{DetachReason, Expand, plan_expand};
 pub use lazuli_model::parameter::{ParameterError, ParameterErrorKind};
+pub use lazuli_model::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
 pub use perf::{DeviceSetting, PerfProfile};
 pub use publish::{PublishParameters, SOURCE_KEY, effective_caching, publish_parameters};
-pub use resource_groups::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
 pub use sku::{is_zone_redundant, max_shares, size_range};
 pub use stage::{FsType, StageParameters, stage_parameters};
 pub use tags::{claim_of, made_for_another};

@@ -91,6 +91,7 @@ fn one(actions: &[Action<Error>]) -> (String, Id) {
         Action::Make(id, _) => ("make".into(), *id),
         Action::Finish(id, account, _) => (format!("finish {}", account.name()), *id),
         Action::Look(id, account, _) => (format!("look at {}", account.name()), *id),
+        Action::Leave(id) => ("leave".into(), *id),
         Action::Answer(..) => panic!("{action:?}"),
     }
 }
@@ -296,4 +297,20 @@ fn a_share_that_may_still_come_is_made_nowhere_else() {
     ] {
         assert_eq!(elsewhere(&fault, effect, plan, tries), expected, "{fault:?} {effect:?} {tries}");
     }
+}
+
+#[test]
+fn a_creation_that_no_claim_needs_is_left_and_another_claim_asks_for_it_anew() {
+    let mut pool = Pool::new();
+    let (first, second) = (plan("pvc-1", 5, &[]), plan("pvc-2", 5, &[]));
+    let (_, list) = one(&pool.ask(1, &first));
+    pool.ask(2, &second);
+    let (what, creation) = one(&pool.step(Event::Listed(list, Ok(Vec::new()))));
+    assert_eq!(what, "make");
+    assert!(pool.step(Event::Abandoned(1)).is_empty(), "another claim needs it");
+    assert_eq!(one(&pool.step(Event::Abandoned(2))), ("leave".into(), creation));
+    assert!(pool.state.is_idle());
+    let (again, other) = one(&pool.ask(3, &first));
+    assert_eq!(again, "make");
+    assert_ne!(other, creation);
 }

@@ -1,7 +1,7 @@
 //! What Azure holds, and what it does with a request.
 
 use lazuli_engine::single::Written;
-use lazuli_model::{FileService, file_share::CREATED_BY};
+use lazuli_model::file_share::CREATED_BY;
 
 use super::*;
 
@@ -83,7 +83,7 @@ pub(super) enum Call {
     Look(Id, ArmId),
     ReadAccount(ArmId, Id, account::Query),
     ReadShare(ArmId, Id, share::Query),
-    Account(ArmId, Id, account::Op, Fate, Option<Duration>),
+    Account(ArmId, Id, account::Op<FileService>, Fate, Option<Duration>),
     Share { share: ArmId, id: Id, op: share::Op, fate: Fate, course: u64, began: Duration },
 }
 
@@ -215,7 +215,14 @@ impl World {
                 Told::Share(share, single::Event::Read(id, read))
             }
             Call::Account(account, id, op, fate, read_at) => {
-                if let Some(written) = self.write_account(replica, life, &account, id, op, fate, read_at) {
+                let is_left = self.replicas[replica].left.contains(&(account.clone(), id));
+                let written = if is_left && fate != Fate::Lost && self.numbers.one_in(2) {
+                    self.count("account left unsent");
+                    Some(Written::Refused(failed(Fault::Deadline)))
+                } else {
+                    self.write_account(replica, life, &account, id, op, fate, read_at)
+                };
+                if let Some(written) = written {
                     answer(self, Told::Account(account, single::Event::Ended(id, written)));
                 }
                 return;
@@ -311,10 +318,10 @@ impl World {
         life: u64,
         id: &ArmId,
         write: Id,
-        op: account::Op,
+        op: account::Op<FileService>,
         fate: Fate,
         read_at: Option<Duration>,
-    ) -> Option<Written<account::Account<Error>>> {
+    ) -> Option<Written<Account>> {
         let is_lost = fate == Fate::Lost;
         let fails = fate == Fate::Served { fails: true };
         match fate {
@@ -369,7 +376,7 @@ impl World {
                 }
             }
             (_, None) => Written::Refused(failed(Fault::NotFound)),
-            (account::Op::FileService(spec), Some(row)) => {
+            (account::Op::FileService(spec, _), Some(row)) => {
                 self.count("file service changed");
                 if !self.rows[row].is_ours {
                     self.breaks("the file service of a person's account is changed");

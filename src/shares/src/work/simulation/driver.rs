@@ -3,7 +3,10 @@
 use lazuli_engine::single::{Action, Course, Event, Refusal, Rest, Written};
 
 use super::{azure::Fate, *};
-use crate::work::pool::{Elsewhere, elsewhere};
+use crate::{
+    deletion::NotNow,
+    work::pool::{Elsewhere, elsewhere},
+};
 
 /// A process.
 #[derive(Default)]
@@ -11,11 +14,14 @@ pub(super) struct Replica {
     /// How often it was started anew.
     pub life: u64,
     pub pool: pool::State<Error>,
-    accounts: BTreeMap<ArmId, single::State<account::Account<Error>>>,
+    accounts: BTreeMap<ArmId, single::State<Account>>,
     shares: BTreeMap<ArmId, single::State<share::Share<Error>>>,
     /// Who waits for accounts: the accounts of the group, or a deletion.
-    waits: BTreeMap<Caller, Waits>,
+    waits: BTreeMap<Caller, (ArmId, Waits)>,
     pub has_volumes: bool,
+    /// When a creation was left last.
+    pub left_at: Option<Duration>,
+    pub adoptions: Arc<Adoptions>,
     /// The courses of shares and of accounts.
     pub courses: BTreeMap<ArmId, Running>,
     dropped: BTreeSet<(ArmId, Id)>,
@@ -26,6 +32,7 @@ pub(super) struct Replica {
     pub placed: BTreeSet<(usize, ArmId)>,
 }
 
+#[derive(PartialEq)]
 enum Waits {
     Make(Id),
     Finish(Id),
@@ -49,7 +56,7 @@ pub(super) struct Running {
 #[derive(Debug)]
 pub(super) enum Told {
     Pool(pool::Event<Error>),
-    Account(ArmId, Event<account::Account<Error>>),
+    Account(ArmId, Event<Account>),
     Share(ArmId, Event<share::Share<Error>>),
 }
 
@@ -159,6 +166,9 @@ impl World {
         if let Some(course) = task.share.as_ref().and_then(|share| self.replicas[replica].courses.get_mut(share)) {
             course.callers.remove(&caller);
         }
+        if let Some(share) = &task.share {
+            self.call_ends(&task, share, false);
+        }
         if self.mutant == Some(Mutant::NeverLeaves) {
             return;
         }
@@ -172,7 +182,11 @@ impl World {
     pub(super) fn kill(&mut self, replica: usize) {
         self.count("process killed");
         let life = self.replicas[replica].life + 1;
-        self.replicas[replica] = Replica { life, ..Replica::default() };
+        let adoptions = match self.mutant {
+            Some(Mutant::NothingBefore) => Adoptions::default(),
+            _ => Adoptions::beginning(self.now),
+        };
+        self.replicas[replica] = Replica { life, adoptions: Arc::new(adoptions), ..Replica::default() };
         let killed: Vec<Caller> =
             self.tasks.iter().filter(|(_, task)| task.replica == replica).map(|(caller, _)| *caller).collect();
         for caller in killed {
@@ -213,7 +227,9 @@ impl World {
                     return;
                 }
                 let volumes = self.replicas[replica].has_volumes.then(|| self.refs.clone());
-                let env = share::Env { volumes, driver_name: "file.csi.azure.com".into() };
+                let forgets = self.mutant == Some(Mutant::ForgetsAnswers);
+                let adoptions = if forgets { Arc::default() } else { self.replicas[replica].adoptions.clone() };
+                let env = share::Env { volumes, adoptions, driver_name: "file.csi.azure.com".into() };
                 let step = self.replicas[replica].shares.entry(key.clone()).or_default();
                 let actions = step.step(&env, now, event);
                 for action in actions {
@@ -274,8 +290,27 @@ impl World {
             pool::Action::Finish(id, account, spec) => {
                 self.request_account(replica, account, account::Wanted::Finished(spec), Waits::Finish(id));
             }
+            pool::Action::Leave(id) => self.leaves_account(replica, id),
             pool::Action::Answer(caller, answer) => self.chosen(caller, answer),
         }
+    }
+
+    fn leaves_account(&mut self, replica: usize, id: Id) {
+        self.count("creation left");
+        self.replicas[replica].left_at = Some(self.now);
+        if self.mutant == Some(Mutant::NeverLeft) {
+            return;
+        }
+        let waits = &self.replicas[replica].waits;
+        let left = waits.iter().find(|(_, (_, waits))| *waits == Waits::Make(id) || *waits == Waits::Finish(id));
+        let Some((caller, (account, _))) = left.map(|(caller, waits)| (*caller, waits)) else { return };
+        let (account, life) = (account.clone(), self.replicas[replica].life);
+        self.replicas[replica].waits.remove(&caller);
+        if let Some(course) = self.replicas[replica].courses.get_mut(&account) {
+            course.callers.remove(&caller);
+        }
+        // After its request, which may be under way.
+        self.after_ms(0, Then::Tell(replica, life, Box::new(Told::Account(account, Event::Abandoned(caller)))));
     }
 
     fn chosen(&mut self, caller: Caller, answer: Result<Box<StorageAccount>, pool::Refused<Error>>) {
@@ -303,9 +338,23 @@ impl World {
         let Some(task) = self.tasks.get_mut(&caller) else { return };
         let replica = task.replica;
         task.share = Some(share.clone());
+        if let share::Wanted::Made { plan, .. } = &wanted
+            && plan.is_read_first()
+        {
+            Arc::make_mut(&mut self.replicas[replica].adoptions).begin(&share, &plan.request);
+        }
         self.begins(replica, &share, caller, |replica| replica.shares.get(&share).is_none_or(single::State::is_idle));
         let request = share::Request { wanted, limits: LIMITS };
         self.told(replica, Told::Share(share, Event::Requested(caller, request)));
+    }
+
+    /// A call for a share that its class names ends.
+    fn call_ends(&mut self, task: &Task, share: &ArmId, has_share: bool) {
+        let plan = &plans()[task.claim];
+        if plan.is_read_first() && matches!(task.goal, Goal::Made { .. }) {
+            let now = self.now;
+            Arc::make_mut(&mut self.replicas[task.replica].adoptions).end(share, &plan.request, has_share, now);
+        }
     }
 
     /// A course begins, or one gets another caller.
@@ -331,7 +380,7 @@ impl World {
 
     fn request_account(&mut self, replica: usize, account: ArmId, wanted: account::Wanted, waits: Waits) {
         let caller = self.number();
-        self.replicas[replica].waits.insert(caller, waits);
+        self.replicas[replica].waits.insert(caller, (account.clone(), waits));
         self.begins(replica, &account, caller, |replica| {
             replica.accounts.get(&account).is_none_or(single::State::is_idle)
         });
@@ -418,7 +467,7 @@ impl World {
         self.after_ms(300, Then::Serve(replica, life, Box::new(call)));
     }
 
-    fn carry_account(&mut self, replica: usize, key: &ArmId, action: Action<account::Account<Error>>) {
+    fn carry_account(&mut self, replica: usize, key: &ArmId, action: Action<Account>) {
         match self.carry(replica, key, action, Told::Account) {
             Some(Action::Read(id, query)) => {
                 self.reads(replica, key);
@@ -430,7 +479,7 @@ impl World {
                 let unanswered = Told::Account(key.clone(), Event::Ended(id, Written::Refused(lost())));
                 self.sends(replica, Call::Account(key.clone(), id, op, fate, read_at), fate, unanswered);
             }
-            Some(Action::Answer(caller, outcome)) => self.account_answered(replica, caller, outcome),
+            Some(Action::Answer(caller, outcome)) => self.account_answered(replica, key, caller, outcome),
             _ => {}
         }
     }
@@ -438,14 +487,18 @@ impl World {
     fn account_answered(
         &mut self,
         replica: usize,
+        key: &ArmId,
         caller: Caller,
-        outcome: Result<account::Done, Refusal<account::Account<Error>>>,
+        outcome: Result<account::Done, Refusal<Account>>,
     ) {
         let outcome = outcome.map_err(|refusal| match refusal {
             Refusal::Busy(_) => failed(Fault::Busy),
             Refusal::Why(failure) => Error { effect: failure.effect, ..failed(failure.fault) },
         });
-        let event = match self.replicas[replica].waits.remove(&caller) {
+        if let Some(course) = self.replicas[replica].courses.get_mut(key) {
+            course.callers.remove(&caller);
+        }
+        let event = match self.replicas[replica].waits.remove(&caller).map(|(_, waits)| waits) {
             Some(Waits::Make(id)) => pool::Event::Made(
                 id,
                 outcome.map(|done| match done {
@@ -498,6 +551,19 @@ impl World {
             course.callers.remove(&caller);
         }
         let Some(task) = self.tasks.get(&caller).cloned() else { return };
+        self.call_ends(&task, key, outcome.is_ok());
+        if let (Goal::Deleted, Ok(_)) = (&task.goal, &outcome) {
+            Arc::make_mut(&mut self.replicas[replica].adoptions).forget(key, &plans()[task.claim].request);
+        }
+        match &outcome {
+            Err(Refusal::Why(share::Failure { why: share::Why::NotNow(NotNow::Adopted { .. }), .. })) => {
+                self.count("given to a request that is not seen");
+            }
+            Err(Refusal::Why(share::Failure { why: share::Why::NotNow(NotNow::JustBegun(_)), .. })) => {
+                self.count("just begun");
+            }
+            _ => {}
+        }
         let outcome = outcome.map_err(|refusal| match refusal {
             Refusal::Busy(_) => failed(Fault::Busy),
             Refusal::Why(failure) => Error { effect: failure.effect, ..failed(failure.fault) },

@@ -32,13 +32,24 @@ impl World {
     }
 
     /// An account is PUT only after a read, behind the permit, that has found none. Returns when that was.
-    pub(super) fn account_sent(&mut self, replica: usize, key: &ArmId, op: &account::Op) -> Option<Duration> {
+    pub(super) fn account_sent(
+        &mut self,
+        replica: usize,
+        key: &ArmId,
+        op: &account::Op<FileService>,
+    ) -> Option<Duration> {
         let course = self.replicas[replica].courses.get(key).cloned()?;
         let behind = course.read_at.is_some_and(|at| course.permitted.is_some_and(|permitted| at >= permitted));
+        // The account is told a moment after.
+        let is_leaving = self.replicas[replica].left_at.is_some_and(|at| self.now <= at + Duration::from_millis(2));
+        let waits = |task: &Task| task.replica == replica && task.share.is_none();
+        if !matches!(op, account::Op::Tags(_)) && !is_leaving && !self.tasks.values().any(waits) {
+            self.breaks("a write of an account that no claim needs");
+        }
         match (op, course.shown) {
             (account::Op::Put(_), Some((at, false))) if behind => return Some(at),
             (account::Op::Put(_), _) => self.breaks(format!("a PUT of an account that rests on {:?}", course.shown)),
-            (account::Op::FileService(_) | account::Op::Tags(_), _) if !behind => {
+            (account::Op::FileService(..) | account::Op::Tags(_), _) if !behind => {
                 self.breaks("a change of an account that rests on no read behind its permit");
             }
             _ => {}
@@ -114,9 +125,14 @@ impl World {
     }
 
     fn may_send_deletion(&mut self, replica: usize, key: &ArmId, course: &Running) {
-        let other = self.volumes.iter().find(|volume| !volume.is_released && volume.share == *key);
-        if let Some(other) = other {
+        let others = || self.volumes.iter().filter(|volume| !volume.is_released && volume.share == *key);
+        // Of what another replica has answered nothing is known here before its PersistentVolume is seen.
+        let is_known = |other: &&Volume| other.is_seen || other.answered_by.is_none_or(|by| by == replica);
+        if let Some(other) = others().find(is_known) {
             return self.breaks(format!("the share of {} is deleted", other.name));
+        }
+        if others().next().is_some() {
+            self.count("deleted under another replica's answer");
         }
         if !self.replicas[replica].has_volumes {
             return self.breaks("a deletion before the PersistentVolumes are known");
@@ -232,8 +248,11 @@ impl World {
             gib,
             sized_at: now,
             is_released: false,
+            is_seen: false,
+            answered_by: Some(task.replica),
         });
-        self.volumes_changed();
+        let lag = if self.numbers.one_in(3) { 60_000 } else { 200 };
+        self.after_ms(lag, Then::Seen(format!("pvc-{}", task.claim)));
     }
 
     fn kept(&mut self, task: &Task, share: &ArmId, kept: &Kept) {
@@ -245,6 +264,7 @@ impl World {
                     self.breaks("a share is kept for a PersistentVolume that is not there");
                 }
             }
+            Kept::Unclear { .. } => self.breaks("a PersistentVolume that says all is called unclear"),
             Kept::NotOurs { .. } => {
                 self.count("kept for lack of proof");
                 let account = share.account_of_share().expect("it is a share");

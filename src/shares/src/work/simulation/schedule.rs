@@ -103,7 +103,27 @@ pub(super) fn schedule(seed: u64) -> Vec<(u64, Incident)> {
                 .push((at + 30_000 + numbers.below(60_000), Incident::Create { replica, claim, patience: u64::MAX }));
         }
     }
+    if class == NAMED_SHARE && numbers.one_in(2) {
+        incidents.extend(one_goes_while_another_comes(&mut numbers, first));
+    }
     incidents.sort_by_key(|(at, _)| *at);
+    incidents
+}
+
+/// Two claims of the named share: one is deleted when the other has just got it, perhaps by a process that has just begun.
+fn one_goes_while_another_comes(numbers: &mut Numbers, at: u64) -> Vec<(u64, Incident)> {
+    let (one, other) = (NAMED_SHARE * CLAIMS, NAMED_SHARE * CLAIMS + 1);
+    let replica = usize::from(numbers.one_in(3));
+    let elsewhere = if numbers.one_in(4) { 1 - replica } else { replica };
+    let comes = at + 1_000 + numbers.below(20_000);
+    let mut incidents = vec![
+        (at, Incident::Create { replica, claim: one, patience: u64::MAX }),
+        (comes, Incident::Create { replica, claim: other, patience: u64::MAX }),
+        (comes + numbers.below(30_000), Incident::Delete { replica: elsewhere, claim: one, patience: u64::MAX }),
+    ];
+    if numbers.one_in(3) {
+        incidents.push((comes + 1_000 + numbers.below(10_000), Incident::Kill(replica)));
+    }
     incidents
 }
 
@@ -235,14 +255,16 @@ impl World {
         if let Some(volume) = self.volumes.iter().find(|volume| volume.claim == Some(claim)).cloned() {
             self.count("foreign volume");
             let name = format!("pv-{}", self.number());
-            self.volumes.push(Volume { name, claim: None, is_released: false, ..volume });
+            let of_person =
+                Volume { name, claim: None, is_released: false, is_seen: true, answered_by: None, ..volume };
+            self.volumes.push(of_person);
             self.volumes_changed();
         }
     }
 
     pub(super) fn volumes_changed(&mut self) {
         let blind = self.mutant == Some(Mutant::BlindVolumes);
-        let seen = self.volumes.iter().filter(|volume| !blind || volume.is_released);
+        let seen = self.volumes.iter().filter(|volume| volume.is_seen && (!blind || volume.is_released));
         let refs = seen
             .map(|volume| VolumeRef::of_driver(&volume.name, &volume.id, &BTreeMap::new(), volume.is_released))
             .collect();

@@ -1,4 +1,4 @@
-//! The resource groups in which a StorageClass may have disks made.
+//! The resource groups in which a StorageClass may have disks and storage accounts made.
 //!
 //! The author of a StorageClass chooses, by its `subscriptionID` and `resourceGroup`, where the controller's identity
 //! writes. The Go driver accepts any group that the identity reaches. This driver does so too, unless the operator lists
@@ -78,7 +78,7 @@ impl AllowedResourceGroups {
         if list.is_empty() { Self::Any } else { Self::Only(list) }
     }
 
-    /// Whether a disk may be in this subscription and resource group; both pairs are (subscription, resource group).
+    /// Whether a disk or a storage account may be in this subscription and resource group; both pairs are (subscription, resource group).
     ///
     /// # Errors
     /// A sentence that says what is allowed.
