@@ -7,6 +7,7 @@
 //! | [`share`] | the share of a claim, what one that exists means for it, and how it grows |
 //! | [`deletion`] | what DeleteVolume may delete |
 //! | [`mount`] | how a node mounts and publishes a share |
+//! | [`network`] | what an account needs in the network: service endpoints, a private endpoint and its name |
 //! | [`secret`] | the Secrets in which keys are, and which node may have a key |
 //! | [`volume_id`] | what a volume id names |
 //! | [`name`] | what shares are called |
@@ -18,6 +19,7 @@ pub mod deletion;
 pub mod limits;
 pub mod mount;
 pub mod name;
+pub mod network;
 pub mod parameters;
 pub mod secret;
 pub mod share;
