@@ -18,21 +18,21 @@ use lazuli_telemetry::lossy;
 use tokio::sync::watch;
 use tonic::{Code, Status, transport::Channel};
 
-const GIB: i64 = 1 << 30;
+pub(super) const GIB: i64 = 1 << 30;
 
-type Volumes = watch::Sender<Option<Arc<Vec<VolumeRef>>>>;
+pub(super) type Volumes = watch::Sender<Option<Arc<Vec<VolumeRef>>>>;
 
 /// An Azure, an API server, and a controller between them.
-struct Rig {
-    lab: Lab,
-    client: ControllerClient<Channel>,
-    volumes: Volumes,
-    server: ApiServer,
+pub(super) struct Rig {
+    pub(super) lab: Lab,
+    pub(super) client: ControllerClient<Channel>,
+    pub(super) volumes: Volumes,
+    pub(super) server: ApiServer,
     _folder: Folder,
 }
 
 impl Rig {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let folder = Folder::make("it").unwrap();
         let mut lab = Lab::start(Options::new(folder.path())).await.unwrap();
         let server = ApiServer::start(lazuli_apiserver::Options::default());
@@ -48,7 +48,7 @@ impl Rig {
     }
 }
 
-fn view(volumes: &Volumes, server: &ApiServer) -> ShareView {
+pub(super) fn view(volumes: &Volumes, server: &ApiServer) -> ShareView {
     ShareView {
         volumes: volumes.subscribe(),
         secrets: Some(secret_writer(Client::new(server.router(), "default"))),
@@ -64,7 +64,7 @@ fn mount() -> VolumeCapability {
     }
 }
 
-fn request(name: &str, gib: i64, parameters: &[(&str, &str)]) -> CreateVolumeRequest {
+pub(super) fn request(name: &str, gib: i64, parameters: &[(&str, &str)]) -> CreateVolumeRequest {
     let claim = [
         ("csi.storage.k8s.io/pv/name", name),
         ("csi.storage.k8s.io/pvc/name", "data"),
@@ -79,7 +79,7 @@ fn request(name: &str, gib: i64, parameters: &[(&str, &str)]) -> CreateVolumeReq
     }
 }
 
-async fn create(client: &ControllerClient<Channel>, request: CreateVolumeRequest) -> Result<Volume, Status> {
+pub(super) async fn create(client: &ControllerClient<Channel>, request: CreateVolumeRequest) -> Result<Volume, Status> {
     Ok(client.clone().create_volume(request).await?.into_inner().volume.unwrap())
 }
 
@@ -100,7 +100,7 @@ async fn expand(client: &ControllerClient<Channel>, id: &str, gib: i64) -> Resul
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code) -> String {
+pub(super) fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code) -> String {
     let status = answer.unwrap_err();
     assert_eq!(status.code(), code, "{status:?}");
     status.message().to_owned()
