@@ -87,7 +87,10 @@ const ACCOUNT_OPERATION: &str = "microsoft.storage/locations/asyncoperations/rea
 #[track_caller]
 pub(super) fn assert_allowed(calls: &[Call]) {
     let mut allowed: BTreeSet<String> =
-        ["role.json", "role-whole-list.json", "role-files.json", "role-files-network.json"].into_iter().flat_map(allowed).collect();
+        ["role.json", "role-whole-list.json", "role-files.json", "role-files-network.json"]
+            .into_iter()
+            .flat_map(allowed)
+            .collect();
     allowed.insert(ACCOUNT_OPERATION.to_owned());
     let missing: Vec<String> = needed(calls).difference(&allowed).cloned().collect();
     assert!(missing.is_empty(), "the roles in deploy/azure lack {missing:?}");
