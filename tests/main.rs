@@ -56,6 +56,7 @@ mod it {
     mod empty_variables;
     mod faults_in_glue;
     mod file_claims;
+    mod file_claims_network;
     mod go_bodies;
     mod go_bodies_1_30;
     mod import_circles;

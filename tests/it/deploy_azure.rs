@@ -87,7 +87,10 @@ const ACCOUNT_OPERATION: &str = "microsoft.storage/locations/asyncoperations/rea
 #[track_caller]
 pub(super) fn assert_allowed(calls: &[Call]) {
     let mut allowed: BTreeSet<String> =
-        ["role.json", "role-whole-list.json", "role-files.json"].into_iter().flat_map(allowed).collect();
+        ["role.json", "role-whole-list.json", "role-files.json", "role-files-network.json"]
+            .into_iter()
+            .flat_map(allowed)
+            .collect();
     allowed.insert(ACCOUNT_OPERATION.to_owned());
     let missing: Vec<String> = needed(calls).difference(&allowed).cloned().collect();
     assert!(missing.is_empty(), "the roles in deploy/azure lack {missing:?}");
@@ -176,6 +179,7 @@ fn every_action_of_a_role_has_one_row_that_says_how_it_is_known() {
         "role.json",
         "role-whole-list.json",
         "role-files.json",
+        "role-files-network.json",
         "role-cloud-controllers.json",
         "role-scale-set-pools.json",
         "role-add-ssh-key.json",

@@ -374,6 +374,10 @@ fn the_examples_have_the_classes_and_the_secret_by_which_other_drivers_are_used(
     assert_eq!(names, ["azurefile-csi", "azurefile-csi-premium"]);
     assert!(classes.iter().all(|class| class["provisioner"] == "file.csi.azure.com"));
 
+    let of_network = of_kind("deploy/examples/file-network-classes.yaml", "StorageClass");
+    let kinds: Vec<&Value> = of_network.iter().map(|class| &class["parameters"]["networkEndpointType"]).collect();
+    assert_eq!(kinds, ["serviceEndpoint", "privateEndpoint"]);
+
     let claim = named("deploy/examples/file-claim.yaml", "PersistentVolumeClaim", "shared");
     assert!(names.contains(&claim["spec"]["storageClassName"].as_str().unwrap()));
 

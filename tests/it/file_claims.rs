@@ -20,22 +20,22 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;
 use tonic::{Code, Status, transport::Channel};
 
-const GIB: i64 = 1 << 30;
+pub(super) const GIB: i64 = 1 << 30;
 
-type Volumes = watch::Sender<Option<Arc<Vec<VolumeRef>>>>;
+pub(super) type Volumes = watch::Sender<Option<Arc<Vec<VolumeRef>>>>;
 
 /// An Azure, an API server, and a controller between them.
-struct Rig {
-    lab: Lab,
-    client: ControllerClient<Channel>,
-    volumes: Volumes,
-    server: ApiServer,
+pub(super) struct Rig {
+    pub(super) lab: Lab,
+    pub(super) client: ControllerClient<Channel>,
+    pub(super) volumes: Volumes,
+    pub(super) server: ApiServer,
     events: lossy::Receiver<Event>,
     _folder: Folder,
 }
 
 impl Rig {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         Self::with(|_| {}).await
     }
 
@@ -69,7 +69,7 @@ impl Rig {
     }
 }
 
-fn view(volumes: &Volumes, server: &ApiServer) -> ShareView {
+pub(super) fn view(volumes: &Volumes, server: &ApiServer) -> ShareView {
     ShareView {
         volumes: volumes.subscribe(),
         secrets: Some(secret_writer(Client::new(server.router(), "default"))),
@@ -85,7 +85,7 @@ fn mount() -> VolumeCapability {
     }
 }
 
-fn request(name: &str, gib: i64, parameters: &[(&str, &str)]) -> CreateVolumeRequest {
+pub(super) fn request(name: &str, gib: i64, parameters: &[(&str, &str)]) -> CreateVolumeRequest {
     let claim = [
         ("csi.storage.k8s.io/pv/name", name),
         ("csi.storage.k8s.io/pvc/name", "data"),
@@ -100,7 +100,7 @@ fn request(name: &str, gib: i64, parameters: &[(&str, &str)]) -> CreateVolumeReq
     }
 }
 
-async fn create(client: &ControllerClient<Channel>, request: CreateVolumeRequest) -> Result<Volume, Status> {
+pub(super) async fn create(client: &ControllerClient<Channel>, request: CreateVolumeRequest) -> Result<Volume, Status> {
     Ok(client.clone().create_volume(request).await?.into_inner().volume.unwrap())
 }
 
@@ -121,7 +121,7 @@ async fn expand(client: &ControllerClient<Channel>, id: &str, gib: i64) -> Resul
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code) -> String {
+pub(super) fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code) -> String {
     let status = answer.unwrap_err();
     assert_eq!(status.code(), code, "{status:?}");
     status.message().to_owned()

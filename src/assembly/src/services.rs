@@ -163,6 +163,7 @@ pub fn secret_writer(client: kube::Client) -> SecretWriter {
 pub fn shares(azure: &Azure, driver_name: &str, cluster: &ShareView, metrics: Metrics) -> Shares {
     Shares::new(lazuli_file::Settings {
         storage: azure.storage.clone(),
+        network: azure.network.clone(),
         volumes: cluster.volumes.clone(),
         driver_name: driver_name.to_owned(),
         subscription: azure.share_defaults.subscription.clone(),

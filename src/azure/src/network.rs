@@ -38,6 +38,9 @@ const INSTANCE_INTERFACES_API_VERSION: &str = "2018-10-01";
 /// The same on Azure Stack Hub (source: its profile of 2020-09-01).
 pub const AZURE_STACK_API_VERSION: &str = "2018-11-01";
 
+/// The API version of private DNS zones and their links (source: the client library of the Go drivers).
+const PRIVATE_DNS_API_VERSION: &str = "2020-06-01";
+
 /// The API version of resource providers (source: the client library of the Go cloud-controller-manager).
 const PROVIDERS_API_VERSION: &str = "2021-04-01";
 
@@ -58,8 +61,18 @@ pub enum NetworkType {
     PrivateLinkService,
     /// `routeTables`
     RouteTable,
+    /// `virtualNetworks`
+    VirtualNetwork,
     /// `virtualNetworks/subnets`
     Subnet,
+    /// `privateEndpoints`
+    PrivateEndpoint,
+    /// `privateEndpoints/privateDnsZoneGroups`
+    ZoneGroup,
+    /// `privateDnsZones`
+    PrivateZone,
+    /// `privateDnsZones/virtualNetworkLinks`
+    ZoneLink,
     /// `virtualMachineScaleSets` of the compute provider, whose model holds the NICs of the next instances
     ScaleSet,
     /// `virtualMachineScaleSets/virtualMachines`, which hold their NICs
@@ -161,9 +174,14 @@ impl NetworkType {
             Self::SecurityGroup => Kind::SecurityGroup,
             Self::PublicIp => Kind::PublicIp,
             Self::Interface => Kind::Interface,
-            Self::PrivateLinkService => Kind::PrivateLink,
+            Self::PrivateLinkService | Self::PrivateEndpoint | Self::ZoneGroup => Kind::PrivateLink,
             Self::RouteTable => Kind::RouteTable,
-            Self::Subnet | Self::ScaleSet | Self::Instance => Kind::Other,
+            Self::VirtualNetwork
+            | Self::Subnet
+            | Self::PrivateZone
+            | Self::ZoneLink
+            | Self::ScaleSet
+            | Self::Instance => Kind::Other,
         }
     }
 
@@ -173,7 +191,13 @@ impl NetworkType {
         self != Self::PrivateLinkService || api_version >= "2019-04-01"
     }
 
-    /// How its reads are shared; `None` for what is a part of another resource.
+    /// Whether a PUT that makes one can say that it must not change one that exists: `If-None-Match: *` (source: the
+    /// reference of private DNS).
+    fn can_be_only_made(self) -> bool {
+        matches!(self, Self::PrivateZone | Self::ZoneLink)
+    }
+
+    /// How its reads are shared; `None` for what is a part of another resource, or seldom read.
     fn shared(self) -> Option<&'static ResourceType> {
         match self {
             Self::LoadBalancer => Some(&LOAD_BALANCERS),
@@ -183,7 +207,15 @@ impl NetworkType {
             Self::PrivateLinkService => Some(&PRIVATE_LINK_SERVICES),
             Self::RouteTable => Some(&ROUTE_TABLES),
             // Lists of instances do not tell the ETags that a write needs, and those of other machines lack them.
-            Self::BackendPool | Self::Subnet | Self::ScaleSet | Self::Instance => None,
+            Self::BackendPool
+            | Self::VirtualNetwork
+            | Self::Subnet
+            | Self::PrivateEndpoint
+            | Self::ZoneGroup
+            | Self::PrivateZone
+            | Self::ZoneLink
+            | Self::ScaleSet
+            | Self::Instance => None,
         }
     }
 }
@@ -260,6 +292,21 @@ impl Network {
         Ok(self.arm.list_of(&path, self.api_version, &[], until).await?.items)
     }
 
+    /// Lists all resources of a type below another resource: `member` is the last segment of the path.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] when exactly that resource is gone; an incomplete list is an error.
+    pub async fn list_below(
+        &self,
+        resource_type: NetworkType,
+        parent: &ArmId,
+        member: &str,
+        until: &Until,
+    ) -> Result<Vec<Value>, ArmError> {
+        let path = format!("{parent}/{member}");
+        Ok(self.arm.list_of(&path, self.version(resource_type), &[], until).await?.items)
+    }
+
     /// Lists the virtual machines of a resource group, with the sets that load balancers may belong to.
     ///
     /// # Errors
@@ -325,6 +372,7 @@ impl Network {
     fn version(&self, resource_type: NetworkType) -> &'static str {
         match resource_type {
             NetworkType::ScaleSet | NetworkType::Instance => self.compute_versions().scale_sets,
+            NetworkType::PrivateZone | NetworkType::ZoneLink => PRIVATE_DNS_API_VERSION,
             _ => self.api_version,
         }
     }
@@ -371,7 +419,9 @@ impl Network {
             NetworkWrite::Put { body, etag } => {
                 // Only a creation shows its end in a list: a change leaves the resource at rest as it was.
                 let target = if etag.is_none() { Target::Present } else { Target::Polled };
-                (Write::put(&path, version, spelled(body, version), kind).if_match(etag.as_deref()), target)
+                let write = Write::put(&path, version, spelled(body, version), kind).if_match(etag.as_deref());
+                let only_make = etag.is_none() && resource_type.can_be_only_made();
+                (if only_make { write.if_absent() } else { write }, target)
             }
             NetworkWrite::Patch { body, etag } => {
                 (Write::patch(&path, version, body, kind).if_match(etag.as_deref()), Target::Polled)
@@ -411,6 +461,12 @@ fn spelled(mut body: Value, api_version: &str) -> Value {
         }
     }
     body
+}
+
+/// The failure of a read whose answer lacks what decisions rest on.
+pub fn unreadable(id: &ArmId, why: &impl std::fmt::Display) -> ArmError {
+    let message = format!("the answer cannot be used: {why}");
+    Failure::ours(Fault::Malformed, Effect::None, Verb::Get, id.as_str(), message).into()
 }
 
 impl Freshness {

@@ -122,6 +122,10 @@
 //! | an interface of several configurations, a machine of several interfaces, none of them primary | 400 | D |
 //! | the hardware address of an interface | comes with its first machine and stays | D |
 //! | private link service in a subnet with network policies, of a Basic load balancer, deleted with connections | 400 | D, the codes U |
+//! | private endpoint of a storage account | one part of the account in `groupIds`, else 400; a connection of both, `Disconnected` when the account goes | D, the code U |
+//! | private DNS zone and its link PUT | 202 with both headers; `If-None-Match: *` on one that exists: 412; the zone is global and goes after its links | D, codes U |
+//! | … a network with two links to a zone / to two zones of one name | 409 / 400 `BadRequest` | U / D |
+//! | DNS zone group of a private endpoint | one, for zones that exist, each with a record without an address | D, the refusal U |
 //! | a public IP or prefix that is named, DELETE | 400 `PublicIPAddressCannotBeDeleted` / `InUsePublicIpPrefixCannotBeDeleted` | D |
 //! | a network interface with a public IP that another configuration names | 400 `PublicIPAddressInUse` | the code U |
 //! | a DNS label that another public IP of its family and region has | 400 `DnsRecordInUse` | D |
@@ -134,6 +138,7 @@
 //! | storage account PUT, new | 202 without a body, `Location` only, `Retry-After: 17`; polls the same, then the account | R |
 //! | … of one that exists, PATCH / DELETE | 200 at once; what it does not name stays / 200, 204 when absent | D, R; that a PUT leaves the rest U |
 //! | … of a name that is taken / while it is created / with another kind, SKU or namespace than it has | 409 / 409 / 400 | D, that a repeated creation is refused U |
+//! | … that lets in a subnet without a service endpoint, or one that is being written | accepted, then 400 `NetworkAclsValidationFailure` and no account; of a change at once | D, of a change U |
 //! | `listKeys`, `regenerateKey` | two keys that follow from the seed; 409 `StorageAccountIsNotProvisioned` until the account is there | D |
 //! | file service | soft delete of shares for 7 days; what a PUT does not name stays | D, the latter U |
 //! | anything below an account that does not exist | 404 `ParentResourceNotFound` from the gateway | R |

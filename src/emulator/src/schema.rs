@@ -1,7 +1,8 @@
 //! The published schema of request bodies, and Azure's strict reading of them.
 //!
 //! `schema.txt` is a table that `scripts/tables` makes from the public type definitions (disks and snapshots
-//! 2026-03-02, compute 2025-04-01, network 2025-05-01, storage 2025-01-01); to add a type, add it there. After its sources, marked with
+//! 2026-03-02, compute 2025-04-01, network 2025-05-01, storage 2025-01-01); to add a type, add it there. `schema_private_dns.txt` is
+//! the same by hand, for types that none of these files has; their names have a leading `D`. After its sources, marked with
 //! `#`, it has a type name on its own line, then one line per property: its name, `!` when required, `?` when read-only, and its type (`string`, `int`, `bool`, `any`,
 //! `[T]`, `map<T>`, `enum(a|b)`, or another type's name). A leading `N` marks a network type, a leading `S` one of storage. `vmSize` is a
 //! string here: the published words are old ones, and the service takes every size it sells. Members that answers show
@@ -42,7 +43,8 @@ enum Kind {
 static TABLE: LazyLock<BTreeMap<&'static str, Vec<Property>>> = LazyLock::new(|| {
     let mut table: BTreeMap<&'static str, Vec<Property>> = BTreeMap::new();
     let mut current = "";
-    for line in include_str!("schema.txt").lines().filter(|line| !line.starts_with('#')) {
+    let published = include_str!("schema.txt").lines().chain(include_str!("schema_private_dns.txt").lines());
+    for line in published.filter(|line| !line.starts_with('#')) {
         if let Some(row) = line.strip_prefix(' ') {
             let Some((name, kind)) = row.split_once(' ') else {
                 continue;

@@ -14,6 +14,7 @@ mod machines;
 mod network;
 mod operations;
 mod page;
+mod private_dns;
 mod private_links;
 mod public_ips;
 mod races;

@@ -35,6 +35,7 @@ use tracing::{info, warn};
 use crate::{
     ShareError,
     error::{Answer, broken_off, of_step},
+    network::Networks,
     regions::{CREATION, PATIENCE, Regions},
     share::verb,
 };
@@ -44,22 +45,27 @@ type AccountOp = Op<StorageRead<FileService>>;
 
 /// The accounts that are being made or changed. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Accounts(Singles<AccountCalls>);
+pub(crate) struct Accounts {
+    tasks: Singles<AccountCalls>,
+    networks: Networks,
+}
 
 impl Accounts {
-    pub(crate) fn new(regions: Regions, metrics: Metrics, journal: Recorder) -> Self {
-        Self(Singles::new(AccountCalls(regions), metrics, journal))
+    pub(crate) fn new(regions: Regions, networks: Networks, metrics: Metrics, journal: Recorder) -> Self {
+        Self { tasks: Singles::new(AccountCalls(regions), metrics, journal), networks }
     }
 
     async fn request(&self, account: &ArmId, wanted: Wanted) -> Result<Done, ShareError> {
-        let request = Request { wanted, limits: self.0.adapter().0.limits() };
-        self.0.request(account, request, ()).await.map_err(|failed| account_error(failed, account))
+        let request = Request { wanted, limits: self.tasks.adapter().0.limits() };
+        self.tasks.request(account, request, ()).await.map_err(|failed| account_error(failed, account))
     }
 
-    /// Makes an account, if there is none of its name.
+    /// Makes an account, if there is none of its name, and before it what it needs in the network.
     pub(crate) async fn make(&self, candidate: Candidate) -> Result<Made, ShareError> {
-        let Candidate { account, spec, file_service } = candidate;
-        self.0.adapter().0.learn_location(&account, &spec.location, Some(spec.sku));
+        let Candidate { account, spec, file_service, network } = candidate;
+        self.tasks.adapter().0.learn_location(&account, &spec.location, Some(spec.sku));
+        self.networks.forget(&account);
+        self.networks.prepare(network).await?;
         match self.request(&account, Wanted::Made { spec: Box::new(spec), file_service }).await? {
             Done::Made(account) | Done::Exists(account) => Ok(Made::There(account)),
             Done::Taken => Ok(Made::Taken),

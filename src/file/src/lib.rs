@@ -2,12 +2,13 @@
 //!
 //! This crate turns decisions of `lazuli-shares` into calls of `lazuli-azure`, each in a task that outlives its caller: one
 //! for the accounts of a resource group ([`pool`]), one for each account and each share that is being made or changed
-//! ([`account`], [`share`]). It knows nothing of gRPC, and of Kubernetes only the PersistentVolumes that it is given.
+//! ([`account`], [`share`]), and one for what accounts need in the network ([`network`]). It knows nothing of gRPC, and of Kubernetes only the PersistentVolumes that it is given.
 
 mod account;
 mod adoption;
 mod error;
 mod keys;
+mod network;
 mod pool;
 mod regions;
 mod share;
@@ -21,7 +22,7 @@ use account::Accounts;
 use adoption::{Call, Memory};
 pub use error::ShareError;
 use keys::Keys;
-use lazuli_azure::storage::Storage;
+use lazuli_azure::{network::Network, storage::Storage};
 use lazuli_journal::Recorder;
 use lazuli_model::{
     AccountKey, AllowedResourceGroups, ArmId, Gib, StorageAccount, StorageSku,
@@ -38,6 +39,7 @@ use lazuli_shares::{
     work::pool::{Elsewhere, elsewhere},
     work::share::{Done, Wanted},
 };
+use network::Networks;
 use pool::Pools;
 use regions::Regions;
 use share::{ShareCalls, ShareTasks};
@@ -46,8 +48,10 @@ use tokio::sync::watch;
 /// What [`Shares`] is made from.
 #[derive(Debug)]
 pub struct Settings {
-    /// The client.
+    /// The client of the storage provider.
     pub storage: Storage,
+    /// The client of the network provider, which is asked for classes with a `networkEndpointType` alone.
+    pub network: Network,
     /// The PersistentVolumes of the cluster.
     pub volumes: watch::Receiver<ShareVolumes>,
     /// The name of the driver, which marks the shares that it makes.
@@ -93,6 +97,7 @@ pub struct Shares {
     shares: ShareTasks,
     pools: Pools,
     accounts: Accounts,
+    networks: Networks,
     keys: Keys,
     regions: Regions,
     volumes: watch::Receiver<ShareVolumes>,
@@ -110,18 +115,20 @@ const MOST_REMEMBERED: usize = 10_000;
 impl Shares {
     /// The shares of a cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { storage, volumes, driver_name, subscription, resource_group, .. } = settings;
+        let Settings { storage, network, volumes, driver_name, subscription, resource_group, .. } = settings;
         let Settings { allowed_resource_groups, metrics, journal, .. } = settings;
         let regions = Regions::new(storage);
         let adopted = Memory::begin();
         let calls =
             ShareCalls { regions: regions.clone(), volumes: volumes.clone(), adopted: adopted.clone(), driver_name };
-        let accounts = Accounts::new(regions.clone(), metrics.clone(), journal.clone());
+        let networks = Networks::new(regions.clone(), network, metrics.clone(), journal.clone());
+        let accounts = Accounts::new(regions.clone(), networks.clone(), metrics.clone(), journal.clone());
         Self {
             shares: ShareTasks::new(calls, metrics.clone(), journal.clone()),
             pools: Pools::new(regions.clone(), accounts.clone(), metrics, journal),
             keys: Keys::new(regions.clone()),
             accounts,
+            networks,
             regions,
             volumes,
             made: Arc::default(),
@@ -146,31 +153,42 @@ impl Shares {
         let mut tries = 0;
         loop {
             let account = self.pools.account_for(plan).await?;
-            let spec = plan.spec(account.sku.unwrap_or(DEFAULT_SKU)).map_err(ShareError::parameter)?;
-            let share = ArmId::file_share(&account.id, &plan.share).map_err(ShareError::no_id)?;
-            // After the account is chosen, which may take half a minute.
-            let volumes = self.volumes.borrow().clone().ok_or_else(|| {
-                ShareError::new(Fault::Unavailable, "the PersistentVolumes of the cluster are not known yet; retry")
-                    .with_code(Code::Unavailable)
-            })?;
-            let persistent_volume = VolumeRef::size_of(&volumes, &plan.request);
-            let wanted = Wanted::Made { plan: plan.clone(), spec, persistent_volume };
-            let mut adoption = plan.is_read_first().then(|| self.adopted.call(&share, &plan.request));
-            let error = match self.shares.request(&share, wanted).await {
-                Ok(Done::Size(size)) => {
-                    adoption.iter_mut().for_each(Call::has_share);
-                    self.remember(&plan.request, size);
-                    return Ok(Created { account, size });
-                }
-                Ok(Done::Gone | Done::Kept(_)) => unreachable!("only a deletion leaves no share"),
+            let error = match self.create_in(plan, account.clone()).await {
+                Ok(created) => return Ok(created),
                 Err(error) => error,
             };
             match elsewhere(&error.fault, error.effect, plan, tries) {
                 Elsewhere::Full => self.pools.is_full(&account.id, &plan.share),
-                Elsewhere::Gone => self.pools.is_gone(&account.id),
+                Elsewhere::Gone => {
+                    self.networks.forget(&account.id);
+                    self.pools.is_gone(&account.id);
+                }
                 Elsewhere::No => return Err(error),
             }
             tries += 1;
+        }
+    }
+
+    /// Makes the share of a plan in this account, which is reached as the class asks before that.
+    async fn create_in(&self, plan: &Arc<SharePlan>, account: StorageAccount) -> Result<Created, ShareError> {
+        self.networks.reach(&plan.class.endpoint, &account).await?;
+        let spec = plan.spec(account.sku.unwrap_or(DEFAULT_SKU)).map_err(ShareError::parameter)?;
+        let share = ArmId::file_share(&account.id, &plan.share).map_err(ShareError::no_id)?;
+        // After the account is chosen, which may take half a minute.
+        let volumes = self.volumes.borrow().clone().ok_or_else(|| {
+            ShareError::new(Fault::Unavailable, "the PersistentVolumes of the cluster are not known yet; retry")
+                .with_code(Code::Unavailable)
+        })?;
+        let persistent_volume = VolumeRef::size_of(&volumes, &plan.request);
+        let wanted = Wanted::Made { plan: plan.clone(), spec, persistent_volume };
+        let mut adoption = plan.is_read_first().then(|| self.adopted.call(&share, &plan.request));
+        match self.shares.request(&share, wanted).await? {
+            Done::Size(size) => {
+                adoption.iter_mut().for_each(Call::has_share);
+                self.remember(&plan.request, size);
+                Ok(Created { account, size })
+            }
+            Done::Gone | Done::Kept(_) => unreachable!("only a deletion leaves no share"),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Shares on an emulated Azure, on paused time.
 
+mod network;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use lazuli_azure::{
@@ -36,19 +38,24 @@ impl Rig {
     /// A replica of the controller, which knows nothing of others.
     fn replica(&self, seed: u64) -> Shares {
         let routes = routes(&self.emulator.url().parse().unwrap());
-        let transport = Transport::in_process(routes, self.emulator.service());
-        let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
-        Shares::new(Settings {
-            storage: Storage::new(client(transport, credential, seed)),
-            volumes: self.volumes.subscribe(),
-            driver_name: DRIVER_NAME.into(),
-            subscription: scenario::SUBSCRIPTION.into(),
-            resource_group: scenario::RESOURCE_GROUP.into(),
-            allowed_resource_groups: AllowedResourceGroups::of(vec!["team".parse().unwrap()]),
-            metrics: Metrics::unregistered(),
-            journal: Recorder::nowhere(),
-        })
+        replica(Transport::in_process(routes, self.emulator.service()), self.volumes.subscribe(), seed)
     }
+}
+
+fn replica(transport: Transport, volumes: watch::Receiver<ShareVolumes>, seed: u64) -> Shares {
+    let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
+    let arm = client(transport, credential, seed);
+    Shares::new(Settings {
+        network: Network::new(arm.clone(), lazuli_azure::network::API_VERSION),
+        storage: Storage::new(arm),
+        volumes,
+        driver_name: DRIVER_NAME.into(),
+        subscription: scenario::SUBSCRIPTION.into(),
+        resource_group: scenario::RESOURCE_GROUP.into(),
+        allowed_resource_groups: AllowedResourceGroups::of(vec!["team".parse().unwrap()]),
+        metrics: Metrics::unregistered(),
+        journal: Recorder::nowhere(),
+    })
 }
 
 fn plan(name: &str, parameters: &[(&str, &str)]) -> Arc<SharePlan> {
@@ -58,8 +65,8 @@ fn plan(name: &str, parameters: &[(&str, &str)]) -> Arc<SharePlan> {
         location: scenario::LOCATION.into(),
         storage_endpoint_suffix: "core.windows.net".into(),
         vnet_resource_group: String::new(),
-        vnet_name: String::new(),
-        subnet_name: String::new(),
+        vnet_name: "lazuli-vnet".into(),
+        subnet_name: "nodes".into(),
         driver_name: DRIVER_NAME.into(),
         ..Defaults::default()
     };

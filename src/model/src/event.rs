@@ -139,7 +139,11 @@ impl Event {
     pub fn new(regarding: Regarding, reason: Reason, what: impl fmt::Display) -> Self {
         let advice = match &regarding {
             Regarding::Service(_) => reason.advice_for_services(),
-            Regarding::Claim(_) | Regarding::ClaimOf(_) | Regarding::Pod(_) | Regarding::Volume(_) | Regarding::Node(_) => reason.advice(),
+            Regarding::Claim(_)
+            | Regarding::ClaimOf(_)
+            | Regarding::Pod(_)
+            | Regarding::Volume(_)
+            | Regarding::Node(_) => reason.advice(),
         };
         Self::with_advice(regarding, reason, what, advice)
     }

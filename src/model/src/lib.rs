@@ -71,7 +71,7 @@ pub use secret::{REDACTED, Secret};
 pub use service_key::ServiceKey;
 pub use storage_account::{
     AccountAccessTier, AccountKey, AccountKind, AccountNetworkAccess, Billing, FileService, NetworkAction,
-    NetworkRules, StorageAccount, StorageSku, VirtualNetworkRule,
+    NetworkRules, PrivateEndpointConnection, StorageAccount, StorageSku, VirtualNetworkRule,
 };
 pub use vm::{DataDisk, DataDiskSource, Vm};
 pub use volume_id::{VolumeId, VolumeIdError};

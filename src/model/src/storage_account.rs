@@ -152,6 +152,15 @@ pub struct NetworkRules {
     pub virtual_networks: Vec<VirtualNetworkRule>,
 }
 
+/// The connection of a private endpoint with an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateEndpointConnection {
+    /// Its own id, as Azure spells it.
+    pub id: String,
+    /// The private endpoint: `properties.privateEndpoint.id`; `None` when Azure does not say it, or not as an id.
+    pub endpoint: Option<ArmId>,
+}
+
 /// A storage account.
 ///
 /// A property that is `None` was not in Azure's answer. What that means is said with each.
@@ -193,8 +202,8 @@ pub struct StorageAccount {
     pub public_network_access: Option<AccountNetworkAccess>,
     /// `properties.networkAcls`
     pub network_rules: Option<NetworkRules>,
-    /// `properties.privateEndpointConnections[].id`, as Azure spells them.
-    pub private_endpoint_connections: Vec<String>,
+    /// `properties.privateEndpointConnections`
+    pub private_endpoint_connections: Vec<PrivateEndpointConnection>,
     /// `properties.primaryEndpoints.file`: the address of its file service, `https://{account}.file.{suffix}/`.
     pub file_endpoint: Option<String>,
     /// `properties.creationTime`

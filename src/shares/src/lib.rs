@@ -8,6 +8,7 @@
 //! | [`adoption`] | which requests have a share though no PersistentVolume shows it yet |
 //! | [`deletion`] | what DeleteVolume may delete |
 //! | [`mount`] | how a node mounts and publishes a share |
+//! | [`network`] | what an account needs in the network: service endpoints, a private endpoint and its name |
 //! | [`secret`] | the Secrets in which keys are, and which node may have a key |
 //! | [`volume_id`] | what a volume id names |
 //! | [`name`] | what shares are called |
@@ -20,6 +21,7 @@ pub mod deletion;
 pub mod limits;
 pub mod mount;
 pub mod name;
+pub mod network;
 pub mod parameters;
 pub mod secret;
 pub mod share;

@@ -21,6 +21,7 @@ pub(super) struct Call<'a> {
     pub(super) url: &'a Url,
     pub(super) body: Option<Bytes>,
     pub(super) if_match: Option<HeaderValue>,
+    pub(super) if_absent: bool,
     pub(super) repeat: Repeat,
     pub(super) patience: Patience,
     pub(super) rank: Rank,
@@ -56,7 +57,8 @@ impl<'a> Call<'a> {
     pub(super) fn read(url: &'a Url, rank: impl Into<Rank>, tries: u32) -> Self {
         let (repeat, patience) = (Repeat::Safe, Patience::AsAzureSays);
         let rank = rank.into();
-        Self { verb: Verb::Get, url, body: None, if_match: None, repeat, patience, rank, tries, asks: false }
+        let (body, if_match, if_absent) = (None, None, false);
+        Self { verb: Verb::Get, url, body, if_match, if_absent, repeat, patience, rank, tries, asks: false }
     }
 
     /// Whether Azure may be different after it.
@@ -73,6 +75,9 @@ impl<'a> Call<'a> {
         }
         if let Some(etag) = &self.if_match {
             headers.insert(header::IF_MATCH, etag.clone());
+        }
+        if self.if_absent {
+            headers.insert(header::IF_NONE_MATCH, HeaderValue::from_static("*"));
         }
         if let Ok(id) = HeaderValue::from_str(client_request_id) {
             headers.insert("x-ms-client-request-id", id);

@@ -350,6 +350,7 @@ impl Arm {
             url: &url,
             body: write.body.as_ref().map(|body| Bytes::from(body.to_string())),
             if_match,
+            if_absent: write.if_absent,
             repeat: write.repeat,
             patience: write.patience,
             rank: write.priority.into(),

@@ -33,6 +33,7 @@ pub struct Write {
     pub(super) query: Vec<(&'static str, String)>,
     pub(super) body: Option<Value>,
     pub(super) if_match: Option<String>,
+    pub(super) if_absent: bool,
     pub(super) kind: Kind,
     pub(super) priority: Priority,
     pub(super) repeat: Repeat,
@@ -50,6 +51,7 @@ impl Write {
             query: Vec::new(),
             body,
             if_match: None,
+            if_absent: false,
             kind,
             priority: Priority::Create,
             repeat,
@@ -100,6 +102,13 @@ impl Write {
         if self.verb == Verb::Patch && self.if_match.is_some() {
             self.repeat = Repeat::Safe;
         }
+        self
+    }
+
+    /// Only if there is no such resource, where the type knows `If-None-Match`.
+    #[must_use]
+    pub fn if_absent(mut self) -> Self {
+        self.if_absent = true;
         self
     }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use lazuli_model::{
     AccountAccessTier, AccountKey, AccountKind, AccountNetworkAccess, AzureTime, FileService, FileShare, Gib,
-    NetworkAction, NetworkRules, RootSquash, Secret, ShareAccessTier, ShareProtocol, StorageAccount, StorageSku,
-    VirtualNetworkRule, file_share::DeletedShare,
+    NetworkAction, NetworkRules, PrivateEndpointConnection, RootSquash, Secret, ShareAccessTier, ShareProtocol,
+    StorageAccount, StorageSku, VirtualNetworkRule, file_share::DeletedShare,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -67,9 +67,13 @@ fn network_rules(raw: &Value) -> Result<Option<NetworkRules>, DecodeError> {
     }))
 }
 
-fn private_endpoint_connections(raw: &Value) -> Result<Vec<String>, DecodeError> {
-    const CONNECTIONS: &str = "properties.privateEndpointConnections";
-    list(raw, CONNECTIONS)?.iter().map(|connection| text(connection, "id").map(str::to_owned)).collect()
+fn private_endpoint_connections(raw: &Value) -> Result<Vec<PrivateEndpointConnection>, DecodeError> {
+    let connection = |connection: &Value| -> Result<PrivateEndpointConnection, DecodeError> {
+        let endpoint = at(connection, "properties.privateEndpoint.id").and_then(Value::as_str);
+        let endpoint = endpoint.and_then(|id| id.parse().ok());
+        Ok(PrivateEndpointConnection { id: text(connection, "id")?.to_owned(), endpoint })
+    };
+    list(raw, "properties.privateEndpointConnections")?.iter().map(connection).collect()
 }
 
 /// Reads a file service.

@@ -49,6 +49,14 @@ pub(crate) const OUTBOUND_RULE: &str = "Microsoft.Network/loadBalancers/outbound
 pub(crate) const NAT_POOL: &str = "Microsoft.Network/loadBalancers/inboundNatPools";
 /// Private link services.
 pub(crate) const PRIVATE_LINK_SERVICE: &str = "Microsoft.Network/privateLinkServices";
+/// Private endpoints.
+pub(crate) const PRIVATE_ENDPOINT: &str = "Microsoft.Network/privateEndpoints";
+/// Their DNS zone groups.
+pub(crate) const ZONE_GROUP: &str = "Microsoft.Network/privateEndpoints/privateDnsZoneGroups";
+/// Private DNS zones.
+pub(crate) const PRIVATE_ZONE: &str = "Microsoft.Network/privateDnsZones";
+/// Their links to virtual networks.
+pub(crate) const ZONE_LINK: &str = "Microsoft.Network/privateDnsZones/virtualNetworkLinks";
 /// Backend pools of load balancers.
 pub(crate) const BACKEND_POOL: &str = "Microsoft.Network/loadBalancers/backendAddressPools";
 /// Inbound NAT rules of load balancers.

@@ -2,7 +2,14 @@
 
 use serde_json::Value;
 
+use crate::arm::kinds;
 use crate::fault::{self, Fault};
+
+/// The location of what is in no region.
+pub(crate) const ANYWHERE: &str = "global";
+
+/// Types that are in no region (documented).
+const GLOBAL: [&str; 1] = [kinds::PRIVATE_ZONE];
 
 /// Public regions with availability zones (documented).
 const WITH_ZONES: [&str; 36] = [
@@ -100,6 +107,9 @@ pub(crate) fn all() -> Vec<&'static str> {
 pub(crate) fn check(location: &str, kind: &str) -> Result<(), Fault> {
     if location.is_empty() {
         return Err(fault::location_required());
+    }
+    if GLOBAL.contains(&kind) {
+        return if location == ANYWHERE { Ok(()) } else { Err(fault::location_unavailable(location, kind, ANYWHERE)) };
     }
     if has_zones(location) || WITHOUT_ZONES.contains(&location) {
         return Ok(());

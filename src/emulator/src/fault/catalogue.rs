@@ -459,10 +459,29 @@ refusals! {
     policies_of_private_link_subnet(subnet): 400 "PrivateLinkServiceNetworkPoliciesCannotBeEnabledOnPrivateLinkServiceSubnet" Network, D "code, unverified text",
         "Private link service network policies cannot be enabled on subnet {subnet}, which has private link services.";
 
+    private_endpoint_group_invalid(id, allowed): 400 "PrivateEndpointInvalidGroupId" Network, U "that an account has these parts is documented",
+        "Private endpoint {id} must name one part of the storage account in groupIds: {allowed}.";
+    endpoint_has_zone_group(endpoint, group): 400 "MultiplePrivateDnsZoneGroupsPerPrivateEndpointNotAllowed" Network, U "that an endpoint has one is documented (private-endpoint-dns)",
+        "Private endpoint {endpoint} already has the private DNS zone group {group}.";
+    private_dns_exists(id): 412 "PreconditionFailed" Provider, U "that If-None-Match keeps what exists is documented",
+        "The condition '*' in the If-None-Match header was not satisfied. The resource {id} exists already.";
+    nested_resources_exist(link): 409 "CannotDeleteResource" Provider, D "public trackers",
+        "Can not delete resource before nested resources are deleted. Existing nested resource: {link}.";
+    network_is_linked(network, zone, link): 409 "Conflict" Provider, U "that a network has one link to a zone is documented",
+        "The virtual network {network} is already linked to the private DNS zone {zone} by the link {link}.";
+    zones_overlap(one, other): 400 "BadRequest" Provider, D "public trackers",
+        "A virtual network cannot be linked to multiple zones with overlapping namespaces. You tried to link virtual network with '{one}' and '{other}' zones.";
+
     // ---- The storage provider, and the file service, which says how it is told further ----
 
     account_name_invalid(name): 400 "AccountNameInvalid" Provider, D "pulumi/templates#274, azure-docs#48724",
         "{name} is not a valid storage account name. Storage account name must be between 3 and 24 characters in length and use numbers and lower-case letters only.";
+    acl_subnet_without_endpoint(subnet, network): 400 "NetworkAclsValidationFailure" Provider, D "terraform-provider-azurerm#16547, azure-cli#32434",
+        "Validation of network acls failure: SubnetsHaveNoServiceEndpointsConfigured:Subnets {subnet} of virtual network {network} do not have ServiceEndpoints for Microsoft.Storage resources configured. Add Microsoft.Storage to subnet's ServiceEndpoints collection before trying to ACL Microsoft.Storage resources to these subnets..";
+    acl_subnet_not_provisioned(subnet, network, state): 400 "NetworkAclsValidationFailure" Provider, D "public trackers",
+        "Validation of network acls failure: SubnetsNotProvisioned:Cannot proceed with operation because subnets {subnet} of the virtual network {network} are not provisioned. They are in {state} state..";
+    acl_subnet_missing(subnet, network): 400 "NetworkAclsValidationFailure" Provider, U "that it must exist is documented",
+        "Validation of network acls failure: the virtual network {network} has no subnet {subnet}.";
     account_taken(name): 409 "StorageAccountAlreadyTaken" Provider, D "public trackers",
         "The storage account named {name} is already taken.";
     account_exists(name): 409 "StorageAccountAlreadyExists" Provider, D "public trackers",

@@ -80,7 +80,7 @@ pub fn fit(request: &AccountRequest<'_>, account: &StorageAccount) -> Fit {
         (Mismatch::NetworkRules, lets_in(&class.endpoint, account)),
         (
             Mismatch::PrivateEndpoint,
-            class.endpoint != Endpoint::Private || !account.private_endpoint_connections.is_empty(),
+            !matches!(class.endpoint, Endpoint::Private(_)) || !account.private_endpoint_connections.is_empty(),
         ),
     ];
     match checks.into_iter().find(|(_, is_fine)| !is_fine) {

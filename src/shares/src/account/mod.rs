@@ -37,6 +37,7 @@ pub use fit::{Fit, Mismatch, fit, fits_file_service};
 
 use crate::{
     limits::{DEFAULT_SKU, MADE_ACCOUNT_NAME_LENGTH, quota_per_account, shares_per_account},
+    network,
     parameters::{AccountSource, Endpoint, Pick, SKIP_MATCHING, ShareClass, ShareNaming},
 };
 
@@ -102,6 +103,8 @@ pub struct Candidate {
     pub spec: AccountSpec,
     /// What is changed of its file service once it is made.
     pub file_service: FileServiceSpec,
+    /// What must be in the network before it is made.
+    pub network: Option<network::Wanted>,
 }
 
 /// What to do for a claim that needs an account.
@@ -133,12 +136,6 @@ pub enum Choice {
 /// Why no account can be used or made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The class wants a private endpoint.
-    #[error(
-        "the class asks for networkEndpointType privateEndpoint, and no account of resource group {0} that fits has one; this \
-         driver makes no private endpoints: make an account with one, or name it as storageAccount"
-    )]
-    NoPrivateEndpoint(String),
     /// Another owns the name that the class gives.
     #[error("storage account {0} belongs to another subscription or resource group; name another as storageAccount")]
     NameTaken(String),
@@ -157,7 +154,7 @@ impl Refusal {
     pub fn code(&self) -> Code {
         match self {
             Self::NoId(_) => Code::InvalidArgument,
-            Self::NoPrivateEndpoint(_) | Self::NameTaken(_) | Self::NoNameLeft(_) => Code::ResourceExhausted,
+            Self::NameTaken(_) | Self::NoNameLeft(_) => Code::ResourceExhausted,
         }
     }
 }
@@ -194,7 +191,7 @@ impl AccountRequest<'_> {
                     .map(|subnet| VirtualNetworkRule { subnet: subnet.clone(), action: NetworkAction::Allow })
                     .collect(),
             }),
-            Endpoint::Private => {
+            Endpoint::Private(_) => {
                 Some(NetworkRules { default_action: NetworkAction::Deny, bypass: None, virtual_networks: Vec::new() })
             }
         };
@@ -236,7 +233,7 @@ pub fn candidate_name(request: &AccountRequest<'_>, number: u8) -> String {
     let optional = |value: Option<bool>| value.map_or("", |value| if value { "true" } else { "false" }).to_owned();
     let subnets = match &class.endpoint {
         Endpoint::Any => String::new(),
-        Endpoint::Private => "private".to_owned(),
+        Endpoint::Private(_) => "private".to_owned(),
         Endpoint::Subnets(subnets) => subnets.iter().map(|id| format!("{},", id.folded())).collect(),
     };
     let (by_tags, own) = match &class.account {
@@ -349,12 +346,26 @@ fn take(request: &AccountRequest<'_>, seen: &AccountSeen<'_>) -> Option<Choice> 
     }
 }
 
+/// Whether an account fits, or is one of ours that lacks nothing but its private endpoint: one that was interrupted, whose
+/// endpoint is made before its first share.
+fn can_be_used(request: &AccountRequest<'_>, account: &StorageAccount) -> bool {
+    match fit(request, account) {
+        Fit::Fits => true,
+        Fit::Differs(Mismatch::PrivateEndpoint) => is_of_request(request, account),
+        Fit::Differs(_) => false,
+    }
+}
+
+/// Whether an account has a name that the class gives to new ones.
+fn is_of_request(request: &AccountRequest<'_>, account: &StorageAccount) -> bool {
+    (0..MOST_NAMES).any(|number| candidate_name(request, number) == account.name())
+}
+
 /// An account of ours whose file service is not as the class wants it: one that was interrupted, if it holds no share.
 /// One that holds shares was changed by a person.
 fn finish(request: &AccountRequest<'_>, seen: &AccountSeen<'_>) -> Option<Choice> {
-    let is_ours = (0..MOST_NAMES).any(|number| candidate_name(request, number) == seen.account.name());
     match seen.shares {
-        _ if !is_ours => None,
+        _ if !is_of_request(request, seen.account) => None,
         None => Some(Choice::ReadShares(seen.account.id.clone())),
         Some(used) if used.shares == 0 => {
             Some(Choice::FinishFileService { account: seen.account.id.clone(), spec: request.file_service() })
@@ -376,7 +387,7 @@ pub fn choose(request: &AccountRequest<'_>, seen: &[AccountSeen<'_>], taken: &BT
                 return Choice::Use(holder.account.id.clone());
             }
             let fitting: Vec<&AccountSeen<'_>> =
-                seen.iter().filter(|seen| fit(request, seen.account) == Fit::Fits).collect();
+                seen.iter().filter(|seen| can_be_used(request, seen.account)).collect();
             let first = match pick {
                 Pick::First => 0,
                 Pick::Random => usize::try_from(random % (fitting.len().max(1) as u64)).unwrap_or(0),
@@ -440,7 +451,7 @@ fn choose_new(request: &AccountRequest<'_>, seen: &[AccountSeen<'_>], taken: &BT
         let name = candidate_name(request, number);
         let existing = seen.iter().find(|seen| seen.account.name().eq_ignore_ascii_case(&name));
         match existing {
-            Some(seen) if own == Own::Only && fit(request, seen.account) == Fit::Fits => {
+            Some(seen) if own == Own::Only && can_be_used(request, seen.account) => {
                 if let Some(choice) = take(request, seen) {
                     return choice;
                 }
@@ -460,10 +471,13 @@ fn choose_new(request: &AccountRequest<'_>, seen: &[AccountSeen<'_>], taken: &BT
 }
 
 fn create_or_refuse(request: &AccountRequest<'_>, account: ArmId) -> Choice {
-    if request.class.endpoint == Endpoint::Private {
-        return Choice::Refused(Refusal::NoPrivateEndpoint(request.class.resource_group.clone()));
-    }
-    Choice::Create(Box::new(Candidate { account, spec: request.spec(), file_service: request.file_service() }))
+    let network = match &request.class.endpoint {
+        Endpoint::Any => None,
+        Endpoint::Subnets(subnets) => Some(network::Wanted::ServiceEndpoints(subnets.clone())),
+        Endpoint::Private(network) => Some(network::Wanted::Zone((**network).clone())),
+    };
+    let (spec, file_service) = (request.spec(), request.file_service());
+    Choice::Create(Box::new(Candidate { account, spec, file_service, network }))
 }
 
 /// Lets an account be matched again after a share of it was deleted, as the Go driver does. Other tags stay.

@@ -2,7 +2,7 @@ mod laws;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lazuli_model::{AccountAccessTier, AccountNetworkAccess};
+use lazuli_model::{AccountAccessTier, AccountNetworkAccess, PrivateEndpointConnection};
 
 use super::*;
 use crate::parameters::Defaults;
@@ -217,7 +217,7 @@ fn what_a_class_does_not_say_does_not_count() {
     account.access_tier = None;
     account.large_file_shares = Some(true);
     account.public_network_access = Some(AccountNetworkAccess::Disabled);
-    account.private_endpoint_connections = vec!["pe".into()];
+    account.private_endpoint_connections = vec![PrivateEndpointConnection { id: "pe".into(), endpoint: None }];
     account.allow_shared_key_access = None;
     account.https_only = None;
     assert_eq!(fit(&asking(&class), &account), Fit::Fits);
@@ -464,13 +464,30 @@ fn an_account_of_its_own_is_used_again_when_it_holds_the_share_and_never_when_it
 }
 
 #[test]
-fn a_private_endpoint_is_used_and_never_made() {
+fn an_account_with_a_private_endpoint_is_used_and_else_one_is_made_once() {
     let class = class(&[("networkEndpointType", "privateEndpoint")]);
     let mut account = StorageAccount::general_purpose("acct");
-    let refused = Choice::Refused(Refusal::NoPrivateEndpoint("g".into()));
-    assert_eq!(choose(&asking(&class), &[seen(&account)], &none(), 0), refused);
-    account.private_endpoint_connections = vec!["pe".into()];
+    let candidate = created(choose(&asking(&class), &[seen(&account)], &none(), 0));
+    let rules = candidate.spec.network_rules.as_ref().unwrap();
+    assert_eq!((rules.default_action, rules.virtual_networks.len()), (NetworkAction::Deny, 0));
+    assert!(matches!(&candidate.network, Some(network::Wanted::Zone(_))));
+    // One that was interrupted before its endpoint was made is finished, and no second one is made.
+    let unfinished = made(&candidate);
+    for own in [&[seen(&account), seen(&unfinished)][..], &[seen(&unfinished)]] {
+        assert_eq!(choose(&asking(&class), own, &none(), 0), Choice::Use(unfinished.id.clone()));
+    }
+    account.private_endpoint_connections = vec![PrivateEndpointConnection { id: "pe".into(), endpoint: None }];
     assert_eq!(choose(&asking(&class), &[seen(&account)], &none(), 0), Choice::Use(account.id.clone()));
+}
+
+#[test]
+fn an_account_that_is_made_for_subnets_needs_their_service_endpoints_first() {
+    let service = class(&[("networkEndpointType", "serviceEndpoint"), ("subnetName", "a,b")]);
+    let candidate = created(choose(&asking(&service), &[], &none(), 0));
+    let Some(network::Wanted::ServiceEndpoints(subnets)) = &candidate.network else { panic!("{candidate:?}") };
+    let rules = candidate.spec.network_rules.unwrap().virtual_networks;
+    assert_eq!(*subnets, rules.into_iter().map(|rule| rule.subnet).collect::<Vec<_>>());
+    assert_eq!(created(choose(&asking(&class(&[])), &[], &none(), 0)).network, None);
 }
 
 #[test]

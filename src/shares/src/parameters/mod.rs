@@ -20,7 +20,7 @@ use lazuli_model::{
 };
 
 pub(crate) use known::not_done;
-pub use network::Endpoint;
+pub use network::{Endpoint, PrivateNetwork};
 
 use crate::{
     limits::{ACCOUNT_NAME_LENGTH, LEAST_ACCOUNT_QUOTA, performance},
@@ -195,6 +195,9 @@ impl ShareClass {
         let account = reader.account()?;
         let written = parameters.iter().map(|(_, one)| (one.key.to_owned(), one.value.to_owned())).collect();
         reader.check_for_node()?;
+        let suffix = reader.text("storageendpointsuffix");
+        let storage_endpoint_suffix = suffix.unwrap_or_else(|| defaults.storage_endpoint_suffix.clone());
+        let endpoint = network::endpoint(&parameters, defaults, &storage_endpoint_suffix, &mut warnings)?;
         Ok(Self {
             sku,
             subscription,
@@ -210,16 +213,14 @@ impl ShareClass {
             require_infrastructure_encryption: reader.boolean("requireinfraencryption")?,
             multichannel: reader.multichannel(sku, &account)?,
             public_network_access: reader.named("publicnetworkaccess")?,
-            endpoint: network::endpoint(&parameters, defaults)?,
+            endpoint,
             tags: reader.tags(&mut warnings)?,
             share: reader.share(&mut warnings)?,
             share_access_tier: reader.share_access_tier(sku)?,
             iops: reader.performance("provisionediops", sku)?,
             bandwidth: reader.performance("provisionedbandwidth", sku)?,
             key: reader.key()?,
-            storage_endpoint_suffix: reader
-                .text("storageendpointsuffix")
-                .unwrap_or_else(|| defaults.storage_endpoint_suffix.clone()),
+            storage_endpoint_suffix,
             account,
             written,
             warnings,

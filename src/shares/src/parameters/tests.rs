@@ -338,10 +338,47 @@ fn subnets_are_named_by_the_class_or_the_cloud() {
     let cloud = Defaults { subnet_name: "nodes".into(), vnet_resource_group: "net".into(), ..defaults() };
     let class = ShareClass::parse(&map(&[service]), &BTreeMap::new(), &cloud).unwrap();
     assert_eq!(class.endpoint, Endpoint::Subnets(vec![subnet("net", "vnet", "nodes")]));
-    assert_eq!(parse(&[("networkEndpointType", "PrivateEndpoint")]).unwrap().endpoint, Endpoint::Private);
     refused(&[("networkEndpointType", "privateEndpoint"), ("subnetName", "a,b")], "subnetName", "one name");
     refused(&[("networkEndpointType", "public")], "networkEndpointType", "serviceEndpoint");
     refused(&[("privateDNSZoneResourceGroup", "g")], "privateDNSZoneResourceGroup", "privateEndpoint");
+    let warnings = parse(&[("vnetLinkName", "l")]).unwrap().warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("vnetLinkName")), "{warnings:?}");
+}
+
+#[test]
+fn the_zone_and_link_of_a_private_endpoint_are_named_as_by_the_go_driver() {
+    let private = ("networkEndpointType", "PrivateEndpoint");
+    let of = |pairs: &[(&str, &str)]| match parse(pairs).unwrap().endpoint {
+        Endpoint::Private(network) => *network,
+        other => panic!("{other:?}"),
+    };
+    let id = |group: &str, rest: &str| -> lazuli_model::ArmId {
+        format!("/subscriptions/sub/resourceGroups/{group}/providers/Microsoft.Network/{rest}").parse().unwrap()
+    };
+    let network = of(&[private, ("subnetName", "nodes"), ("vnetResourceGroup", "net")]);
+    assert_eq!(network.network, id("net", "virtualNetworks/vnet"));
+    assert_eq!(network.subnet, id("net", "virtualNetworks/vnet/subnets/nodes"));
+    assert_eq!(network.zone, id("net", "privateDnsZones/privatelink.file.core.windows.net"));
+    assert_eq!(
+        network.link,
+        id("net", "privateDnsZones/privatelink.file.core.windows.net/virtualNetworkLinks/vnet-vnetlink")
+    );
+    let network = of(&[
+        private,
+        ("subnetName", "nodes"),
+        ("vnetName", "v"),
+        ("vnetLinkName", "l"),
+        ("privateDNSZoneResourceGroup", "dns"),
+        ("storageEndpointSuffix", "core.chinacloudapi.cn"),
+    ]);
+    assert_eq!(network.link, id("dns", "privateDnsZones/privatelink.file.core.chinacloudapi.cn/virtualNetworkLinks/l"));
+    refused(&[private], "networkEndpointType", "needs a subnet");
+    refused(
+        &[private, ("subnetName", "a"), ("privateDNSZoneResourceGroup", "a/b")],
+        "privateDNSZoneResourceGroup",
+        "slash",
+    );
+    refused(&[private, ("subnetName", "a"), ("vnetLinkName", "a/b")], "vnetLinkName", "virtual network link");
 }
 
 proptest! {

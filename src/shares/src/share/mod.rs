@@ -390,7 +390,7 @@ impl SharePlan {
         };
         let mut volume_context = self.class.written.clone();
         set(&mut volume_context, "secretnamespace", &self.class.key.secret_namespace);
-        if self.class.endpoint == Endpoint::Private {
+        if matches!(self.class.endpoint, Endpoint::Private(_)) {
             let host = format!("{}.privatelink.file.{}", account.name(), self.class.storage_endpoint_suffix);
             set(&mut volume_context, "server", &host);
         }

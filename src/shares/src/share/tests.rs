@@ -155,7 +155,12 @@ fn a_share_that_the_class_names_has_the_request_in_its_volume_id_and_keeps_its_t
 
 #[test]
 fn an_account_with_a_private_endpoint_is_reached_by_its_private_name() {
-    let given = [("networkEndpointType", "privateEndpoint"), ("storageEndpointSuffix", "example.org")];
+    let given = [
+        ("networkEndpointType", "privateEndpoint"),
+        ("storageEndpointSuffix", "example.org"),
+        ("vnetName", "vnet"),
+        ("subnetName", "nodes"),
+    ];
     let answer = plan(&given, 5).answer(&account(), Gib::new(5)).unwrap();
     assert_eq!(answer.volume_context["server"], "f1.privatelink.file.example.org");
 }

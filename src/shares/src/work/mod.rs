@@ -1,10 +1,11 @@
-//! The courses of shares and of accounts on [`lazuli_engine::single`], and the step of the accounts of a resource group.
+//! The courses of shares, of accounts and of their network on [`lazuli_engine::single`], and the step of the accounts of a resource group.
 //!
 //! Nothing of Microsoft.Storage has an ETag. So a write rests on a read behind its permit, where it needs one at all: the
 //! share of a generated name is PUT and deleted unread, because nobody else makes one of that name; it is read first where
 //! its PersistentVolume exists, because it may have grown since.
 
 pub mod account;
+pub mod network;
 pub mod pool;
 pub mod share;
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::document;
 use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Form, InUse, Reference};
 use crate::arm::protocol::{Etags, NamedBy};
+use crate::arm::regions;
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::options::RelatedEtags;
@@ -142,7 +143,8 @@ fn is_near(descriptor: &Descriptor, state: &State, body: &Value, id: &str) -> bo
     let there = named.and_then(|resource| resource.doc["location"].as_str());
     match (body["location"].as_str(), there) {
         (Some(here), Some(there)) if descriptor.family.etags == Etags::Weak => {
-            path::location(here) == path::location(there)
+            let here = path::location(here);
+            here == regions::ANYWHERE || here == path::location(there)
         }
         _ => true,
     }

@@ -10,6 +10,7 @@ pub(crate) mod base;
 pub(crate) mod interfaces;
 pub(crate) mod load_balancers;
 pub(crate) mod private_addresses;
+pub(crate) mod private_dns;
 pub(crate) mod private_links;
 pub(crate) mod public_ip_addresses;
 pub(crate) mod public_ip_prefixes;
@@ -35,6 +36,9 @@ pub(crate) static PROVIDER: Provider = Provider {
         &route_tables::ROUTE_TABLE,
         &private_links::PRIVATE_LINK_SERVICE,
         &private_links::PRIVATE_ENDPOINT,
+        &private_dns::ZONE_GROUP,
+        &private_dns::PRIVATE_ZONE,
+        &private_dns::ZONE_LINK,
     ],
     other_types: &[],
     routes: &[

@@ -173,7 +173,7 @@ const TO_SERVICE: Children = Children {
 };
 
 pub(crate) static PRIVATE_ENDPOINT: Descriptor = Descriptor {
-    kind: "Microsoft.Network/privateEndpoints",
+    kind: kinds::PRIVATE_ENDPOINT,
     path: "privateEndpoints",
     schema: Schema { name: "NPrivateEndpoint", root: "privateEndpoint" },
     writers: Writers::Supersede,
@@ -219,10 +219,64 @@ fn connections(endpoint: &Value) -> impl Iterator<Item = (&str, &Value)> {
     })
 }
 
+/// What an endpoint leads to.
+pub(crate) fn services(endpoint: &Value) -> impl Iterator<Item = &str> {
+    connections(endpoint).map(|(service, _)| service)
+}
+
+/// The parts of a storage account that an endpoint can lead to. Documented (private-endpoint-overview).
+const OF_ACCOUNT: [&str; 11] = [
+    "blob",
+    "blob_secondary",
+    "table",
+    "table_secondary",
+    "queue",
+    "queue_secondary",
+    "file",
+    "file_secondary",
+    "web",
+    "web_secondary",
+    "dfs",
+];
+
 fn check_endpoint(state: &State, endpoint: &Value, _: Option<&Value>) -> Result<(), Fault> {
-    match connections(endpoint).find(|(service, _)| !state.store.contains(service)) {
-        Some((service, _)) => Err(fault::invalid_reference(service, path::of(endpoint))),
-        None => Ok(()),
+    let own = path::of(endpoint);
+    for service in services(endpoint) {
+        let Some(found) = state.store.get(service) else { return Err(fault::invalid_reference(service, own)) };
+        // Documented: an account that is being made takes no connection yet.
+        if found.doc["type"] == kinds::STORAGE_ACCOUNT && found.provisioning() != "Succeeded" {
+            return Err(fault::account_not_provisioned());
+        }
+    }
+    let all =
+        CONNECTIONS.into_iter().flat_map(|member| endpoint["properties"][member].as_array().into_iter().flatten());
+    for connection in all.map(|connection| &connection["properties"]) {
+        let service = state.store.get(connection["privateLinkServiceId"].as_str().unwrap_or(""));
+        let groups = connection["groupIds"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_one = matches!(groups, [one] if OF_ACCOUNT.iter().any(|known| one == known));
+        if service.is_some_and(|service| service.doc["type"] == kinds::STORAGE_ACCOUNT) && !is_one {
+            return Err(fault::private_endpoint_group_invalid(own, OF_ACCOUNT.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+/// A resource is gone: the connections that endpoints had with it are dead. Documented.
+pub(crate) fn disconnect(state: &mut State, service: &str, at: Duration) {
+    let leads_there = |endpoint: &&Value| services(endpoint).any(|other| path::same(other, service));
+    let endpoints = state.store.of_kind(kinds::PRIVATE_ENDPOINT).filter(leads_there);
+    let endpoints: Vec<String> = endpoints.map(|endpoint| path::of(endpoint).to_owned()).collect();
+    for endpoint in endpoints {
+        state.store.change(&endpoint, at, |resource| {
+            for member in CONNECTIONS {
+                for connection in resource.doc["properties"][member].as_array_mut().into_iter().flatten() {
+                    let properties = &mut connection["properties"];
+                    if properties["privateLinkServiceId"].as_str().is_some_and(|other| path::same(other, service)) {
+                        properties["privateLinkServiceConnectionState"]["status"] = json!("Disconnected");
+                    }
+                }
+            }
+        });
     }
 }
 
@@ -252,14 +306,20 @@ fn connect(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Dura
                 !other.is_some_and(|other| path::same(other, &endpoint))
             });
             if let Some(approval) = approval {
-                let name = format!("{}.{guid}", path::name_of(&endpoint));
+                // Documented: a storage account names its connections after itself.
+                let of_account = descriptor.kind == kinds::STORAGE_ACCOUNT;
+                let named_after = if of_account { path::name_of(&id) } else { path::name_of(&endpoint) };
+                let name = format!("{named_after}.{guid}");
+                let mut properties = json!({
+                    "provisioningState": "Succeeded", "privateEndpoint": {"id": endpoint},
+                    "privateLinkServiceConnectionState": approval,
+                });
+                if !of_account {
+                    properties["linkIdentifier"] = json!("536870912");
+                }
                 list.push(json!({
                     "name": name, "id": format!("{id}/privateEndpointConnections/{name}"),
-                    "type": "Microsoft.Network/privateLinkServices/privateEndpointConnections",
-                    "properties": {
-                        "provisioningState": "Succeeded", "privateEndpoint": {"id": endpoint},
-                        "privateLinkServiceConnectionState": approval, "linkIdentifier": "536870912",
-                    },
+                    "type": format!("{}/privateEndpointConnections", descriptor.kind), "properties": properties,
                 }));
             }
             document::retag(descriptor, &mut resource.doc, &etag);

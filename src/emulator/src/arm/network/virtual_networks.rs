@@ -37,6 +37,7 @@ pub(crate) static VIRTUAL_NETWORK: Descriptor = Descriptor {
             configurations(kinds::INSTANCE_NIC),
             configurations(kinds::FRONTEND),
             configurations(kinds::PRIVATE_LINK_SERVICE),
+            BackReference { member: "privateEndpoints", from: kinds::PRIVATE_ENDPOINT, form: Form::Some },
         ],
         complete: subnet,
         ..CHILDREN
@@ -100,6 +101,14 @@ fn subnet(draft: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
         "privateLinkServiceNetworkPolicies": "Enabled",
     });
     const REFERENCES: [&str; 3] = ["networkSecurityGroup", "routeTable", "natGateway"];
+    let mut asked = asked.clone();
+    let endpoints = asked.get_mut("serviceEndpoints").and_then(Value::as_array_mut);
+    for endpoint in endpoints.into_iter().flatten() {
+        // Documented; which other region stands beside it is not shown here.
+        let default = json!({"locations": [draft.location], "provisioningState": "Succeeded"});
+        *endpoint = writes::with_others(endpoint.take(), &default);
+    }
+    let asked = &asked;
     Ok(writes::with_others(writes::with_ids(writes::object(asked).into(), &REFERENCES, asked), &defaults))
 }
 

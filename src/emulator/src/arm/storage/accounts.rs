@@ -10,10 +10,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::base::{FAMILY, RESOURCE, VERSIONS, location, post, require_provisioned, same_subscription, zulu};
-use super::{keys, skus, windows};
+use super::{keys, network_acls, skus, windows};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Descriptor, Draft, Hooks, Own, Quota};
 use crate::arm::engine::{delete as removal, put as write, read};
+use crate::arm::network::private_links;
 use crate::arm::protocol::{Answered, Commit, Latency, Patch, Put, Schema, Scope, Shape, Stamps};
 use crate::arm::{kinds, writes};
 use crate::document::Document;
@@ -49,7 +50,7 @@ pub(crate) static STORAGE_ACCOUNT: Descriptor = Descriptor {
         counts: |_| true,
         fault: |exceeded| fault::too_many_accounts(exceeded.limit, exceeded.location, exceeded.used),
     }],
-    hooks: Hooks { name: check_name, complete, check, changed: keys::follow, ..RESOURCE.hooks },
+    hooks: Hooks { name: check_name, complete, check, settle: network_acls::settle, changed, ..RESOURCE.hooks },
     own: Own { put: Some(put), patch: Some(patch), get: Some(get), delete: Some(delete), list: Some(list) },
     routes: &[
         post("listkeys", "storageAccounts.listKeys", keys::list),
@@ -96,6 +97,14 @@ fn delete(context: &mut Context<'_>) -> Reply {
 fn list(context: &mut Context<'_>) -> Reply {
     windows::list_accounts(context)?;
     read::list(&STORAGE_ACCOUNT, context)
+}
+
+/// A new account has new keys. The private endpoints of one that is gone are cut off.
+fn changed(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
+    keys::follow(state, old, new, at);
+    if let (Some(old), None) = (old, new) {
+        private_links::disconnect(state, path::of(old), at);
+    }
 }
 
 /// A member of an object in any letter case.
@@ -303,6 +312,7 @@ fn check(state: &State, new: &Value, old: Option<&Value>) -> Result<(), Fault> {
             return Err(fault::account_property_fixed(fixed));
         }
     }
+    network_acls::check(state, new, old)?;
     let infrastructure = |properties: &Value| properties["encryption"]["requireInfrastructureEncryption"].clone();
     if infrastructure(had) != infrastructure(has) {
         return Err(fault::account_property_fixed("requireInfrastructureEncryption"));

@@ -10,6 +10,7 @@ pub(crate) mod accounts;
 pub(crate) mod base;
 pub(crate) mod file_services;
 pub(crate) mod keys;
+pub(crate) mod network_acls;
 pub(crate) mod own_documents;
 pub(crate) mod share_base;
 pub(crate) mod share_deletion;
