@@ -53,11 +53,13 @@ mod tests {
         let node = [
             include_str!("node.rs"),
             include_str!("node/attachment.rs"),
-            include_str!("node/device.rs"),
+            include_str!("node/raw.rs"),
+            include_str!("node/refusal.rs"),
             include_str!("node/info.rs"),
             include_str!("node/publish.rs"),
             include_str!("node/request.rs"),
             include_str!("node/stage.rs"),
+            include_str!("node/unstage.rs"),
         ];
         for source in node {
             assert_eq!(imports(source, "controller"), Vec::<String>::new());

@@ -1,6 +1,7 @@
 //! `csi.v1.Node` of `disk.csi.azure.com`: from an attached disk to a folder or a device in a pod.
 //!
-//! This module decides what a call means and in which order things happen; every system call is made by
+//! This module says what a call means, looks and acts: which device is staged, published raw or proved released, and what
+//! becomes of it, is decided step by step in [`lazuli_storage::staging`], and every look at a device and a mount is made by
 //! [`lazuli_host`]. It holds no Azure credentials: what it knows of Azure is the instance metadata.
 //!
 //! # Life of a volume
@@ -37,10 +38,7 @@
 //! Every call runs in a task of its own, which goes on when kubelet gives up, and holds the volume meanwhile: a
 //! second call for it is `ABORTED` until the first has ended.
 
-mod acceptance;
 mod attachment;
-mod contradictions;
-mod device;
 mod device_ownership;
 mod error;
 mod event;
@@ -48,10 +46,12 @@ mod identity_check;
 mod info;
 mod measure;
 mod publish;
+mod raw;
+mod refusal;
 mod request;
 mod stage;
 mod tuning;
-mod volume_mode;
+mod unstage;
 
 use std::{
     collections::BTreeMap,
@@ -63,8 +63,6 @@ use std::{
     time::Duration,
 };
 
-use acceptance::Acceptances;
-use contradictions::Contradictions;
 use csi_proto::csi::{
     NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
     NodeGetInfoRequest, NodeGetInfoResponse, NodeGetStorageHealthRequest, NodeGetStorageHealthResponse,
@@ -80,12 +78,14 @@ use identity_check::IdentityChecks;
 use lazuli_azure::imds::Imds;
 use lazuli_host::{
     Host,
-    device::Device,
-    volume_records::{Record, RecordedDevice, VolumeRecords, VolumeRecordsError},
+    acceptances::Acceptances,
+    contradictions::Contradictions,
+    mount::as_mounted,
+    volume_records::{Record, VolumeRecords, VolumeRecordsError},
 };
 use lazuli_model::{event::Event, fault::Code, node::MachineLabels, size::SizeLimits};
 pub use lazuli_storage::device_identity::OnSilence;
-use lazuli_storage::device_identity::Others;
+use lazuli_storage::staging::Records;
 use lazuli_telemetry::lossy;
 use request::{Publish, Stage};
 use tokio::sync::{Semaphore, watch};
@@ -352,15 +352,6 @@ impl Node {
         self.look_up(&self.volume_records, volume).await
     }
 
-    /// The UUID of the file system that was on a volume when it was last here.
-    async fn past_uuid(&self, volume: &str) -> Option<String> {
-        let record = match self.recall(volume).await {
-            Some(record) => Some(record),
-            None => self.look_up(&self.past, volume).await,
-        };
-        record?.fs_uuid
-    }
-
     /// A record. An unreadable one counts as none: it is a hint from the past and blocks nothing.
     async fn look_up(&self, records: &VolumeRecords, volume: &str) -> Option<Record> {
         let (records, name) = (records.clone(), volume.to_owned());
@@ -375,36 +366,21 @@ impl Node {
         }
     }
 
-    async fn others_with_uuid(&self, volume: &str, uuid: &str) -> Result<Vec<Record>, NodeError> {
-        let (volume, uuid) = (volume.to_owned(), uuid.to_owned());
-        self.with_records(move |records| records.others_with_uuid(&volume, &uuid)).await
-    }
-
-    /// Which other volumes of this node have a file system with this UUID, and the name of one.
-    async fn others_with(
-        &self,
-        volume: &str,
-        uuid: &str,
-        device: &Device,
-    ) -> Result<(Others, Option<String>), NodeError> {
-        let here = self.others_with_uuid(volume, uuid).await?;
-        let (past, own, uuid) = (self.past.clone(), volume.to_owned(), uuid.to_owned());
-        let before = tokio::task::spawn_blocking(move || past.others_with_uuid(&own, &uuid)).await;
-        // A hint from the past that cannot be read blocks nothing.
-        let before = before.map_err(|_| NodeError::Task)?.unwrap_or_default();
-        let is_this = |record: &Record| record.device == Some(device.number);
-        let others = Others {
-            here_on_this_device: here.iter().any(is_this),
-            here_on_another: here.iter().any(|record| !is_this(record)),
-            before: !before.is_empty(),
+    /// What is remembered of a volume, and of others with this file system UUID.
+    async fn records(&self, volume: &str, uuid: Option<&str>) -> Result<Records, NodeError> {
+        let own = self.recall(volume).await;
+        let own_place = own.as_ref().and_then(|record| record.staging_path.as_deref()).map(as_mounted);
+        let past = self.look_up(&self.past, volume).await;
+        let Some(uuid) = uuid else { return Ok(Records { own, own_place, past, ..Records::default() }) };
+        let namesakes = |records: &VolumeRecords| {
+            let (records, volume, uuid) = (records.clone(), volume.to_owned(), uuid.to_owned());
+            tokio::task::spawn_blocking(move || records.others_with_uuid(&volume, &uuid))
         };
-        Ok((others, here.into_iter().chain(before).next().map(|record| record.volume_id)))
-    }
-
-    /// Whether the volume is recorded as staged from this very device: the number alone is not enough, because the
-    /// kernel gives it to another disk when this one has left.
-    async fn is_recorded(&self, volume: &str, device: &Device) -> bool {
-        self.recall(volume).await.is_some_and(|record| record.names(device) == RecordedDevice::Same)
+        let here = namesakes(&self.volume_records).await.map_err(|_| NodeError::Task)?;
+        let here = here.map_err(NodeError::VolumeRecords)?;
+        // A hint from the past that cannot be read blocks nothing.
+        let before = namesakes(&self.past).await.map_err(|_| NodeError::Task)?.unwrap_or_default();
+        Ok(Records { own, own_place, past, here, before })
     }
 
     async fn all_records(&self) -> BTreeMap<String, Record> {
@@ -438,7 +414,7 @@ impl NodeRpcs for NodeService {
         let staging = absolute("staging_target_path", staging_target_path).map_err(refused)?;
         let held = self.0.locks.volume(&volume).map_err(refused)?;
         self.own(held, move |node| async move {
-            stage::unstage(&node, &volume, &staging).await?;
+            unstage::unstage(&node, &volume, &staging).await?;
             Ok(NodeUnstageVolumeResponse {})
         })
         .await

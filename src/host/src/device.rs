@@ -15,7 +15,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::device_number::DeviceNumber;
+pub use lazuli_storage::staging::Device;
+
+use super::device_number::{self, DeviceNumber};
 use super::watch::Watch;
 use super::{Deadline, Host, mountinfo};
 
@@ -29,28 +31,6 @@ const OWN_CONTROLLERS: [&str; 3] = ["00000000-0000-", "00000000-0001-", "f8b3781
 const SCAN_ONE_AFTER: Duration = Duration::from_secs(1);
 /// How long before all LUNs are scanned, which takes seconds.
 const SCAN_ALL_AFTER: Duration = Duration::from_secs(10);
-
-/// A block device that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// Kernel name: `sdc`.
-    pub name: String,
-    /// Its node under the root folder's `dev/`.
-    pub path: PathBuf,
-    /// The kernel's number.
-    pub number: DeviceNumber,
-    /// Size in bytes.
-    pub size_bytes: u64,
-    /// The LUN it was found at; `None` when it was found by other means.
-    pub lun: Option<u32>,
-    /// `H:C:T:L` of the SCSI device.
-    pub scsi: Option<String>,
-    /// The kernel treats it as read-only.
-    pub read_only: bool,
-    /// What the kernel gives to no other disk, while it gives its name and its number to the next one: the boot and the
-    /// disk's sequence number. `None` where the kernel reports neither.
-    pub sequence: Option<String>,
-}
 
 /// Why no device is returned.
 #[derive(Debug, thiserror::Error)]
@@ -208,6 +188,56 @@ pub fn describe(host: &Host, name: &str) -> Result<Option<Device>, FindError> {
     }))
 }
 
+/// The device with this number, if the kernel still has it.
+///
+/// # Errors
+/// [`FindError::Read`].
+pub async fn with_number(host: &Host, number: DeviceNumber) -> Result<Option<Device>, FindError> {
+    let host = host.clone();
+    let folder = host.sys().join("class/block");
+    let lost = FindError::Read { path: folder.clone(), source: io::Error::other("the reading task was lost") };
+    let search = move || {
+        let mut names: Vec<String> = match fs::read_dir(&folder) {
+            Ok(entries) => entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect(),
+            Err(source) => return Err(FindError::Read { path: folder, source }),
+        };
+        names.sort();
+        for name in names {
+            match describe(&host, &name)? {
+                Some(found) if found.number == number => return Ok(Some(found)),
+                _ => {}
+            }
+        }
+        Ok(None)
+    };
+    tokio::task::spawn_blocking(search).await.unwrap_or(Err(lost))
+}
+
+/// The number of the block device at a path, if one is there.
+#[must_use]
+pub fn node_number(path: &Path) -> Option<DeviceNumber> {
+    if !path.is_absolute() {
+        return None;
+    }
+    let found = fs::metadata(path).ok()?;
+    found.file_type().is_block_device().then(|| device_number::of_raw(found.rdev()))
+}
+
+/// The partition of a disk, if it has it.
+///
+/// # Errors
+/// [`FindError::Read`].
+pub fn part(host: &Host, disk: &Device, partition: u32) -> Result<Option<Device>, FindError> {
+    let found = describe(host, &disk.part_name(partition))?;
+    Ok(found.map(|found| Device { lun: disk.lun, scsi: disk.scsi.clone(), ..found }))
+}
+
+/// The node of a device without the links that lead to it; the path of the device where it cannot be resolved.
+#[must_use]
+pub fn real_node(device: &Device) -> PathBuf {
+    fs::canonicalize(&device.path).unwrap_or_else(|_| device.path.clone())
+}
+
 /// The boot and the sequence number of the disk at this folder of sysfs, or of the disk that it is a partition of.
 ///
 /// Source: `Documentation/ABI/stable/sysfs-block`, `diskseq`, since Linux 5.15: it grows with every disk that appears,
@@ -285,7 +315,7 @@ fn ready(host: &Host, disk: Listed) -> Result<Device, FindError> {
         return Err(not_ready(format!("{} has no size yet", disk.name)));
     }
     match fs::metadata(&device.path) {
-        Ok(node) if node.file_type().is_block_device() && DeviceNumber::from_raw(node.rdev()) == device.number => {}
+        Ok(node) if node.file_type().is_block_device() && device_number::of_raw(node.rdev()) == device.number => {}
         Ok(_) => {
             let path = device.path.display();
             return Err(not_ready(format!("{path} is not device {}", device.number)));
@@ -384,7 +414,7 @@ impl OwnDisks {
                 if let Ok(node) = fs::metadata(&mount.source)
                     && node.file_type().is_block_device()
                 {
-                    own.roots.insert(DeviceNumber::from_raw(node.rdev()));
+                    own.roots.insert(device_number::of_raw(node.rdev()));
                 }
             }
         }
@@ -396,7 +426,7 @@ impl OwnDisks {
         if let Ok(node) = fs::metadata(link)
             && node.file_type().is_block_device()
         {
-            let number = DeviceNumber::from_raw(node.rdev());
+            let number = device_number::of_raw(node.rdev());
             self.linked_numbers.insert(number, text.clone());
         }
         if let Ok(target) = fs::read_link(link)

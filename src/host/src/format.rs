@@ -214,7 +214,6 @@ async fn settle(
     deadline: Deadline,
 ) -> Result<Outcome, FormatError> {
     let name = || device.path.display().to_string();
-    let refused = |found| FormatError::Refused { device: name(), found };
     match verdict {
         Verdict::Filesystem { found, .. } if request.fs.existing(&found.kind).is_none() => {
             Err(FormatError::WrongType { device: name(), found: found.kind, wanted: request.fs })
@@ -223,10 +222,14 @@ async fn settle(
         Verdict::Filesystem { found, unfinished: Some(intent) } => {
             accept(host, device, request, found, intent, deadline).await
         }
-        Verdict::PartitionTable { kind } => Err(refused(format!("a {kind} partition table"))),
-        Verdict::Foreign { why } => Err(refused(why)),
-        Verdict::Ambiguous { found } => Err(refused(format!("contradictions: {}", found.join(", ")))),
-        Verdict::Blank | Verdict::Ours(_) => Err(FormatError::Blank { device: name() }),
+        other @ (Verdict::PartitionTable { .. }
+        | Verdict::Foreign { .. }
+        | Verdict::Ambiguous { .. }
+        | Verdict::Blank
+        | Verdict::Ours(_)) => Err(match other.unusable() {
+            Some(found) => FormatError::Refused { device: name(), found },
+            None => FormatError::Blank { device: name() },
+        }),
     }
 }
 

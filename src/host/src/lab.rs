@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::device::Device;
-use super::device_number::DeviceNumber;
+use super::device_number::{self, DeviceNumber};
 use super::raw::MIB;
 use super::{Deadline, Host};
 
@@ -219,5 +219,5 @@ impl FakeRoot {
 
 /// The number of a node, for assertions.
 pub(crate) fn number(node: &Path) -> DeviceNumber {
-    DeviceNumber::from_raw(fs::metadata(node).expect("node").rdev())
+    device_number::of_raw(fs::metadata(node).expect("node").rdev())
 }

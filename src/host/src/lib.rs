@@ -35,9 +35,12 @@
 //!
 //! Each arrow may be cut by a crash and each step may be repeated.
 
+pub mod acceptances;
 pub mod bounded;
+pub mod btrfs;
 pub mod child;
 mod confine;
+pub mod contradictions;
 pub mod device;
 pub mod device_number;
 pub mod format;

@@ -12,15 +12,16 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lazuli_storage::staging::{AtPath, Mounted};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::bounded::{self, CallError};
-use super::device::Device;
+use super::device::{Device, node_number};
 use super::device_number::DeviceNumber;
 use super::mountinfo::{self, Mount};
 use super::options::Options;
@@ -168,6 +169,43 @@ pub async fn table(host: &Host) -> Result<Vec<Mount>, MountError> {
     result.map_err(|source| MountError::Table { path, source })
 }
 
+/// This process's mount table, and the block devices that the mounts lead to.
+///
+/// # Errors
+/// [`MountError::Table`].
+pub async fn seen(host: &Host) -> Result<Vec<Mounted>, MountError> {
+    let table = table(host).await?;
+    let lost =
+        || MountError::Table { path: host.proc.join("self/mountinfo"), source: io::Error::other("a task was lost") };
+    tokio::task::spawn_blocking(move || table.into_iter().map(leading).collect()).await.map_err(|_| lost())
+}
+
+/// What is mounted on top of a path.
+///
+/// # Errors
+/// See [`state`].
+pub async fn seen_at(host: &Host, target: &Path, deadline: Deadline) -> Result<AtPath, MountError> {
+    let top = |mounts: Vec<Mount>| mounts.into_iter().next_back().map(|top| Box::new(leading(top)));
+    Ok(match state(host, target, deadline).await? {
+        TargetState::Absent | TargetState::Bare(_) => AtPath::Nothing,
+        TargetState::Mounted(mounts) => top(mounts).map_or(AtPath::Nothing, AtPath::Mounted),
+        TargetState::Corrupted { mounts, error } => AtPath::Dead { top: top(mounts), error },
+    })
+}
+
+/// The number of the device that a mounted file system is on.
+#[must_use]
+pub fn number_of(mount: &Mount) -> DeviceNumber {
+    leading(mount.clone()).number()
+}
+
+/// Only a node that may tell a device is looked at: what others have mounted may hang whoever looks.
+fn leading(mount: Mount) -> Mounted {
+    let source = mount.is_told_by_source().then(|| node_number(&mount.source)).flatten();
+    let node = mount.may_show_node().then(|| node_number(&mount.target)).flatten();
+    Mounted { mount, source, node }
+}
+
 pub(super) fn matches(mount: &Mount, device: &Device, fs_type: &str, read_only: bool) -> bool {
     is_of(mount, device) && mount.fs_type == fs_type && mount.root == Path::new("/") && mount.read_only() == read_only
 }
@@ -178,12 +216,6 @@ pub(super) fn matches(mount: &Mount, device: &Device, fs_type: &str, read_only: 
 pub fn is_of(mount: &Mount, device: &Device) -> bool {
     mount.device == device.number
         || (mount.device.major == 0 && mount.source.is_absolute() && node_number(&mount.source) == Some(device.number))
-}
-
-fn node_number(path: &Path) -> Option<DeviceNumber> {
-    let found = fs::metadata(path).ok()?;
-    let is_device = found.file_type().is_block_device();
-    is_device.then(|| DeviceNumber::from_raw(found.rdev()))
 }
 
 /// The target with its parent resolved, as the mount table names it. A missing parent leaves the

@@ -7,40 +7,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+pub use lazuli_storage::staging::Mount;
 
 use super::device_number::DeviceNumber;
-
-/// One line of the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// Unique while it exists.
-    pub id: u64,
-    /// The mount it is on.
-    pub parent: u64,
-    /// Device of the superblock.
-    pub device: DeviceNumber,
-    /// Which part of the file system is visible; a bind mount of a folder or file names it here.
-    pub root: PathBuf,
-    /// Where.
-    pub target: PathBuf,
-    /// Options of this mount: `ro`, `nosuid`, `noatime`…
-    pub options: Vec<String>,
-    /// Type of the file system.
-    pub fs_type: String,
-    /// What was mounted, as the mounter named it.
-    pub source: PathBuf,
-    /// Options of the file system itself; `ro` here means that no process can write.
-    pub super_options: Vec<String>,
-}
-
-impl Mount {
-    /// Whether nothing can be written through this mount.
-    #[must_use]
-    pub fn read_only(&self) -> bool {
-        self.options.iter().any(|option| option == "ro") || self.super_options.iter().any(|option| option == "ro")
-    }
-}
 
 /// Reads a table. It is read until two readings agree (three times at most): the kernel hands it out
 /// in pieces, and an entry can be missed while others come and go (kubernetes#74890).

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::Host;
 use super::device::Device;
-use super::device_number::DeviceNumber;
+use super::device_number;
 
 /// How long a process that has the device open may take to be a passing one: a process being started elsewhere in this
 /// program keeps copies of our descriptors between its fork and its exec.
@@ -81,8 +81,7 @@ fn is_device(descriptor: &Path, device: &Device) -> bool {
         return false;
     }
     let found = fs::metadata(descriptor);
-    found
-        .is_ok_and(|found| found.file_type().is_block_device() && DeviceNumber::from_raw(found.rdev()) == device.number)
+    found.is_ok_and(|found| found.file_type().is_block_device() && device_number::of_raw(found.rdev()) == device.number)
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@
 
 use std::collections::BTreeMap;
 
+pub use lazuli_storage::staging::Filesystem;
+
 use super::child::{self, Call, ChildError};
 use super::device::Device;
 use super::intent::{self, IntentBlock};
@@ -55,17 +57,6 @@ pub enum ProbeError {
     },
 }
 
-/// A file system that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filesystem {
-    /// `blkid`'s name of it: `ext4`, `xfs`, `btrfs`…
-    pub kind: String,
-    /// Its UUID as printed.
-    pub uuid: Option<String>,
-    /// Its label.
-    pub label: Option<String>,
-}
-
 /// What is on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -104,6 +95,17 @@ impl Verdict {
         match self {
             Self::Filesystem { found, .. } => Some(found),
             _ => None,
+        }
+    }
+
+    /// What was seen, in words, where it is neither a file system nor anything that may be formatted.
+    #[must_use]
+    pub fn unusable(&self) -> Option<String> {
+        match self {
+            Self::PartitionTable { kind } => Some(format!("a {kind} partition table")),
+            Self::Foreign { why } => Some(why.clone()),
+            Self::Ambiguous { found } => Some(format!("contradictions: {}", found.join(", "))),
+            Self::Blank | Self::Ours(_) | Self::Filesystem { .. } => None,
         }
     }
 }

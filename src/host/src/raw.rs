@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 
 use super::device::Device;
-use super::device_number::DeviceNumber;
+use super::device_number::{self, DeviceNumber};
 
 /// Alignment that every logical block size in use divides.
 pub(super) const BLOCK: usize = 4096;
@@ -91,7 +91,7 @@ impl RawDisk {
         };
         let mut file = file.map_err(|error| classify(&path, "open", error))?;
         let found = file.metadata().map_err(|error| classify(&path, "stat", error))?;
-        if !found.file_type().is_block_device() || DeviceNumber::from_raw(found.rdev()) != device.number {
+        if !found.file_type().is_block_device() || device_number::of_raw(found.rdev()) != device.number {
             return Err(RawError::Replaced { path, expected: device.number });
         }
         let size = file.seek(SeekFrom::End(0)).map_err(|error| classify(&path, "measure", error))?;

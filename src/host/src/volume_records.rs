@@ -12,68 +12,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+pub use lazuli_storage::staging::{Record, RecordedDevice};
 use uuid::Uuid;
-
-use super::device::Device;
-use super::device_number::DeviceNumber;
 
 /// Name space of the file names; a random constant of this format.
 const NAME_SPACE: Uuid = Uuid::from_u128(0x1d3a_92c4_0b7e_4e0d_8f35_77a1_5e6b_c209);
-
-/// A volume as this node knew it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// The volume id, in the spelling of the request.
-    pub volume_id: String,
-    /// Where it was attached.
-    pub lun: Option<u32>,
-    /// UUID of its file system when first seen; none for raw block.
-    pub fs_uuid: Option<String>,
-    /// Its type.
-    pub fs_type: Option<String>,
-    /// Where it was staged.
-    pub staging_path: Option<PathBuf>,
-    /// Kernel name of its device, for the unstage after a restart.
-    pub device_name: Option<String>,
-    /// The device's number then.
-    pub device: Option<DeviceNumber>,
-    /// What distinguished it from every other device that has had its number since; see [`super::device::Device::sequence`].
-    /// Records of the first version lack it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<String>,
-}
-
-/// Whether a record is about a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordedDevice {
-    /// It is the device with which the volume was staged.
-    Same,
-    /// It has the number of that device, and nothing tells more: the record is of the first version, or of an earlier
-    /// boot, in which the kernel counted its disks anew.
-    SameNumber,
-    /// It is another one, also where the kernel has given it the number of the one that left.
-    Other,
-}
-
-impl Record {
-    /// Whether the volume was staged with this device.
-    #[must_use]
-    pub fn names(&self, device: &Device) -> RecordedDevice {
-        if self.device != Some(device.number) {
-            return RecordedDevice::Other;
-        }
-        let (Some(recorded), Some(found)) = (&self.sequence, &device.sequence) else {
-            return RecordedDevice::SameNumber;
-        };
-        let boot = |sequence: &str| sequence.rsplit_once('/').map(|(boot, _)| boot.to_owned());
-        match recorded == found {
-            true => RecordedDevice::Same,
-            false if boot(recorded) == boot(found) => RecordedDevice::Other,
-            false => RecordedDevice::SameNumber,
-        }
-    }
-}
 
 /// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -280,6 +223,8 @@ fn read(path: &Path) -> Result<Option<Record>, VolumeRecordsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Device;
+    use crate::device_number::DeviceNumber;
     use crate::lab::TempDir;
 
     fn record(volume: &str, uuid: &str) -> Record {

@@ -17,7 +17,11 @@
 
 use std::time::Duration;
 
-use lazuli_model::{Gib, Lun};
+mod metadata;
+mod sighting;
+
+pub use metadata::{Answer, Contradiction, Heard, Identity, Listed, ListedDisk, Metadata, although};
+pub use sighting::{LONGEST_GAP, Sighting, Stood};
 
 /// After so long a refusal for want of metadata says what to do about it: before, it may be one throttled answer.
 const LONG: Duration = Duration::from_secs(60);
@@ -31,101 +35,6 @@ pub enum OnSilence {
     Refuse,
     /// Go by LUN and size.
     Tolerate,
-}
-
-/// What one answer of the metadata says of a volume and the LUN where it should be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// The volume is there, with this size if it says one.
-    Here(Option<Gib>),
-    /// Another disk is there.
-    Other(String),
-    /// The volume is at another LUN.
-    Elsewhere(Lun),
-    /// No disk is listed there.
-    Unlisted,
-}
-
-/// An answer that names another disk at the LUN, or another LUN for the disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Contradiction {
-    /// Another disk is at the LUN.
-    OtherDisk(String),
-    /// The volume is at this LUN.
-    OtherLun(Lun),
-}
-
-/// What the metadata has said of a volume and a LUN, and how often in a row it has not answered since.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Heard {
-    last: Option<Answer>,
-    contradiction: Option<Contradiction>,
-    silence: u32,
-}
-
-impl Heard {
-    /// A conversation that begins with what an earlier one ended with.
-    #[must_use]
-    pub fn after(contradiction: Option<Contradiction>) -> Self {
-        Self { contradiction, ..Self::default() }
-    }
-
-    /// The metadata has answered. Only an answer that names the volume at the LUN ends a contradiction: one without the
-    /// LUN does not say which disk is there.
-    pub fn answered(&mut self, answer: Answer) {
-        match &answer {
-            Answer::Here(_) => self.contradiction = None,
-            Answer::Other(found) => self.contradiction = Some(Contradiction::OtherDisk(found.clone())),
-            Answer::Elsewhere(lun) => self.contradiction = Some(Contradiction::OtherLun(*lun)),
-            Answer::Unlisted => {}
-        }
-        self.last = Some(answer);
-        self.silence = 0;
-    }
-
-    /// The metadata has not answered: what it said before stands.
-    pub fn unanswered(&mut self) {
-        self.silence += 1;
-    }
-
-    /// How many questions in a row were not answered.
-    #[must_use]
-    pub fn silence(&self) -> u32 {
-        self.silence
-    }
-
-    /// What it said against the volume at the LUN since it named the volume there.
-    #[must_use]
-    pub fn contradiction(&self) -> Option<&Contradiction> {
-        self.contradiction.as_ref()
-    }
-
-    /// What it says now.
-    #[must_use]
-    pub fn metadata(&self) -> Metadata {
-        match &self.last {
-            _ if self.silence > 0 => Metadata::Silent,
-            None => Metadata::Silent,
-            Some(Answer::Here(size)) => Metadata::Confirms(*size),
-            Some(Answer::Other(_) | Answer::Elsewhere(_)) => Metadata::Contradicts,
-            Some(Answer::Unlisted) => Metadata::Unlisted,
-        }
-    }
-}
-
-/// What the metadata says now of the volume at the LUN.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metadata {
-    /// Exactly this disk is there, with this size if it says one.
-    Confirms(Option<Gib>),
-    /// Another disk is there, or the volume is elsewhere.
-    Contradicts,
-    /// It answers, and lists no disk at the LUN.
-    Unlisted,
-    /// It does not answer.
-    Silent,
-    /// It is not used on this node.
-    Unused,
 }
 
 /// What is on a device, as far as it tells whose disk it is.
@@ -274,6 +183,9 @@ pub fn decide(evidence: &Evidence) -> Decision {
         },
     }
 }
+
+#[cfg(test)]
+use lazuli_model::Lun;
 
 #[cfg(test)]
 mod tests;

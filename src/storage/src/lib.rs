@@ -16,6 +16,7 @@
 //! | [`shared_machine`] | which of several Nodes a machine is that they all name |
 //! | [`single_write`] | when the creation or deletion of a disk is sent again, and what is looked at before |
 //! | [`source`] | which reads say what a disk was made from |
+//! | [`staging`] | which device a node stages, formats, mounts, publishes raw or proves released, or why not |
 //! | [`unpublish`] | which machines a disk must leave when its node's machine is not certain |
 
 pub mod admission;
@@ -32,5 +33,6 @@ pub mod lun;
 pub mod shared_machine;
 pub mod single_write;
 pub mod source;
+pub mod staging;
 pub mod unpublish;
 pub mod whole_disk;

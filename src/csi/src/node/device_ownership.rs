@@ -1,35 +1,32 @@
-//! To which volume a staged or published device belongs.
-//!
-//! kubelet names a volume and a path, and pairs them itself. A call that names one volume and the path of another
-//! must neither grow the other's disk nor show it to a pod, so the pair is checked before anything is done with it.
+//! To which volume a staged or published device belongs: looks at what [`lazuli_storage::staging::owner`] asks for.
 
 use lazuli_host::{
     Deadline,
     device::{self, Device},
-    volume_records::RecordedDevice,
 };
 use lazuli_model::VolumeId;
+use lazuli_storage::staging::owner::{Look, Next, Seen};
 
-use super::{Node, attachment::locate, device::is_part_of};
+use super::{Node, attachment::locate};
 
 /// Whether the device is the volume's, as far as this node can tell.
-///
-/// What it recorded when it staged the volume settles it. Where that does not (another driver staged it, and left no
-/// record or has made ours stale), the instance metadata does. Where that is silent too, a record that speaks against
-/// it counts, and no record at all does not.
 pub(super) async fn belongs_to(node: &Node, volume: &str, device: &Device) -> bool {
-    if node.recall(volume).await.is_some_and(|record| record.names(device) != RecordedDevice::Other) {
-        return true;
-    }
-    if let Ok(id) = volume.parse::<VolumeId>() {
-        let quick = Deadline::after(node.config.timeouts.instance);
-        if let Some(lun) = locate(node.imds.as_ref(), &id, quick).await
-            && let Ok(disk) = device::find_by_lun(&node.host, lun.get().into()).await
-        {
-            return disk.number == device.number || is_part_of(&device.name, &disk.name);
+    let mut seen = Seen::default();
+    loop {
+        match seen.next(volume, device) {
+            Next::Look(Look::Own) => seen.own = Some(node.recall(volume).await),
+            Next::Look(Look::Listed) => seen.listed = Some(listed(node, volume).await),
+            Next::Look(Look::Records) => seen.records = Some(node.all_records().await.into_values().collect()),
+            Next::Own => return true,
+            Next::Other => return false,
         }
     }
-    let speaks_against =
-        |recorded: &str, at: Option<_>| recorded.eq_ignore_ascii_case(volume) || at == Some(device.number);
-    !node.all_records().await.values().any(|record| speaks_against(&record.volume_id, record.device))
+}
+
+/// The disk at the LUN at which the metadata lists the volume.
+async fn listed(node: &Node, volume: &str) -> Option<Device> {
+    let id = volume.parse::<VolumeId>().ok()?;
+    let quick = Deadline::after(node.config.timeouts.instance);
+    let lun = locate(node.imds.as_ref(), &id, quick).await?;
+    device::find_by_lun(&node.host, lun.get().into()).await.ok()
 }

@@ -14,7 +14,7 @@ use lazuli_model::{VolumeId, node::MachineLabels, size};
 use lazuli_storage::disk::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label};
 use serde::{Deserialize, Serialize};
 
-use super::{Node, ZoneSupport, device::number_of, error::NodeError};
+use super::{Node, ZoneSupport, error::NodeError};
 
 /// What is remembered of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,7 +146,7 @@ async fn foreign_disks(node: &Node, instance: &Arc<Instance>, attached: BTreeSet
         .unwrap_or_default()
         .iter()
         .filter(|mount| mount.target.to_string_lossy().contains("/kubernetes.io/csi/"))
-        .map(number_of)
+        .map(mount::number_of)
         .collect();
     let deadline = Deadline::after(node.config.timeouts.instance);
     let mut foreign = 0;

@@ -6,17 +6,13 @@ use csi_proto::csi::{CapacityRange, VolumeUsage, volume_usage::Unit};
 
 use crate::{usage, wire::wire_bytes};
 
-use super::{
-    Node,
-    device::{node_number, number_of, with_number},
-    device_ownership::belongs_to,
-    error::NodeError,
-};
+use super::{Node, device_ownership::belongs_to, error::NodeError};
 use lazuli_host::{
     Deadline,
-    device::Device,
+    device::{self, Device, node_number},
+    device_number::DeviceNumber,
     fs_type::FsType,
-    mount::{self, TargetState},
+    mount::{self, TargetState, number_of},
     mountinfo::Mount,
     resize, stats,
 };
@@ -43,12 +39,12 @@ async fn volume_at(node: &Node, volume: &str, path: &Path, deadline: Deadline) -
             if record.staging_path.as_deref() != Some(path) {
                 return Err(nothing());
             }
-            return with_number(&node.host, number).await?.map(Volume::Block).ok_or_else(nothing);
+            return with_number(node, number).await?.map(Volume::Block).ok_or_else(nothing);
         }
         TargetState::Absent => return Err(nothing()),
     };
     if let Some(number) = node_number(path) {
-        let device = with_number(&node.host, number).await?.ok_or_else(nothing)?;
+        let device = with_number(node, number).await?.ok_or_else(nothing)?;
         return if belongs_to(node, volume, &device).await { Ok(Volume::Block(device)) } else { Err(nothing()) };
     }
     let mount = mounts.into_iter().next_back().ok_or_else(nothing)?;
@@ -59,10 +55,14 @@ async fn volume_at(node: &Node, volume: &str, path: &Path, deadline: Deadline) -
     Ok(Volume::Filesystem { mount, device })
 }
 
+async fn with_number(node: &Node, number: DeviceNumber) -> Result<Option<Device>, NodeError> {
+    device::with_number(&node.host, number).await.map_err(NodeError::Find)
+}
+
 /// The device under a mount. A file system answers from memory for a while when its disk is gone; this does not.
 pub(super) async fn under(node: &Node, mount: &Mount) -> Result<Device, NodeError> {
     let gone = || NodeError::DiskGone { path: mount.target.clone(), disk: mount.source.display().to_string() };
-    with_number(&node.host, number_of(mount)).await?.ok_or_else(gone)
+    with_number(node, number_of(mount)).await?.ok_or_else(gone)
 }
 
 /// Bounds of a size in bytes.

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use crate::{calls::CallError as _, pod_mount::is_a_pod_s};
 
 use super::{
-    Node, device_ownership::belongs_to, error::NodeError, measure::under, request::Publish, stage::staged_block,
+    Node, device_ownership::belongs_to, error::NodeError, measure::under, raw::staged_block, request::Publish,
 };
 use lazuli_host::{
-    Deadline,
+    Deadline, device,
     mount::{self, Done, TargetKind, TargetState, as_mounted},
     mountinfo::Mount,
     options::Options,
@@ -38,7 +38,7 @@ pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), NodeEr
         }
         Some(parameters) => {
             let device = staged_block(node, &request.volume, &request.staging, parameters).await?;
-            let real = std::fs::canonicalize(&device.path).unwrap_or(device.path);
+            let real = device::real_node(&device);
             (real.clone(), TargetKind::File, Shown::Node(real))
         }
     };

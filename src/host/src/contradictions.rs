@@ -50,14 +50,14 @@ impl Entry {
 
 /// The contradictions of a node; clones share everything.
 #[derive(Debug, Clone)]
-pub(super) struct Contradictions {
+pub struct Contradictions {
     file: PathBuf,
     entries: Arc<Mutex<Vec<Entry>>>,
 }
 
 impl Contradictions {
     /// Those that a process before this one left in the file.
-    pub(super) fn read(file: PathBuf) -> Self {
+    pub fn read(file: PathBuf) -> Self {
         let entries = match read(&file) {
             Ok(entries) => entries,
             Err(error) => {
@@ -70,13 +70,13 @@ impl Contradictions {
     }
 
     /// What the metadata said against the volume at this LUN since it named the volume there.
-    pub(super) fn of(&self, volume: &VolumeId, lun: Lun) -> Option<Contradiction> {
+    pub fn of(&self, volume: &VolumeId, lun: Lun) -> Option<Contradiction> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().find(|entry| entry.is_of(volume, lun))?.contradiction()
     }
 
     /// Keeps what speaks against the volume at this LUN now, instead of what did before.
-    pub(super) async fn note(&self, volume: &VolumeId, lun: Lun, contradiction: Option<Contradiction>) {
+    pub async fn note(&self, volume: &VolumeId, lun: Lun, contradiction: Option<Contradiction>) {
         if contradiction == self.of(volume, lun) {
             return;
         }
@@ -116,6 +116,7 @@ fn write(file: &Path, entries: &[Entry]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::TempDir;
 
     fn volume(name: &str) -> VolumeId {
         format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/{name}").parse().unwrap()
@@ -127,8 +128,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_contradiction_is_of_one_volume_at_one_lun_and_outlives_the_process() {
-        let folder = crate::scratch::Scratch::new();
-        let file = folder.join("contradictions.json");
+        let folder = TempDir::new("contradictions");
+        let file = folder.path().join("contradictions.json");
         let known = Contradictions::read(file.clone());
         let (other, elsewhere) = (Contradiction::OtherDisk("b".into()), Contradiction::OtherLun(lun(5)));
         known.note(&volume("a"), lun(3), Some(other.clone())).await;

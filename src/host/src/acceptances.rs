@@ -9,23 +9,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lazuli_host::volume_records::VolumeRecordsError;
 use lazuli_model::VolumeId;
+
+use super::volume_records::VolumeRecordsError;
 
 /// The folder of these files.
 #[derive(Debug, Clone)]
-pub(super) struct Acceptances(PathBuf);
+pub struct Acceptances(PathBuf);
 
 impl Acceptances {
     /// Opens the folder, and makes it where it is missing.
-    pub(super) fn open(folder: PathBuf) -> Result<Self, VolumeRecordsError> {
+    ///
+    /// # Errors
+    /// [`VolumeRecordsError::Io`].
+    pub fn open(folder: PathBuf) -> Result<Self, VolumeRecordsError> {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|source| VolumeRecordsError::Io { action: "create", path: folder.clone(), source })?;
         Ok(Self(folder))
     }
 
     /// The file that accepts this content for the volume.
-    pub(super) fn path(&self, volume: &VolumeId, content: &str) -> PathBuf {
+    pub fn path(&self, volume: &VolumeId, content: &str) -> PathBuf {
         let disk = volume.disk();
         let name = format!("{}.{}.{content}", disk.resource_group(), disk.name()).to_lowercase();
         // What is on a disk was written by its user, and is one file name at most.
@@ -33,12 +37,12 @@ impl Acceptances {
     }
 
     /// Whether an operator has made the file.
-    pub(super) async fn is_given(&self, file: &Path) -> bool {
+    pub async fn is_given(&self, file: &Path) -> bool {
         tokio::fs::symlink_metadata(file).await.is_ok_and(|found| found.is_file())
     }
 
     /// Removes the file: the record of the volume says from now on what is on its disk.
-    pub(super) async fn use_up(&self, volume: &VolumeId, content: &str) {
+    pub async fn use_up(&self, volume: &VolumeId, content: &str) {
         let file = self.path(volume, content);
         if let Err(error) = tokio::fs::remove_file(&file).await
             && error.kind() != std::io::ErrorKind::NotFound
@@ -51,6 +55,7 @@ impl Acceptances {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::TempDir;
 
     #[test]
     fn the_file_names_the_volume_and_the_content_and_stays_in_its_folder() {
@@ -65,8 +70,8 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_file_is_a_word_and_it_is_used_up() {
-        let folder = crate::scratch::Scratch::new();
-        let accepted = Acceptances::open(folder.join("accept")).unwrap();
+        let folder = TempDir::new("acceptances");
+        let accepted = Acceptances::open(folder.path().join("accept")).unwrap();
         let volume: VolumeId = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/a".parse().unwrap();
         let file = accepted.path(&volume, "blank");
         assert!(!accepted.is_given(&file).await);

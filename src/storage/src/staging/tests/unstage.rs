@@ -1,0 +1,143 @@
+//! Every combination of what an unstage may see.
+
+use lazuli_model::Lun;
+
+use super::{super::unstage::*, *};
+
+const VOLUME: &str = "Volume-A";
+
+/// All that a look may show.
+fn answers(seen: &Seen, look: Look) -> Vec<Seen> {
+    let (one, two) = (device(1), device(2));
+    let reused = Device { sequence: two.sequence.clone(), ..one.clone() };
+    let part = Device { name: "sd3p1".into(), number: DeviceNumber { major: 8, minor: 131 }, ..device(3) };
+    let own = record("volume-a", &one, None);
+    let is_of_part = Record {
+        device: Some(part.number),
+        device_name: Some(part.name.clone()),
+        sequence: part.sequence.clone(),
+        ..own.clone()
+    };
+    let path = |device: &Device| Box::new(mounted(device, staging(), "ext4", false));
+    match look {
+        Look::StagingPath => [
+            AtPath::Nothing,
+            AtPath::Dead { top: None, error: "EIO".into() },
+            AtPath::Dead { top: Some(path(&one)), error: "EIO".into() },
+            AtPath::Mounted(path(&one)),
+            AtPath::Mounted(path(&two)),
+        ]
+        .map(|at| Seen { at_path: Some(at), ..seen.clone() })
+        .into(),
+        Look::Records => {
+            let other = record("volume-b", &one, None);
+            let elsewhere = Record { staging_path: Some("/elsewhere".into()), ..other.clone() };
+            [vec![], vec![other.clone()], vec![other, own.clone()], vec![elsewhere, own]]
+                .map(|records| Seen { records: Some(records), ..seen.clone() })
+                .into()
+        }
+        Look::Own => [
+            None,
+            Some(Record { device: None, ..own.clone() }),
+            Some(Record { lun: None, ..own.clone() }),
+            Some(Record { sequence: None, ..own.clone() }),
+            Some(is_of_part),
+            Some(own),
+        ]
+        .map(|own| Seen { own: Some(own), ..seen.clone() })
+        .into(),
+        Look::AtLun(_) => {
+            let disks = [one, two, reused, device(3)].map(AtLun::Disk);
+            let all = disks.into_iter().chain([AtLun::Nothing, AtLun::Unclear]);
+            all.map(|at| Seen { at_lun: Some(at), ..seen.clone() }).collect()
+        }
+        Look::Numbered(number) => [None, Some(one), Some(reused), Some(part)]
+            .into_iter()
+            .filter(|found| found.as_ref().is_none_or(|found| found.number == number))
+            .map(|numbered| Seen { numbered: Some(numbered), ..seen.clone() })
+            .collect(),
+        Look::Listed => {
+            [None, Some(Lun::try_from(3).unwrap())].map(|listed| Seen { listed: Some(listed), ..seen.clone() }).into()
+        }
+        Look::AtListed(_) => [None, Some(two)].map(|at| Seen { at_listed: Some(at), ..seen.clone() }).into(),
+    }
+}
+
+fn every_course(seen: &Seen, depth: u32, visit: &mut dyn FnMut(&Seen, &Next)) {
+    assert!(depth < 8, "{seen:?}");
+    match seen.next(Wanted { volume: VOLUME, staging: &staging() }) {
+        Next::Look(look) => {
+            for seen in answers(seen, look) {
+                every_course(&seen, depth + 1, visit);
+            }
+        }
+        end => visit(seen, &end),
+    }
+}
+
+#[test]
+fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record_or_the_metadata_names() {
+    let (mut released, mut nothing, mut refused) = (0, 0, 0);
+    every_course(&Seen::default(), 0, &mut |seen, end| {
+        let mount = match seen.at_path.as_ref().unwrap() {
+            AtPath::Mounted(top) | AtPath::Dead { top: Some(top), .. } => Some(top.mount.device),
+            _ => None,
+        };
+        let record = seen.own.clone().flatten();
+        // The boot has one number after the slash: the device that the record is about, and no other with its number.
+        let is_about = |device: &Device| {
+            let record = record.as_ref().unwrap();
+            record.device == Some(device.number) && (record.sequence.is_none() || record.sequence == device.sequence)
+        };
+        match end {
+            Next::Release(device) => {
+                released += 1;
+                match (mount, &record) {
+                    (Some(number), _) => assert_eq!(device.number, number, "{seen:?}"),
+                    (None, Some(_)) => assert!(is_about(device), "{seen:?} {device:?}"),
+                    (None, None) => assert_eq!(seen.at_listed, Some(Some(device.clone()))),
+                }
+            }
+            Next::Nothing => {
+                nothing += 1;
+                let devices = [
+                    seen.numbered.clone().flatten(),
+                    match &seen.at_lun {
+                        Some(AtLun::Disk(disk)) => Some(disk.clone()),
+                        _ => None,
+                    },
+                ];
+                let is_left = match (mount, &record) {
+                    (Some(_), _) => seen.numbered != Some(None),
+                    (None, Some(_)) => devices.iter().flatten().any(is_about),
+                    (None, None) => seen.at_listed.clone().flatten().is_some(),
+                };
+                assert!(!is_left, "the volume's device is there and nothing is proved of it: {seen:?}");
+                // What cannot be read proves no absence.
+                assert!(seen.at_lun != Some(AtLun::Unclear) || seen.numbered.is_some(), "{seen:?}");
+            }
+            Next::PathOfAnother(other) => {
+                refused += 1;
+                assert_eq!(other, "volume-b");
+                let records = seen.records.as_ref().unwrap();
+                assert!(records.iter().all(|record| record.volume_id == "volume-b"), "{seen:?}");
+                assert_eq!(mount, Some(device(1).number));
+            }
+            Next::Look(look) => panic!("{look:?} is no end"),
+        }
+    });
+    assert!(released > 8 && nothing > 8 && refused > 1, "{released} {nothing} {refused}");
+}
+
+#[test]
+fn the_path_of_another_volume_is_refused_whatever_else_is_recorded() {
+    let top = Box::new(mounted(&device(1), staging(), "ext4", false));
+    let elsewhere = Record { staging_path: Some("/b".into()), ..record(VOLUME, &device(1), None) };
+    let seen = Seen {
+        at_path: Some(AtPath::Mounted(top)),
+        records: Some(vec![record("volume-b", &device(1), None), elsewhere]),
+        ..Seen::default()
+    };
+    let refused = seen.next(Wanted { volume: VOLUME, staging: &staging() });
+    assert_eq!(refused, Next::PathOfAnother("volume-b".into()));
+}
