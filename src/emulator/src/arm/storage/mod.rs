@@ -13,6 +13,7 @@ pub(crate) mod keys;
 pub(crate) mod own_documents;
 pub(crate) mod share_base;
 pub(crate) mod share_deletion;
+pub(crate) mod share_leases;
 pub(crate) mod share_lists;
 pub(crate) mod share_sizes;
 pub(crate) mod share_snapshots;
