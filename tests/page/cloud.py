@@ -14,6 +14,7 @@ CLIENT = "00000000-0000-0000-0000-000000000003"
 SECRET = "lazuli-emulator-secret"
 GROUP = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/lazuli"
 COMPUTE = f"{GROUP}/providers/Microsoft.Compute"
+STORAGE = f"{GROUP}/providers/Microsoft.Storage"
 
 
 class Emulator:

@@ -4,10 +4,13 @@ import json
 
 import pytest
 
-from cloud import COMPUTE, SECRET, Emulator
+from cloud import COMPUTE, SECRET, STORAGE, Emulator
 
 MACHINES = "microsoft.compute/virtualmachines"
 DISKS = "microsoft.compute/disks"
+ACCOUNTS = "microsoft.storage/storageaccounts"
+SHARES = "microsoft.storage/storageaccounts/fileservices/shares"
+DELETED_SHARES = "microsoft.storage/storageaccounts/fileservices/deletedshares"
 
 
 def row(kind: str, name: str) -> str:
@@ -28,6 +31,29 @@ def test_what_exists_is_shown_by_type_with_the_luns_of_machines(emulator, page):
     titles = page.run("return [...document.querySelectorAll('summary')].map((one) => one.textContent)")
     assert titles[0].startswith("Virtual machines2"), titles
     assert any(title.startswith("Virtual networks1") for title in titles), titles
+
+
+def test_accounts_are_shown_with_their_shares_and_who_made_them(emulator, page):
+    version = "2025-01-01"
+    account = f"{STORAGE}/storageAccounts/files1"
+    shares = f"{account}/fileServices/default/shares"
+    body = {"location": "westeurope", "kind": "StorageV2", "sku": {"name": "Standard_LRS"}, "properties": {}}
+    emulator.arm("PUT", account, body, version)
+    page.wait(f"{row(ACCOUNTS, 'files1')}?.innerText.includes('no share')")
+    metadata = {"createdBy": "file.csi.azure.com"}
+    for name, properties in [("pvc-1", {"shareQuota": 5, "metadata": metadata}), ("mine", {"shareQuota": 9})]:
+        status, answer, _ = emulator.arm("PUT", f"{shares}/{name}", {"properties": properties}, version)
+        assert status == 201, answer
+    page.wait(f"{row(ACCOUNTS, 'files1')}?.querySelectorAll('.lun').length === 2")
+    chips = f"[...{row(ACCOUNTS, 'files1')}.querySelectorAll('.lun')]"
+    assert page.run(f"return {chips}.map((chip) => chip.textContent)") == ["9\u00a0GiBmine", "5\u00a0GiBpvc-1"]
+    shown = page.run(f"return {row(SHARES, 'pvc-1')}.innerText")
+    for word in ["live", "files1", "5\u00a0GiB", "TransactionOptimized", "file.csi.azure.com"]:
+        assert word in shown
+    status, answer, _ = emulator.arm("DELETE", f"{shares}/pvc-1", None, version)
+    assert status == 200, answer
+    page.wait(f"{row(DELETED_SHARES, 'pvc-1')}?.innerText.includes('deleted') && !({row(SHARES, 'pvc-1')})")
+    assert page.run(f"return {chips}.at(-1).textContent") == "5\u00a0GiBpvc-1deleted"
 
 
 def test_a_created_disk_appears_and_a_deleted_one_goes_without_a_reload(emulator, page):

@@ -236,3 +236,155 @@ def test_shares_come_in_pages(cloud, accounts):
     assert seen == [wanted[:2], wanted[2:4], wanted[4:]]
     assert accounts.names(name, filter="share-3") == ["share-3"]
     assert accounts.names(name) == wanted
+
+
+def test_the_lease_of_a_share_keeps_it_from_deletion(accounts):
+    name = accounts.name()
+    accounts.put(name)
+    accounts.share(name, "share1", shareQuota=10)
+
+    def lease(**body):
+        return accounts.shares.lease(accounts.group, name, "share1", parameters=body)
+
+    def shown():
+        properties = accounts.shares.get(accounts.group, name, "share1").file_share_properties
+        return (properties.lease_status, properties.lease_state, properties.lease_duration)
+
+    assert shown() == ("unlocked", "available", None)
+    first = lease(action="Acquire", leaseDuration=-1).lease_id
+    assert shown() == ("locked", "leased", "infinite")
+    error = refusal(lambda: accounts.shares.delete(accounts.group, name, "share1", include="none"))
+    assert (error.status_code, error.error.code) == (412, "LeaseIdMissing")
+    other = str(uuid.uuid4())
+    for body, code in [
+        ({"action": "Acquire", "leaseDuration": 15}, "LeaseAlreadyPresent"),
+        ({"action": "Renew", "leaseId": other}, "LeaseIdMismatchWithLeaseOperation"),
+        ({"action": "Release", "leaseId": other}, "LeaseIdMismatchWithLeaseOperation"),
+    ]:
+        error = refusal(lambda body=body: lease(**body))
+        assert (error.status_code, error.error.code) == (409, code), error
+    for body in [{"action": "Acquire", "leaseDuration": 5}, {"action": "Seize"}, {"action": "Renew"}]:
+        assert refusal(lambda body=body: lease(**body)).status_code == 400
+    assert lease(action="Change", leaseId=first, proposedLeaseId=other).lease_id == other
+    assert lease(action="Renew", leaseId=other).lease_id == other
+    assert lease(action="Break", breakPeriod=60).lease_time_seconds == "60"
+    assert shown() == ("locked", "breaking", None)
+    error = refusal(lambda: lease(action="Renew", leaseId=other))
+    assert error.error.code == "LeaseIsBrokenAndCannotBeRenewed"
+    lease(action="Release", leaseId=other)
+    assert shown() == ("unlocked", "available", None)
+    error = refusal(lambda: lease(action="Break"))
+    assert (error.status_code, error.error.code) == (409, "LeaseNotPresentWithLeaseOperation")
+    lease(action="Acquire", leaseDuration=60)
+    lease(action="Break", breakPeriod=0)
+    assert shown() == ("unlocked", "broken", None)
+    accounts.shares.delete(accounts.group, name, "share1", include="none")
+
+
+def test_a_snapshot_is_read_by_its_time_and_deleted_alone(accounts):
+    name = accounts.name()
+    accounts.put(name)
+    accounts.share(name, "share1", shareQuota=10, metadata={"a": "b"})
+    first = accounts.share(name, "share1", expand="snapshots", metadata={"c": "d"}).file_share_properties
+    second = accounts.share(name, "share1", expand="snapshots").file_share_properties
+    assert first.snapshot_time != second.snapshot_time
+    assert (first.metadata, second.metadata) == ({"c": "d"}, {"a": "b"})
+    accounts.shares.update(accounts.group, name, "share1", {"properties": {"shareQuota": 20}})
+
+    def of(time):
+        return {"x_ms_snapshot": time.strftime("%Y-%m-%dT%H:%M:%S.0000000Z")}
+
+    read = accounts.shares.get(accounts.group, name, "share1", **of(first.snapshot_time))
+    assert (read.file_share_properties.share_quota, read.file_share_properties.snapshot_time) == (10, first.snapshot_time)
+    assert len(accounts.names(name, expand="snapshots")) == 3
+    accounts.shares.delete(accounts.group, name, "share1", **of(first.snapshot_time))
+    accounts.shares.delete(accounts.group, name, "share1", **of(first.snapshot_time))
+    error = refusal(lambda: accounts.shares.get(accounts.group, name, "share1", **of(first.snapshot_time)))
+    assert (error.status_code, error.error.code) == (404, "ShareSnapshotNotFound")
+    assert len(accounts.names(name, expand="snapshots")) == 2
+    error = refusal(lambda: accounts.share(name, "absent", expand="snapshots"))
+    assert (error.status_code, error.error.code) == (404, "ShareNotFound")
+
+
+def test_a_deleted_share_is_listed_beside_a_new_one_of_its_name(accounts):
+    name = accounts.name()
+    accounts.put(name)
+    versions = []
+    for gib in [10, 20]:
+        accounts.share(name, "share1", shareQuota=gib)
+        accounts.shares.delete(accounts.group, name, "share1", include="none")
+    accounts.share(name, "share1", shareQuota=30)
+    for share in accounts.shares.list(accounts.group, name, expand="deleted"):
+        versions.append((share.properties.share_quota, bool(share.properties.deleted), bool(share.properties.version)))
+    assert sorted(versions) == [(10, True, True), (20, True, True), (30, False, False)]
+    assert accounts.names(name) == ["share1"]
+    accounts.keep_deleted(name, enabled=False)
+    accounts.share(name, "share2", shareQuota=10)
+    accounts.shares.delete(accounts.group, name, "share2")
+    assert len(list(accounts.shares.list(accounts.group, name, expand="deleted"))) == 3, "share2 has gone for good"
+
+
+def test_wrong_sizes_tiers_and_queries_are_refused(accounts):
+    standard, premium = accounts.name(), accounts.name()
+    accounts.put(standard)
+    accounts.put(premium, sku="PremiumV2_LRS", kind="FileStorage")
+    accounts.share(standard, "share1", shareQuota=10)
+    accounts.share(standard, "share1", expand="snapshots")
+    update = accounts.shares.update
+    for call, code in [
+        (lambda: accounts.share(standard, "share2", shareQuota=0), "InvalidHeaderValue"),
+        (lambda: accounts.share(standard, "share2", shareQuota=5_121), "InvalidHeaderValue"),
+        (lambda: accounts.share(standard, "share2", accessTier="Premium"), "InvalidHeaderValue"),
+        (lambda: accounts.share(standard, "share2", provisionedIops=500), "InvalidHeaderValue"),
+        (lambda: accounts.share(premium, "share2", shareQuota=31), "InvalidHeaderValue"),
+        (lambda: accounts.share(premium, "share2", shareQuota=32, provisionedIops=2_999), "InvalidHeaderValue"),
+        (lambda: accounts.share(premium, "share2", shareQuota=32, provisionedBandwidthMibps=99), "InvalidHeaderValue"),
+        (lambda: accounts.share(premium, "share2", shareQuota=32, accessTier="Hot"), "InvalidHeaderValue"),
+        (lambda: accounts.share(standard, "share1", expand="everything"), "InvalidQueryParameterValue"),
+        (lambda: accounts.shares.get(accounts.group, standard, "share1", expand="everything"), "InvalidQueryParameterValue"),
+        (lambda: accounts.names(standard, expand="everything"), "InvalidQueryParameterValue"),
+        (lambda: accounts.shares.delete(accounts.group, standard, "share1", include="some"), "InvalidQueryParameterValue"),
+        (lambda: accounts.share(standard, "Upper"), "InvalidResourceName"),
+        (lambda: accounts.share(standard, "-dash"), "InvalidResourceName"),
+        (lambda: accounts.share(standard, "a" * 64), "OutOfRangeInput"),
+        (lambda: update(accounts.group, standard, "share1", {"properties": {"accessTier": "Premium"}}), "InvalidHeaderValue"),
+        (lambda: update(accounts.group, standard, "share1", {"properties": {"shareQuota": 0}}), "InvalidHeaderValue"),
+        (lambda: accounts.services.get_service_properties(accounts.group, accounts.name()), "ParentResourceNotFound"),
+    ]:
+        error = refusal(call)
+        assert error.error.code == code, error
+    made = accounts.share(premium, "share2", shareQuota=32, provisionedIops=4_000, provisionedBandwidthMibps=200)
+    properties = made.file_share_properties
+    assert (properties.provisioned_iops, properties.provisioned_bandwidth_mibps) == (4_000, 200)
+    changed = update(accounts.group, standard, "share1", {"properties": {"accessTier": "Cool"}}).file_share_properties
+    assert (changed.access_tier, changed.share_quota) == ("Cool", 10)
+
+
+def test_an_account_of_v2_takes_fifty_shares_with_those_that_are_deleted(accounts):
+    name = accounts.name()
+    accounts.put(name, sku="PremiumV2_LRS", kind="FileStorage")
+    for number in range(50):
+        accounts.share(name, f"share-{number}", shareQuota=32)
+    error = refusal(lambda: accounts.share(name, "one-more", shareQuota=32))
+    assert (error.status_code, error.error.code) == (409, "TotalSharesCountExceedsAccountLimit")
+    accounts.shares.delete(accounts.group, name, "share-0")
+    error = refusal(lambda: accounts.share(name, "one-more", shareQuota=32))
+    assert error.error.code == "TotalSharesCountExceedsAccountLimit", "a deleted share counts until it is gone"
+
+
+def test_names_of_accounts_are_checked_before_they_are_taken(storage, accounts):
+    kind = "Microsoft.Storage/storageAccounts"
+    name = accounts.name()
+    accounts.put(name)
+    for asked, reason in [(name, "AlreadyExists"), ("Upper", "AccountNameInvalid"), ("ab", "AccountNameInvalid")]:
+        answer = storage.storage_accounts.check_name_availability({"name": asked, "type": kind})
+        assert (answer.name_available, answer.reason) == (False, reason) and answer.message
+    error = refusal(lambda: storage.storage_accounts.check_name_availability({"name": name, "type": "Other/type"}))
+    assert error.status_code == 400
+
+
+def test_an_account_without_files_has_no_shares(accounts):
+    name = accounts.name()
+    accounts.put(name, kind="BlockBlobStorage", sku="Premium_LRS")
+    error = refusal(lambda: accounts.share(name, "share1"))
+    assert (error.status_code, error.error.code) == (409, "FeatureNotSupportedForAccount"), error

@@ -24,6 +24,8 @@ pub(crate) const CALLS_MOST: usize = 200;
 pub(crate) const OPERATIONS_MOST: usize = 500;
 /// Properties that are shown of a resource whose type has no columns of its own.
 const FACTS_MOST: usize = 6;
+/// Shares that are listed with an account at most; the sum is always told.
+const SHARES_MOST: usize = 50;
 
 /// Properties that say nothing on one line: they have a column, are the same for all, or name parts of the resource.
 const UNTOLD: [&str; 8] = ["etag", "id", "name", "primary", "provisioningState", "resourceGuid", "type", "uniqueId"];
@@ -33,6 +35,13 @@ const VIRTUAL_MACHINES: &str = "microsoft.compute/virtualmachines";
 const SCALE_SETS: &str = "microsoft.compute/virtualmachinescalesets";
 const INSTANCES: &str = "microsoft.compute/virtualmachinescalesets/virtualmachines";
 const DISKS: &str = "microsoft.compute/disks";
+const ACCOUNTS: &str = "microsoft.storage/storageaccounts";
+const SHARES: &str = "microsoft.storage/storageaccounts/fileservices/shares";
+const DELETED_SHARES: &str = "microsoft.storage/storageaccounts/fileservices/deletedshares";
+/// The state of a share that can come back.
+const DELETED: &str = "deleted";
+/// What stands between the id of an account and the names of its shares.
+const FILE_SERVICE: &str = "/fileservices/";
 
 /// What a page has seen already.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,6 +116,10 @@ struct Row {
     machine: Option<MachineRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<DiskRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<AccountRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<ShareRow>,
     /// Properties of other types, name and value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     facts: Vec<(String, String)>,
@@ -140,6 +153,30 @@ struct DiskRow {
     disk_state: String,
     /// The machines that hold it, by name, with the LUN of a data disk.
     machines: Vec<(String, Option<u8>)>,
+}
+
+/// A storage account.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AccountRow {
+    kind: String,
+    /// How many shares it has, deleted ones included; no more than [`SHARES_MOST`] are listed.
+    total: usize,
+    shares: Vec<ShareRow>,
+}
+
+/// A file share.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShareRow {
+    name: String,
+    account: String,
+    gib: u64,
+    tier: String,
+    /// `createdBy` of its metadata.
+    made_by: String,
+    /// `live`, or `deleted` while it can come back.
+    state: &'static str,
 }
 
 /// An operation that runs.
@@ -239,6 +276,7 @@ fn types(state: &State) -> Vec<Type> {
             holders.entry(path::key(disk)).or_default().push((resource.name().to_owned(), Some(*lun)));
         }
     }
+    let shares = shares(state);
     let mut types: BTreeMap<String, Type> = BTreeMap::new();
     // What is outside of all subscriptions is the emulator's own.
     for (key, resource) in state.store.iter().filter(|(key, _)| key.starts_with("/subscriptions/")) {
@@ -247,13 +285,54 @@ fn types(state: &State) -> Vec<Type> {
             types.entry(name.to_ascii_lowercase()).or_insert_with(|| Type { name, total: 0, rows: Vec::new() });
         of_type.total += 1;
         if of_type.rows.len() < ROWS_MOST {
-            of_type.rows.push(row(key, resource, &holders));
+            of_type.rows.push(row(key, resource, &holders, &shares));
         }
     }
     types.into_values().collect()
 }
 
-fn row(key: &str, resource: &Resource, holders: &BTreeMap<String, Vec<(String, Option<u8>)>>) -> Row {
+/// The shares of each account (lower-case id) by name, deleted ones behind the others.
+fn shares(state: &State) -> BTreeMap<&str, Vec<ShareRow>> {
+    let mut shares: BTreeMap<&str, Vec<ShareRow>> = BTreeMap::new();
+    for (key, resource) in state.store.iter() {
+        if let (Some(share), Some((account, _))) = (share(resource), key.split_once(FILE_SERVICE)) {
+            shares.entry(account).or_default().push(share);
+        }
+    }
+    for of_account in shares.values_mut() {
+        of_account.sort_by(|one, other| (one.state == DELETED, &one.name).cmp(&(other.state == DELETED, &other.name)));
+    }
+    shares
+}
+
+/// A share as the page shows it; none of what is no share.
+fn share(resource: &Resource) -> Option<ShareRow> {
+    let doc = &*resource.doc;
+    let state = match text(&doc["type"]).to_ascii_lowercase().as_str() {
+        SHARES => "live",
+        DELETED_SHARES => DELETED,
+        _ => return None,
+    };
+    let account = resource.id().split('/').rev().nth(4).unwrap_or_default();
+    let mut metadata = doc["properties"]["metadata"].clone();
+    redact(&mut metadata);
+    let made_by = metadata.as_object().into_iter().flatten().find(|(name, _)| name.eq_ignore_ascii_case("createdBy"));
+    Some(ShareRow {
+        name: text(&doc["name"]),
+        account: account.to_owned(),
+        gib: doc["properties"]["shareQuota"].as_u64().unwrap_or(0),
+        tier: text(&doc["properties"]["accessTier"]),
+        made_by: made_by.map(|(_, by)| text(by)).unwrap_or_default(),
+        state,
+    })
+}
+
+fn row(
+    key: &str,
+    resource: &Resource,
+    holders: &BTreeMap<String, Vec<(String, Option<u8>)>>,
+    shares: &BTreeMap<&str, Vec<ShareRow>>,
+) -> Row {
     let doc = &*resource.doc;
     let properties = &doc["properties"];
     let kind = text(&doc["type"]).to_ascii_lowercase();
@@ -288,6 +367,15 @@ fn row(key: &str, resource: &Resource, holders: &BTreeMap<String, Vec<(String, O
                 machines,
             });
         }
+        ACCOUNTS => {
+            let of_account = shares.get(key).map(Vec::as_slice).unwrap_or_default();
+            row.account = Some(AccountRow {
+                kind: text(&doc["kind"]),
+                total: of_account.len(),
+                shares: of_account.iter().take(SHARES_MOST).cloned().collect(),
+            });
+        }
+        SHARES | DELETED_SHARES => row.share = share(resource),
         _ => {
             let mut properties = properties.clone();
             redact(&mut properties);

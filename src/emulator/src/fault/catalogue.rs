@@ -518,6 +518,20 @@ refusals! {
         "The share has snapshots and the operation requires no snapshots.";
     too_many_share_snapshots(): 409 "ShareSnapshotCountExceeded" Provider, D "file-service-error-codes, code and limit",
         "The total number of snapshots for the share is over the limit.";
+    share_leased(): 412 "LeaseIdMissing" Provider, D "lease-share",
+        "There is currently a lease on the share and no lease ID was specified in the request.";
+    lease_present(): 409 "LeaseAlreadyPresent" Provider, D "lease-share",
+        "There is already a lease present.";
+    lease_absent(): 409 "LeaseNotPresentWithLeaseOperation" Provider, D "lease-share",
+        "There is currently no lease on the share.";
+    lease_of_another(): 409 "LeaseIdMismatchWithLeaseOperation" Provider, D "lease-share",
+        "The lease ID specified did not match the lease ID for the share.";
+    lease_not_acquired(): 409 "LeaseIsBreakingAndCannotBeAcquired" Provider, D "lease-share",
+        "The lease ID matched, but the lease is currently in breaking state and cannot be acquired until it is broken.";
+    lease_not_changed(): 409 "LeaseIsBreakingAndCannotBeChanged" Provider, D "lease-share",
+        "The lease ID matched, but the lease is currently in breaking state and cannot be changed.";
+    lease_broken(): 409 "LeaseIsBrokenAndCannotBeRenewed" Provider, D "lease-share",
+        "The lease ID matched, but the lease has been broken explicitly and cannot be renewed.";
     share_name_invalid(): 400 "InvalidResourceName" Provider, D "azurefile-csi-driver#600",
         "The specifed resource name contains invalid characters.";
     share_name_length(): 400 "OutOfRangeInput" Provider, D "common-rest-api-error-codes",

@@ -7,7 +7,10 @@ const ROWS_SHOWN = 200;
 const MACHINES = "microsoft.compute/virtualmachines";
 const DISKS = "microsoft.compute/disks";
 const INSTANCES = "microsoft.compute/virtualmachinescalesets/virtualmachines";
-const FIRST = [MACHINES, INSTANCES, DISKS];
+const ACCOUNTS = "microsoft.storage/storageaccounts";
+const SHARES = "microsoft.storage/storageaccounts/fileservices/shares";
+const DELETED_SHARES = "microsoft.storage/storageaccounts/fileservices/deletedshares";
+const FIRST = [MACHINES, INSTANCES, DISKS, ACCOUNTS, SHARES, DELETED_SHARES];
 
 const page = {
   run: null,
@@ -62,7 +65,7 @@ const lastOf = (id) => {
   return set ? `${set}_${number}` : id.split("/").pop();
 };
 
-const GOOD = /^(succeeded|running|attached|unattached|reserved)$/i;
+const GOOD = /^(succeeded|running|attached|unattached|reserved|live)$/i;
 const BAD = /fail|cancel|preempt|stale/i;
 const STILL = /^(stopped|deallocated|)$/i;
 
@@ -154,6 +157,34 @@ function diskRow(row) {
   ];
 }
 
+function shareChip({ name, gib, madeBy, state }) {
+  const told = [`${gib} GiB`, state, madeBy ? `made by ${madeBy}` : ""].filter(Boolean).join(", ");
+  return make("span", { class: state === "live" ? "lun" : "lun run", title: `share ${name}: ${told}` },
+    make("b", {}, `${gib}\u00a0GiB`), name, state === "live" ? null : make("em", {}, state));
+}
+
+function accountRow(row) {
+  const { kind, total, shares } = row.account;
+  const more = total > shares.length ? none(`and ${total - shares.length} more`) : null;
+  return [
+    nameCell(row),
+    cell("short", stateOf(row.state, row.busy)),
+    cell("luns", ...(total ? shares.map(shareChip) : [none("no share")]), more ?? ""),
+    cell("short minor", [row.sku ?? "", kind].filter(Boolean).join(", ")),
+  ];
+}
+
+function shareRow(row) {
+  const { name, account, gib, tier, madeBy, state } = row.share;
+  return [
+    cell("name", mono(name, row.id)),
+    cell("short", stateOf(state)),
+    cell("short", mono(account)),
+    cell("short", `${gib}\u00a0GiB `, make("span", { class: "quiet minor" }, tier)),
+    cell("short", madeBy ? mono(madeBy) : none("–")),
+  ];
+}
+
 function anyRow(row) {
   const facts = (row.facts ?? []).map(([name, value]) => make("span", { class: "fact" }, make("i", {}, `${name} `), value));
   return [
@@ -176,6 +207,17 @@ const LAYOUTS = {
     word: (row) => row.disk.diskState,
   },
 };
+LAYOUTS[ACCOUNTS] = {
+  columns: [["Name"], ["State"], ["Shares"], ["SKU", "minor"]],
+  row: accountRow,
+  word: () => "",
+};
+LAYOUTS[SHARES] = {
+  columns: [["Name"], ["State"], ["Account"], ["Quota"], ["Made by"]],
+  row: shareRow,
+  word: (row) => row.share.state,
+};
+LAYOUTS[DELETED_SHARES] = LAYOUTS[SHARES];
 const ANY = { columns: [["Name"], ["State"], ["Properties"], ["Where", "minor"]], row: anyRow, word: () => "" };
 
 /** How many rows there are of each state: `2 attached, 7 unattached`. */
@@ -191,6 +233,8 @@ function textsOf(row) {
     row.id, row.state, row.location, row.sku ?? "",
     row.machine ? [row.machine.power, row.machine.size, ...row.machine.luns.map((lun) => `${lun.disk} ${lun.state}`)] : [],
     row.disk ? [row.disk.diskState, ...row.disk.machines.map(([machine]) => machine)] : [],
+    row.account ? [row.account.kind, ...row.account.shares.map((share) => `${share.name} ${share.madeBy}`)] : [],
+    row.share ? [row.share.name, row.share.account, row.share.tier, row.share.madeBy, row.share.state] : [],
     (row.facts ?? []).flat(), tagsOf(row).flat(),
   ].flat();
 }

@@ -256,6 +256,36 @@ async fn a_snapshot_shows_the_share_as_it_was_and_goes_with_it_unless_it_shall_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leased_share_is_not_deleted_until_its_lease_is_over() {
+    let rig = Rig::files("Standard_LRS", "StorageV2").await;
+    rig.put_share("data", sized(5)).await.expect(201);
+    let uri = format!("{}/lease?api-version={VERSION}", share_id("files", "data"));
+    let acquired = rig.call("POST", &uri, Some(json!({"action": "Acquire", "leaseDuration": 20}))).await.expect(200);
+    assert!(acquired.body["leaseId"].is_string(), "{}", acquired.body);
+    let shown = rig.get(&share_uri("files", "data")).await.expect(200).body["properties"].clone();
+    assert_eq!((&shown["leaseStatus"], &shown["leaseState"]), (&json!("locked"), &json!("leased")));
+    assert_eq!(shown["leaseDuration"], "fixed");
+    let refused = rig.call("DELETE", &share_uri("files", "data"), None).await.expect(412);
+    assert_eq!(refused.code(), "LeaseIdMissing");
+    let again = rig.call("POST", &uri, Some(json!({"action": "Acquire", "leaseDuration": -1}))).await.expect(409);
+    assert_eq!(again.code(), "LeaseAlreadyPresent");
+    rig.share_snapshot("data").await;
+    let listed = rig.shares("&$expand=snapshots").await;
+    let states: Vec<&Value> =
+        listed["value"].as_array().unwrap().iter().map(|share| &share["properties"]["leaseState"]).collect();
+    assert_eq!(states, [&json!("leased"), &json!("available")], "the snapshot has no lease");
+    tokio::time::advance(Duration::from_secs(21)).await;
+    let shown = rig.get(&share_uri("files", "data")).await.expect(200).body["properties"].clone();
+    assert_eq!((&shown["leaseState"], shown.get("leaseDuration")), (&json!("expired"), None));
+    rig.call("DELETE", &share_uri("files", "data"), None).await.expect(200);
+    let missing = rig.call("POST", &uri, Some(json!({"action": "Break"}))).await.expect(404);
+    assert_eq!(missing.code(), "ShareNotFound");
+    rig.put_share("data", sized(5)).await.expect(201);
+    let none = rig.call("POST", &uri, Some(json!({"action": "Break"}))).await.expect(409);
+    assert_eq!(none.code(), "LeaseNotPresentWithLeaseOperation", "the lease went with its share");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deleted_share_comes_back_with_its_snapshots_until_its_days_are_over() {
     let rig = Rig::files("Standard_LRS", "StorageV2").await;
     let made = rig.put_share("share1", sized(10)).await.expect(201).body;

@@ -14,6 +14,7 @@ pub(crate) mod network_acls;
 pub(crate) mod own_documents;
 pub(crate) mod share_base;
 pub(crate) mod share_deletion;
+pub(crate) mod share_leases;
 pub(crate) mod share_lists;
 pub(crate) mod share_sizes;
 pub(crate) mod share_snapshots;

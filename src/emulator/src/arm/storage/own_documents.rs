@@ -9,7 +9,9 @@ use crate::derived;
 pub(crate) const DELETED: &str = "Microsoft.Storage/storageAccounts/fileServices/deletedShares";
 /// The type of names that are not free yet.
 pub(crate) const HELD: &str = "Microsoft.Storage/storageAccounts/fileServices/heldNames";
-/// The member with the moment at which either is over, in nanoseconds of Unix time.
+/// The type of leases of shares.
+pub(crate) const LEASE: &str = "Microsoft.Storage/storageAccounts/fileServices/shareLeases";
+/// The member with the moment at which any of these is over, in nanoseconds of Unix time.
 pub(crate) const OVER: &str = "over";
 /// The type of the document that counts how often the keys of an account have been drawn. It outlives the account.
 pub(crate) const KEYS: &str = "lazuli/storageKeys";

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::accounts::files_account;
 use super::base::of_service;
 use super::own_documents::{DELETED, HELD, OVER};
+use super::share_leases;
 use crate::answer::Context;
 use crate::arm::kinds;
 use crate::arm::protocol::Schema;
@@ -69,7 +70,7 @@ pub(super) fn below_service(account: &Value, what: &str, name: &str) -> String {
     format!("{}/fileServices/default/{what}/{name}", path::of(account))
 }
 
-/// Removes deleted shares of an account whose days have passed, and frees names.
+/// Removes deleted shares of an account whose days have passed, frees names, and ends leases.
 pub(super) fn forget_what_is_over(context: &mut Context<'_>, account: &Value) {
     let now = context.shared.clock.at(context.now).as_nanosecond();
     let is_over =
@@ -84,4 +85,5 @@ pub(super) fn forget_what_is_over(context: &mut Context<'_>, account: &Value) {
             context.state.store.remove(&below, at);
         }
     }
+    share_leases::follow_time(context, account);
 }

@@ -17,7 +17,7 @@ use super::base::{location, stamp};
 use super::own_documents::{DELETED, HELD, OVER};
 use super::share_base::{self, Asked, below_service};
 use super::share_snapshots::SNAPSHOT;
-use super::{file_services, share_snapshots, windows};
+use super::{file_services, share_leases, share_snapshots, windows};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::kinds;
 use crate::document::Document;
@@ -53,9 +53,13 @@ fn remove(context: &mut Context<'_>, asked: &Asked) -> Reply {
     if let Some(time) = share_base::snapshot_header(context) {
         return share_snapshots::delete(context, path::of(&share), &time);
     }
+    if share_leases::is_locked(&share) {
+        return Err(fault::share_leased());
+    }
     if keeps_snapshots && share_snapshots::any(context, path::of(&share)) {
         return Err(fault::share_has_snapshots());
     }
+    share_leases::forget(context, asked);
     match file_services::retention(context.state, &asked.account) {
         Some(days) => keep(context, asked, share, days),
         None => hold_name(context, asked),
@@ -75,6 +79,7 @@ fn keep(context: &mut Context<'_>, asked: &Asked, share: Document, days: i64) {
     }
     let (from, to) = (path::of(&share).to_owned(), id_of(version));
     let mut doc = share.into_value();
+    share_leases::show_none(&mut doc["properties"]);
     doc["id"] = json!(to);
     doc["type"] = json!(DELETED);
     doc["properties"]["version"] = json!(format!("{version:016X}"));

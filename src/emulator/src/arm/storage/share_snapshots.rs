@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::base::stamp;
 use super::share_base::{self, Asked, SCHEMA};
+use super::share_leases;
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::kinds;
 use crate::document::Document;
@@ -36,6 +37,7 @@ pub(super) fn create(context: &mut Context<'_>, asked: &Asked) -> Reply {
     }
     let id = id_of(&asked.id, &stamp(at));
     let mut properties = share["properties"].clone();
+    share_leases::show_none(&mut properties);
     properties["snapshotTime"] = json!(stamp(at));
     if body["properties"]["metadata"].is_object() {
         properties["metadata"] = body["properties"]["metadata"].clone();

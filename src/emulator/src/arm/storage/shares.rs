@@ -2,15 +2,15 @@
 //!
 //! Recorded: the refusal of a share that is missing. Documented: all requests are synchronous, 201 for a new share and 200
 //! for one that exists; names; members; sizes are told in [`super::share_sizes`]. Unverified: that a PUT of a share that
-//! exists changes what it names, which states of leases a share shows, and what a share without an access tier shows.
-//! Leases are not emulated, and the usage of a share is 0, also where [`crate::smb`] serves its files.
+//! exists changes what it names, and what a share without an access tier shows. The usage of a share is 0, also where
+//! [`crate::smb`] serves its files.
 
 use serde_json::{Value, json};
 
 use super::base::{RESOURCE, location, post, stamp};
 use super::share_base::{self, Asked, SCHEMA, asked, etag, said, snapshot_header};
 use super::skus::{self, Media};
-use super::{share_deletion, share_lists, share_sizes, share_snapshots, windows};
+use super::{share_deletion, share_leases, share_lists, share_sizes, share_snapshots, windows};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Descriptor, Own};
 use crate::arm::storage::file_services::FILE_SERVICE;
@@ -34,7 +34,10 @@ pub(crate) static SHARE: Descriptor = Descriptor {
         delete: Some(share_deletion::delete),
         list: Some(share_lists::list),
     },
-    routes: &[post("restore", "fileShares.restore", share_deletion::restore)],
+    routes: &[
+        post("restore", "fileShares.restore", share_deletion::restore),
+        post("lease", "fileShares.lease", share_leases::lease),
+    ],
     ..RESOURCE
 };
 
@@ -72,7 +75,8 @@ fn create(context: &mut Context<'_>, asked: &Asked) -> Reply {
     if share_deletion::holds_name(context, asked) {
         return Err(fault::share_being_deleted());
     }
-    let mut properties = json!({"leaseStatus": "unlocked", "leaseState": "available"});
+    let mut properties = json!({});
+    share_leases::show_none(&mut properties);
     let now = stamp(context.shared.clock.at(context.now));
     lay_over(&mut properties, &body["properties"], &asked.account, &now)?;
     check(&properties, &asked.account)?;
