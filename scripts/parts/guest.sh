@@ -1,8 +1,10 @@
 # Sourced: a machine with a kernel of its own, made of Debian's packages, which are unpacked and not installed.
 # Owns what is in the guest's root file system besides the programs that a test adds, and how QEMU is called.
 
-# The kernel by its metapackage, so that it is the one that Debian has now.
-readonly GUEST_PACKAGES=(linux-image-cloud-amd64 busybox-static btrfs-progs ca-certificates cifs-utils dash e2fsprogs kmod
+# The kernel by its metapackage, so that it is the one that Debian has now. LAZULI_GUEST_KERNEL=backports takes the one that
+# Debian builds of its next release for this one.
+readonly GUEST_KERNEL=linux-image-cloud-amd64
+readonly GUEST_TOOL_PACKAGES=(busybox-static btrfs-progs ca-certificates cifs-utils dash e2fsprogs kmod
     mount nftables udev util-linux xfsprogs)
 readonly SAMBA_PACKAGES=(samba samba-common-bin)
 # Parts of closures that nothing here runs.
@@ -40,6 +42,9 @@ need_for_guest() {
     install_needed || cannot_run "install ${missing_packages[*]}"
 }
 
+# Options by which apt-get sees other packages than this system does.
+apt_sources=()
+
 # apt_in FOLDER ARGUMENT...: apt-get that believes that nothing is installed, and keeps its files in a folder.
 apt_in() {
     local folder=$1
@@ -48,7 +53,28 @@ apt_in() {
     touch "$folder/status"
     # It knows the system's lists of packages and their signatures, and changes nothing of the system.
     DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends -o Debug::NoLocking=1 \
-        -o "Dir::State::status=$folder/status" -o "Dir::Cache=$folder" -o APT::Sandbox::User=root "$@"
+        -o "Dir::State::status=$folder/status" -o "Dir::Cache=$folder" -o APT::Sandbox::User=root "${apt_sources[@]}" "$@"
+}
+
+codename() { (source /etc/os-release && printf '%s' "$VERSION_CODENAME"); }
+
+# see_backports: from now on apt_in sees the release and its backports, from lists of its own; nothing of the system changes.
+see_backports() {
+    local folder archive release
+    folder=$(cache_folder)/backports
+    release=$(codename)
+    # The archive from which this system is.
+    archive=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
+        sed -n "s/ $release\$//p" | sort -u | sed -n 1p)
+    [[ -n $archive ]] || return 1
+    mkdir -p "$folder"/{lists/partial,parts,cache/archives/partial}
+    printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' \
+        "$archive" "$release" "$archive" "$release-backports" >"$folder/sources.list"
+    apt_sources=(-o "Dir::Etc::SourceList=$folder/sources.list" -o "Dir::Etc::SourceParts=$folder/parts"
+        -o "Dir::State::Lists=$folder/lists")
+    # Without the archive the lists of the last time will do.
+    apt-get -qq -o Debug::NoLocking=1 -o "Dir::Cache=$folder/cache" -o APT::Sandbox::User=root "${apt_sources[@]}" \
+        update >&2 || true
 }
 
 # closure PACKAGE...: the packages with all that they depend on, a line each: address, file, size and digest.
@@ -82,7 +108,19 @@ versions() {
 build_folder() {
     local key
     [[ -z ${LAZULI_GUEST:-} ]] || { printf '%s' "$LAZULI_GUEST" && return; }
-    key=$(versions "${GUEST_PACKAGES[@]}") && cached guest "$key" scripts/parts/guest.sh tests/guest/init -- make_guest
+    guest_packages=("$GUEST_KERNEL" "${GUEST_TOOL_PACKAGES[@]}")
+    case ${LAZULI_GUEST_KERNEL:-release} in
+    release) ;;
+    backports)
+        see_backports || return 1
+        guest_packages[0]+=/$(codename)-backports
+        ;;
+    *)
+        say "LAZULI_GUEST_KERNEL is $LAZULI_GUEST_KERNEL; allowed are release and backports" >&2
+        return 1
+        ;;
+    esac
+    key=$(versions "${guest_packages[@]}") && cached guest "$key" scripts/parts/guest.sh tests/guest/init -- make_guest
 }
 
 # samba_folder: the folder in which Debian's samba is unpacked. LAZULI_SAMBA is one that is there already.
@@ -101,7 +139,7 @@ make_samba() {
 
 make_guest() {
     local out=$1 packages=$1/packages tree=$1/tree kernel version
-    unpack "$out/apt" "$packages" "${GUEST_PACKAGES[@]}" || return 1
+    unpack "$out/apt" "$packages" "${guest_packages[@]}" || return 1
     kernel=$(echo "$packages"/boot/vmlinuz-*)
     version=${kernel##*/vmlinuz-}
     [[ -f $kernel ]] || { say "the packages have no kernel, or several: $kernel" && return 1; }

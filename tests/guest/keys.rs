@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::{
-    files::{Driver, to_stage},
+    driver::{Driver, to_stage},
     folder::Folder,
     machine::able,
     shares::{Cloud, to_arm},

@@ -1,4 +1,7 @@
 //! A guest of a test: a machine with Debian's kernel, without which nothing mounts SMB, made by `scripts/guest`.
+//!
+//! Tests measure no time. What a test waits for is an event, and the one clock is the guest's: it lives for [`LIFE`], and a
+//! test that waits for something of a guest that has ended fails.
 
 use std::{
     net::Ipv4Addr,
@@ -10,6 +13,7 @@ use std::{
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{TcpListener, TcpStream},
@@ -22,7 +26,17 @@ use tonic::transport::{Channel, Endpoint};
 use super::wire;
 
 /// How long a guest may live: what only a hang reaches, on a busy machine too.
-const LIFE: Duration = Duration::from_secs(300);
+const LIFE: Duration = Duration::from_secs(1_200);
+/// How often a test looks whether what it waits for has come.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long kubelet waits for a call, and so a test: what has no answer then is a defect of the program.
+const KUBELET: Duration = Duration::from_secs(120);
+/// The log of the node plugin.
+pub(super) const NODE_LOG: &str = "/tmp/node.log";
+/// The file with the number of its process.
+const NODE_PID: &str = "/tmp/node.pid";
+/// Whether it runs: a process that has ended has no program, also before its parent has noticed.
+const NODE_RUNS: &str = "readlink /proc/$(cat /tmp/node.pid)/exe >/dev/null";
 /// How many lines of the console a failure shows.
 const SHOWN: usize = 60;
 
@@ -53,6 +67,35 @@ pub(super) struct Output {
     pub(super) stderr: String,
 }
 
+/// What a guest has besides the program under test.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Equipment<'a> {
+    /// Other programs: where they are in the guest, and out here.
+    pub(super) programs: &'a [(&'a str, &'a Path)],
+    /// By what it reaches file servers.
+    pub(super) storage: Storage,
+}
+
+/// The network by which a guest reaches file servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Storage {
+    /// The one over which its agent calls.
+    #[default]
+    Same,
+    /// One of its own, which can be cut.
+    Own,
+}
+
+impl Storage {
+    /// The first three parts of the network's addresses.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Same => "10.0.2",
+            Self::Own => "10.0.3",
+        }
+    }
+}
+
 /// A running guest. It ends with this value, and with the process of the test, whatever ends that.
 pub(super) struct Guest {
     listener: TcpListener,
@@ -64,30 +107,24 @@ pub(super) struct Guest {
     stop: Option<oneshot::Sender<()>>,
     pid: Option<nix::unistd::Pid>,
     hosts: Mutex<u8>,
+    storage: Storage,
+    /// QEMU's own connection for orders.
+    monitor: tokio::sync::Mutex<BufReader<TcpStream>>,
 }
 
 impl Guest {
     /// Boots one with the program under test in it, as `lazuli`, and waits until it is ready.
     pub(super) async fn boot() -> Self {
+        Self::boot_with(Equipment::default()).await
+    }
+
+    /// The same, with more in it.
+    pub(super) async fn boot_with(equipment: Equipment<'_>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let orders = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let token = uuid::Uuid::new_v4().simple().to_string();
         let agent = format!("{}:{token}", listener.local_addr().unwrap().port());
-        let program = Path::new(env!("CARGO_BIN_EXE_lazuli"));
-        // cargo puts examples beside the programs.
-        let own = program.parent().unwrap().join("examples/guest-agent");
-        assert!(own.exists(), "no agent at {}: cargo test builds it", own.display());
-        // The script becomes QEMU. Until then it takes away what it has made when this process ends; QEMU just ends.
-        let mut child = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM", "bash", "scripts/guest", "boot", "--agent", &agent])
-            .args(["--file", &format!("/bin/agent={}", own.display())])
-            .args(["--file", &format!("/bin/lazuli={}", program.display())])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
+        let mut child = command(&agent, equipment, orders.local_addr().unwrap().port()).spawn().unwrap();
         let console = Arc::new(Mutex::new(Vec::new()));
         let lines = BufReader::new(child.stdout.take().unwrap());
         let pid = child.id().map(|pid| nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()));
@@ -104,9 +141,51 @@ impl Guest {
             let _ = child.kill().await;
             let _ = end.send(Some(why));
         });
-        let guest = Self { listener, token, console, ended, stop: Some(stop), pid, hosts: Mutex::new(100) };
-        guest.sh("true").await;
+        let called = tokio::select! {
+            called = orders.accept() => called.unwrap().0,
+            why = over(&ended) => panic!("the guest is gone: {why}"),
+        };
+        let (monitor, storage) = (tokio::sync::Mutex::new(BufReader::new(called)), equipment.storage);
+        let guest =
+            Self { listener, token, console, ended, stop: Some(stop), pid, hosts: Mutex::new(100), storage, monitor };
+        guest.order(json!({"execute": "qmp_capabilities"})).await;
+        match storage {
+            Storage::Same => guest.sh("true").await,
+            Storage::Own => guest.sh("ip addr add 10.0.3.15/24 dev eth1; ip link set eth1 up").await,
+        };
         guest
+    }
+
+    /// Cuts the network of the file servers, or joins it again. Packets are lost, and neither side is told.
+    pub(super) async fn cut(&self, is_cut: bool) {
+        assert_eq!(self.storage, Storage::Own, "the agent's network stays");
+        self.order(json!({"execute": "set_link", "arguments": {"name": "storage", "up": !is_cut}})).await;
+    }
+
+    /// Gives QEMU an order, which it must carry out (source: the QEMU Machine Protocol).
+    async fn order(&self, order: Value) {
+        let mut monitor = self.monitor.lock().await;
+        monitor.write_all(order.to_string().as_bytes()).await.unwrap();
+        loop {
+            let mut line = String::new();
+            assert!(monitor.read_line(&mut line).await.unwrap() > 0, "QEMU has ended");
+            let said: Value = serde_json::from_str(&line).unwrap();
+            assert!(said["error"].is_null(), "{order}: {said}");
+            // A greeting and events come in between.
+            if !said["return"].is_null() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until what a test sees out here is so; panics when the guest ends meanwhile.
+    pub(super) async fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        while !is_so() {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                why = over(&self.ended) => panic!("the guest is gone, and not yet so is: {what}: {why}"),
+            }
+        }
     }
 
     /// What its console has shown.
@@ -123,8 +202,6 @@ impl Guest {
 
     /// Sends a request, and gives the answer with the connection that brought it; panics when the guest ends meanwhile.
     async fn ask(&self, kind: u8, parts: &[&[u8]]) -> (TcpStream, Result<Vec<Vec<u8>>, String>) {
-        let mut ended = self.ended.clone();
-        let end = async { ended.wait_for(Option::is_some).await.ok().and_then(|why| why.clone()) };
         let asked = async {
             let mut connection = self.next().await;
             connection.write_all(&wire::encode(kind, parts)).await.unwrap();
@@ -133,7 +210,7 @@ impl Guest {
         };
         tokio::select! {
             answered = asked => answered,
-            why = end => panic!("the guest is gone: {}", why.unwrap_or_default()),
+            why = over(&self.ended) => panic!("the guest is gone: {why}"),
         }
     }
 
@@ -187,14 +264,26 @@ impl Guest {
         answer.map(|_| connection)
     }
 
-    /// A channel for gRPC over one connection to a unix socket in the guest.
-    pub(super) async fn channel(&self, path: &str) -> Channel {
-        let mut connection = Some(self.unix_socket(path).await.unwrap_or_else(|why| panic!("{path}: {why}")));
-        let connector = tower::service_fn(move |_: Uri| {
-            let connection = connection.take().map(TokioIo::new);
-            async move { connection.ok_or_else(|| std::io::Error::other("the connection to the guest has ended")) }
-        });
-        Endpoint::from_static("http://guest").connect_with_connector(connector).await.unwrap()
+    /// Starts a node plugin with these arguments, and gives a channel to the socket that it is to serve.
+    pub(super) async fn start_node(&self, program: &str, arguments: &str, socket: &str) -> Channel {
+        self.sh(&format!("{program} csi-node {arguments} >>{NODE_LOG} 2>&1 & echo $! >{NODE_PID}")).await;
+        loop {
+            match self.unix_socket(socket).await {
+                Ok(connection) => return over_connection(connection).await,
+                Err(_) if self.exec(&["/bin/sh", "-c", NODE_RUNS]).await.code == 0 => tokio::time::sleep(LOOK).await,
+                Err(why) => panic!("{socket}: {why}: {}", self.node_log().await),
+            }
+        }
+    }
+
+    /// Ends the node plugin as Kubernetes does, and waits until it has ended.
+    pub(super) async fn stop_node(&self) {
+        self.sh(&format!("kill $(cat {NODE_PID}); while {NODE_RUNS}; do sleep 0.05; done")).await;
+    }
+
+    /// What the node plugin has logged.
+    pub(super) async fn node_log(&self) -> String {
+        String::from_utf8_lossy(&self.get(NODE_LOG).await).into_owned()
     }
 
     /// Leads a host's name and port in the guest to a port of the loopback interface outside. Packets get another
@@ -204,13 +293,14 @@ impl Guest {
             let mut hosts = self.hosts.lock().unwrap();
             *hosts += 1;
             // Another address of the network that QEMU makes up, for each name.
-            format!("10.0.2.{hosts}")
+            format!("{}.{hosts}", self.storage.prefix())
         };
         self.sh(&format!("echo '{host} {name}' >> /etc/hosts")).await;
+        let gateway = format!("{}.2", self.storage.prefix());
         // The kernel's SMB client tries another port when this one refuses: nobody answers there either.
         let rule = format!(
             "add table ip test; add chain ip test out {{ type nat hook output priority -100; }}; \
-             add rule ip test out ip daddr {host} tcp dport {port} dnat to 10.0.2.2:{outside}; \
+             add rule ip test out ip daddr {host} tcp dport {port} dnat to {gateway}:{outside}; \
              add chain ip test rest {{ type filter hook output priority 0; }}; \
              add rule ip test rest ip daddr {host} reject with tcp reset"
         );
@@ -235,6 +325,56 @@ impl Drop for Guest {
             );
         }
     }
+}
+
+async fn over_connection(connection: TcpStream) -> Channel {
+    let mut connection = Some(connection);
+    let connector = tower::service_fn(move |_: Uri| {
+        let connection = connection.take().map(TokioIo::new);
+        async move { connection.ok_or_else(|| std::io::Error::other("the connection to the guest has ended")) }
+    });
+    Endpoint::from_static("http://guest").timeout(KUBELET).connect_with_connector(connector).await.unwrap()
+}
+
+/// The script that becomes QEMU. Until then it takes away what it has made when this process ends; QEMU just ends.
+fn command(agent: &str, equipment: Equipment<'_>, orders: u16) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_lazuli"));
+    // cargo puts examples beside the programs.
+    let own = program.parent().unwrap().join("examples/guest-agent");
+    assert!(own.exists(), "no agent at {}: cargo test builds it", own.display());
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "bash", "scripts/guest", "boot", "--agent", agent]);
+    let usual = [("/bin/agent", &*own), ("/bin/lazuli", program)];
+    for (inside, outside) in usual.iter().chain(equipment.programs) {
+        command.args(["--file", &format!("{inside}={}", outside.display())]);
+    }
+    command
+        .args(["--", "-mon", "chardev=orders,mode=control"])
+        .args(["-chardev", &format!("socket,id=orders,host=127.0.0.1,port={orders},server=off")]);
+    if equipment.storage == Storage::Own {
+        // Between the guest's device and QEMU's network is a hub: when the network is cut, the device keeps its carrier.
+        let network = format!("user,id=storage,net={}.0/24", Storage::Own.prefix());
+        command.args(["-netdev", &network, "-netdev", "hubport,id=outside,hubid=0,netdev=storage"]).args([
+            "-netdev",
+            "hubport,id=inside,hubid=0",
+            "-device",
+            "virtio-net-pci,netdev=inside,romfile=",
+        ]);
+    }
+    command
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true);
+    command
+}
+
+/// Waits until a guest has ended, and gives why.
+async fn over(ended: &watch::Receiver<Option<String>>) -> String {
+    let mut ended = ended.clone();
+    let why = ended.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+    why.unwrap_or_default()
 }
 
 async fn keep(lines: impl tokio::io::AsyncBufRead + Unpin, console: Arc<Mutex<Vec<String>>>) {

@@ -1,9 +1,6 @@
 //! The emulator's file shares behind the kernel's client: what a mount sees of what ARM does.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::fs;
 
 use axum::body::Body;
 use lazuli_emulator::{Emulator, Options, smb::FileServer, smb::Samba};
@@ -12,13 +9,11 @@ use tower::ServiceExt as _;
 
 use super::{
     folder::{Folder, samba_programs},
-    machine::{Guest, Output, able},
+    machine::{Equipment, Guest, Output, able},
 };
 
 /// Mount options of the Go driver, without those of the user.
 const OPTIONS: &str = "file_mode=0777,dir_mode=0777,actimeo=30,mfsymlinks,nosharesock";
-/// What only a hang reaches, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// An emulator that serves files, and a guest that reaches the accounts by their names.
 pub(super) struct Cloud {
@@ -46,19 +41,29 @@ pub(super) fn to_arm(token: &str, method: &str, account: &str, below: &str, body
 impl Cloud {
     /// With these accounts, each with a share `data` of 5 GiB.
     pub(super) async fn start(accounts: &[&str]) -> Self {
+        Self::start_with(accounts, Equipment::default()).await
+    }
+
+    /// The same, with more in the guest.
+    pub(super) async fn start_with(accounts: &[&str], equipment: Equipment<'_>) -> Self {
         let folder = Folder::make();
         let samba = Samba { root: folder.smb(), programs: samba_programs() };
         let options = Options { smb: Some(samba), throttling: false, ..Options::default() };
         let emulator = Emulator::start(options).await.unwrap();
-        let cloud = Self { emulator, guest: Guest::boot().await, _folder: folder };
+        let cloud = Self { emulator, guest: Guest::boot_with(equipment).await, _folder: folder };
         for account in accounts {
             let body = json!({"location": "westeurope", "kind": "StorageV2", "sku": {"name": "Standard_LRS"}});
             cloud.ask("PUT", account, "", body, 202).await;
             cloud.put_share(account, "data", 5).await;
-            let port = cloud.server(account).address.port();
-            cloud.guest.reach(&format!("{account}.file.core.windows.net"), 445, port).await;
+            cloud.reach(&cloud.guest, account).await;
         }
         cloud
+    }
+
+    /// Leads the name of an account to its server, in this guest or another.
+    pub(super) async fn reach(&self, guest: &Guest, account: &str) {
+        let port = self.server(account).address.port();
+        guest.reach(&format!("{account}.file.core.windows.net"), 445, port).await;
     }
 
     /// A request about an account, which must have this status.
@@ -98,10 +103,15 @@ impl Cloud {
 
     /// Mounts a share in the guest, with the host's name and the port of Azure.
     pub(super) async fn mount(&self, account: &str, share: &str, user: &str, key: &str, at: &str) -> Output {
+        Self::mount_in(&self.guest, account, share, user, key, at).await
+    }
+
+    /// The same in another guest.
+    pub(super) async fn mount_in(guest: &Guest, account: &str, share: &str, user: &str, key: &str, at: &str) -> Output {
         let source = format!("//{account}.file.core.windows.net/{share}");
-        self.guest.sh(&format!("mkdir -p {at}")).await;
+        guest.sh(&format!("mkdir -p {at}")).await;
         let options = format!("{OPTIONS},username={user},password={key}");
-        self.guest.exec(&["mount", "-t", "cifs", &source, at, "-o", &options]).await
+        guest.exec(&["mount", "-t", "cifs", &source, at, "-o", &options]).await
     }
 
     async fn must_mount(&self, account: &str, at: &str) {
@@ -153,11 +163,8 @@ async fn a_share_is_mounted_written_read_and_heals_when_its_server_comes_back() 
     let killed = cloud.server("first").pid.unwrap();
     let pid = nix::unistd::Pid::from_raw(i32::try_from(killed).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
-    let began = Instant::now();
-    while cloud.server("first").pid.is_none_or(|pid| pid == killed) {
-        assert!(began.elapsed() < PATIENCE, "no new smbd");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let is_new = || cloud.server("first").pid.is_some_and(|pid| pid != killed);
+    guest.until("a new smbd serves", is_new).await;
     guest.sh("echo after the kill >/mnt/first/killed; sync").await;
     assert_eq!(fs::read_to_string(folder.join("killed")).unwrap(), "after the kill\n");
 

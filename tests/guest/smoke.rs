@@ -32,16 +32,9 @@ async fn a_guest_runs_the_program_and_carries_files_and_calls() {
     // A program in the guest that asks the emulator out here, and is called from here.
     let emulator = Emulator::start(Options::default()).await.unwrap();
     let port = emulator.url().rsplit_once(':').unwrap().1.to_owned();
-    guest
-        .sh(&format!(
-            "lazuli csi-node --endpoint unix:///csi/csi.sock --node-id node-0 \
-             --imds-url http://10.0.2.2:{port}/_imds/node-0 >/tmp/node.log 2>&1 &"
-        ))
-        .await;
-    guest
-        .sh("for look in $(seq 2400); do [ -S /csi/csi.sock ] && exit; sleep 0.05; done; cat /tmp/node.log >&2; exit 1")
-        .await;
-    let channel = guest.channel("/csi/csi.sock").await;
+    let arguments =
+        format!("--endpoint unix:///csi/csi.sock --node-id node-0 --imds-url http://10.0.2.2:{port}/_imds/node-0");
+    let channel = guest.start_node("lazuli", &arguments, "/csi/csi.sock").await;
     let plugin = IdentityClient::new(channel.clone()).get_plugin_info(GetPluginInfoRequest {}).await.unwrap();
     assert_eq!(plugin.into_inner().name, "disk.csi.azure.com");
     // An emulated processor may take longer than the metadata is given; kubelet asks again then, until the guest's life is over.

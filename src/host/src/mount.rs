@@ -330,7 +330,8 @@ fn make_file(path: &Path) -> io::Result<()> {
 
 /// Whether an error of looking at a path means that what is mounted there is dead. Some file systems check what they
 /// read from the disk, and report content that is not theirs: ext4 and xfs as `EUCLEAN`, or as `EBADMSG` where a checksum
-/// is wrong (source: `EFSCORRUPTED` and `EFSBADCRC` in the kernel). File shares report errors of the network.
+/// is wrong (source: `EFSCORRUPTED` and `EFSBADCRC` in the kernel). File shares report errors of the network, and `EAGAIN`
+/// where the server is there and the share is not any more.
 pub(super) fn is_corruption(error: &io::Error) -> bool {
     use nix::libc;
     matches!(
@@ -350,6 +351,7 @@ pub(super) fn is_corruption(error: &io::Error) -> bool {
                 | libc::ECONNABORTED
                 | libc::EHOSTUNREACH
                 | libc::ENETUNREACH
+                | libc::EAGAIN
         )
     )
 }

@@ -323,7 +323,7 @@ async fn targets_reached_through_a_link_are_recognised_and_links_themselves_are_
 fn what_a_file_system_reports_of_a_dead_or_foreign_disk_is_corruption() {
     let corruption = |code: i32| is_corruption(&io::Error::from_raw_os_error(code));
     // I/O error; "structure needs cleaning" and "bad message", as ext4 and xfs report; the errors of dead shares.
-    for code in [5, 6, 19, 74, 107, 108, 112, 116, 117] {
+    for code in [5, 6, 11, 19, 74, 107, 108, 112, 116, 117] {
         assert!(corruption(code), "{}", io::Error::from_raw_os_error(code));
     }
     // A path that is absent, closed to this user, no folder, or busy says nothing of the mount.
