@@ -83,9 +83,9 @@
 //!
 //! # How a request goes
 //!
-//! `ControllerPublishVolume` arrives at `lazuli-csi`, which parses it into values of `lazuli-model` and `lazuli-storage`. `lazuli-disk` finds
-//! the VM of the node by the Nodes that `lazuli-cluster` watches (`lazuli_model::node`), and hands the request to the
-//! worker of that VM, which runs the VM's step (`lazuli_vm_disks`) and does what it says. The step waits until a
+//! `ControllerPublishVolume` arrives at `lazuli-csi`, which parses it into values of `lazuli-model` and `lazuli-storage`. `lazuli-disk` carries out
+//! the step of the request (`lazuli_storage::publish`), which finds the VM of the node by the Nodes that `lazuli-cluster`
+//! watches (`lazuli_model::node`), and asks the worker of that VM. That runs the VM's step (`lazuli_vm_disks`) and does what it says. The step waits until a
 //! burst of requests is over, takes a permit to write the VM, has the VM and the disks read through `lazuli-azure`, and asks
 //! `lazuli_storage::attach::plan` for the one write that serves all requests. It has that write sent, and when it has ended
 //! the VM read again, and answers each caller with what Azure then says. `lazuli_model::fault` sorts a failure into the gRPC code that the sidecar in front understands, and into the event

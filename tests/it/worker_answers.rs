@@ -86,6 +86,14 @@ fn the_work_on_a_whole_disk_answers_only_what_a_step_says() {
 }
 
 #[test]
+fn the_requests_to_attach_and_detach_answer_only_what_a_step_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let adapter = code(&root.join("src/disk/src/publish.rs"));
+    assert_eq!(contradictions(&adapter), Vec::<String>::new());
+    assert_eq!(count(&adapter, "Fault::"), 0);
+}
+
+#[test]
 fn a_decision_about_disks_has_no_clock_task_lock_or_await() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let sources: Vec<_> = ["storage/src", "vm-disks/src"].map(|of| sources(&src.join(of))).concat();

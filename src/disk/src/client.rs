@@ -131,10 +131,6 @@ impl Client {
         self.0.arm().pause_after(failures)
     }
 
-    pub(crate) async fn get_vm(&self, vm: &ArmId) -> Result<Snapshot<Vm>, ArmError> {
-        self.read_vm(vm, Freshness::single()).await
-    }
-
     pub(crate) async fn read_vm(&self, vm: &ArmId, freshness: Freshness) -> Result<Snapshot<Vm>, ArmError> {
         self.0.read_vm(vm, freshness, &unbounded()).await
     }
@@ -161,8 +157,8 @@ impl Client {
         self.0.instance_named(subscription, resource_group, computer, &unbounded()).await
     }
 
-    pub(crate) async fn scale_set_exists(&self, scale_set: &ArmId, priority: Priority) -> Result<bool, ArmError> {
-        self.0.scale_set_exists(scale_set, priority, &Until::working(VIEW)).await
+    pub(crate) async fn scale_set_exists(&self, scale_set: &ArmId) -> Result<bool, ArmError> {
+        self.0.scale_set_exists(scale_set, Priority::DetachDeadNode, &Until::working(VIEW)).await
     }
 
     /// A permit to write a VM, if there is one now.

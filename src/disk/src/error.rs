@@ -8,7 +8,7 @@ use lazuli_model::{
     ArmId,
     fault::{Effect, Fault},
 };
-use lazuli_storage::dangling::NotDangling;
+use lazuli_storage::{dangling::NotDangling, publish::WorkFailure};
 use lazuli_vm_disks::AzureError;
 
 const DISK: &str = "Microsoft.Compute/disks";
@@ -54,11 +54,6 @@ impl VolumeError {
         Self { not_dangling: Some(Arc::new(reason)), ..Self::new(Fault::Conflict, message) }
     }
 
-    /// Why the detach of an unused disk was not sent, if that is the failure.
-    pub(crate) fn why_not_dangling(&self) -> Option<&NotDangling> {
-        self.not_dangling.as_deref()
-    }
-
     /// Azure's `error.code`; empty when Azure gave none.
     pub fn azure_code(&self) -> &str {
         self.source.as_ref().map_or("", |source| &source.code)
@@ -97,6 +92,16 @@ impl VolumeError {
     pub(crate) fn resorted(mut self, fault: Fault) -> Self {
         self.fault = fault;
         self
+    }
+}
+
+impl WorkFailure for VolumeError {
+    fn fault(&self) -> &Fault {
+        &self.fault
+    }
+
+    fn not_dangling(&self) -> Option<&NotDangling> {
+        self.not_dangling.as_deref()
     }
 }
 

@@ -1,41 +1,42 @@
 //! Managed disks as volumes: create, delete, publish, unpublish, expand, get, list.
 //!
-//! This crate turns decisions of `lazuli-storage` into calls of `lazuli-azure`, each in a task that outlives its
-//! caller: one worker per VM ([`worker`]) and one per disk that is made, changed or deleted ([`whole_disk`]). It knows nothing of gRPC. Of
+//! This crate turns decisions of `lazuli-storage` and `lazuli-vm-disks` into calls of `lazuli-azure`. Writes go through tasks
+//! that outlive their callers: one worker per VM ([`worker`]) and one per disk that is made, changed or deleted
+//! ([`whole_disk`]). What a request to attach, detach or delete asks of these, and in which order, is a step of its own
+//! ([`publish`]), which ends with its caller. It knows nothing of gRPC. Of
 //! Kubernetes it knows only the snapshots that it is given: the LUNs that VolumeAttachments name, and the handles of
 //! PersistentVolumes. Its memory of nodes and of handle casing saves reads, and may be lost at any moment.
 
 mod admission;
 mod client;
 mod cluster_snapshot;
-mod dangling;
 mod error;
 mod list;
+mod node_facts;
 mod nodes;
 mod occupied;
 #[cfg(test)]
 mod on_nowhere;
-mod shared_machine;
-mod unpublish;
+mod publish;
 mod whole_disk;
 mod worker;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lazuli_azure::compute::{Compute, Freshness};
+use lazuli_azure::compute::Compute;
 use lazuli_journal::Recorder;
 use lazuli_model::{
-    ArmId, CachingMode, Disk, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event, fault::Fault, node::ClusterNodes,
+    ArmId, CachingMode, Disk, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event, node::ClusterNodes,
     op::VmWriteMethod, size::SizeLimits,
 };
-use lazuli_quota::permit::Priority;
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_storage::{
-    dangling::{Blocked, DetachUnused},
+    dangling::DetachUnused,
     disk::{Adopted, CreatePlan, Expand, ParameterError, plan_expand},
     force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
+    publish::{Policy, Request, SourceReader},
     whole_disk::{Done, Wanted},
 };
 use lazuli_telemetry::lossy;
@@ -45,16 +46,14 @@ use tokio::{sync::watch, time::Instant};
 pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
 use cluster_snapshot::ClusterSnapshot;
-pub use dangling::NodeFactsReader;
-use dangling::is_held_elsewhere;
 pub use error::VolumeError;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
-use nodes::{Candidate, Nodes};
+pub use node_facts::NodeFactsReader;
+use nodes::Nodes;
 use occupied::Occupied;
-use shared_machine::Purpose;
 use whole_disk::{WholeDisks, grows_only_detached};
-use worker::{Goal, VmWorkers};
+use worker::VmWorkers;
 
 /// What [`Volumes`] is made from.
 #[derive(Debug)]
@@ -135,9 +134,9 @@ pub struct Volumes {
     handle_casing: Arc<Mutex<HandleCasing>>,
     /// The handles of PersistentVolumes.
     handles: watch::Receiver<VolumeHandles>,
+    policy: Arc<Policy>,
     node_facts: Option<NodeFactsReader>,
-    detach_unused: DetachUnused,
-    admission: Admission,
+    attachment_source: Option<AttachmentSourceReader>,
     events: lossy::Sender<Event>,
     lists: Lists,
 }
@@ -179,9 +178,19 @@ impl Volumes {
             policy,
             worker::Notes { metrics, journal },
         );
+        let group = ResourceGroup { subscription, name: resource_group };
+        let Admission { resource_groups, inline, source } = admission;
+        let requests = Policy {
+            home: group.clone(),
+            driver: node_facts.as_ref().map(|facts| facts.driver().to_owned()),
+            detach_unused,
+            resource_groups,
+            inline,
+            source: source.as_ref().map_or(SourceReader::Absent, |_| SourceReader::Present),
+        };
         Self {
             client,
-            group: ResourceGroup { subscription, name: resource_group },
+            group,
             nodes,
             workers,
             whole_disks,
@@ -189,9 +198,9 @@ impl Volumes {
             reservations,
             handle_casing: Arc::default(),
             handles,
+            policy: Arc::new(requests),
             node_facts,
-            detach_unused,
-            admission,
+            attachment_source: source,
             events,
             lists: Lists::default(),
         }
@@ -218,16 +227,9 @@ impl Volumes {
     /// is detached first.
     ///
     /// # Errors
-    /// [`Fault::InUse`] naming the nodes while it is attached; otherwise Azure's own failures.
+    /// `Fault::InUse` naming the nodes while it is attached; otherwise Azure's own failures.
     pub async fn delete(&self, disk: &ArmId) -> Result<(), VolumeError> {
-        let delete = || self.whole_disks.request(disk, Wanted::Deleted);
-        match delete().await {
-            Err(error) if error.fault == Fault::InUse => {
-                self.free_from_dangling(disk, Blocked::Delete, error).await?;
-                delete().await?;
-            }
-            deleted => drop(deleted?),
-        }
+        self.carry(Request::Delete { disk: disk.clone() }).await?;
         self.handle_casing().remove(disk);
         self.workers.forget(disk);
         Ok(())
@@ -236,79 +238,34 @@ impl Volumes {
     /// Attaches a disk to a node.
     ///
     /// # Errors
-    /// [`Fault::AttachedElsewhere`] naming the node, [`Fault::DiskLimit`], [`Fault::NotFound`] for a missing disk or
-    /// node, [`Fault::Busy`] while it is being detached; otherwise Azure's own failures.
+    /// `Fault::AttachedElsewhere` naming the node, `Fault::DiskLimit`, `Fault::NotFound` for a missing disk or
+    /// node, `Fault::Busy` while it is being detached; otherwise Azure's own failures.
     pub async fn publish(
         &self,
         disk: &ArmId,
         node: &str,
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
-        let candidate = self.candidate(node, Purpose::Attach).await?;
-        self.nodes.check_is_of_cluster(node, &candidate)?;
-        let Candidate { vm, named, .. } = candidate;
-        self.admit(disk, node, &vm).await?;
-        if named {
-            // Where the Node is deleted while the disk is being attached, this is the VM that the disk must leave.
-            self.nodes.learn(node, &vm);
+        let request = Request::Publish { disk: disk.clone(), node: node.to_owned(), caching };
+        match self.carry(request).await? {
+            publish::Done::Published { lun, source } => Ok(Published { lun, source }),
+            publish::Done::Unpublished | publish::Done::Deleted => unreachable!("only a publish attaches a disk"),
         }
-        let mut requested = self.request(&vm, node, disk, Goal::Attached(caching)).await;
-        if let Err(error) = &requested
-            && is_held_elsewhere(error)
-        {
-            self.free_from_dangling(disk, Blocked::Attach, error.clone()).await?;
-            requested = self.request(&vm, node, disk, Goal::Attached(caching)).await;
-        }
-        let (lun, vm) = match requested {
-            // The VM may have another name than the node. "Not found" may also be about the disk, so the VM is read.
-            Err(error) if error.fault == Fault::NotFound && !named && self.is_missing(&vm).await? => {
-                self.nodes.forget(node);
-                let vm = self.nodes.search(&self.client, node).await?.found(node)?;
-                (self.request(&vm, node, disk, Goal::Attached(caching)).await?, vm)
-            }
-            outcome => {
-                let lun = outcome?;
-                self.nodes.learn(node, &vm);
-                (lun, vm)
-            }
-        };
-        let detached = || {
-            let message = format!("{disk} was detached from node {node} while its attach was requested; retry");
-            VolumeError::new(Fault::Conflict, message)
-        };
-        let lun = lun.ok_or_else(detached)?;
-        // The worker may have read the disk by a list before it attached it, and a list may show the disk that had this name
-        // before.
-        let source = match self.workers.source_of(disk, &vm) {
-            Some(known) => known,
-            None => self.read_source(disk, &vm).await?.ok_or_else(detached)?,
-        };
-        Ok(Published { lun, source })
     }
 
-    /// Reads what a disk was made from that a VM lists. `None` where that cannot be told, because it is being detached again.
-    async fn read_source(&self, disk: &ArmId, vm: &ArmId) -> Result<Option<Option<String>>, VolumeError> {
-        // A list that was enough when it was asked for may not be when it comes.
-        for freshness in [self.workers.read_of_source(disk, vm), Freshness::single()] {
-            let read = self.client.read_disk(disk, freshness.priority(Priority::Attach)).await;
-            let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
-            let source = self.workers.learn_source(&read.model, vm, read.seen);
-            if source.is_some() {
-                return Ok(source);
-            }
-        }
-        Ok(None)
-    }
-
-    async fn request(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal) -> worker::Outcome {
-        let hold = self.occupied.attachment(disk)?;
-        self.workers.request(vm, node, disk, goal, hold).await
+    /// Detaches a disk from a node, or from every node when none is named.
+    ///
+    /// # Errors
+    /// Azure's own failures. It is an error when it cannot be proved that the VM of the node is gone.
+    pub async fn unpublish(&self, disk: &ArmId, node: Option<&str>) -> Result<(), VolumeError> {
+        let request = Request::Unpublish { disk: disk.clone(), node: node.map(str::to_owned) };
+        self.carry(request).await.map(drop)
     }
 
     /// Grows a disk to `required_bytes`, unless it is that large. Returns its size then.
     ///
     /// # Errors
-    /// [`ExpandError::Range`] when no size fits the limits; [`Fault::InUse`] when Azure grows it only while detached.
+    /// [`ExpandError::Range`] when no size fits the limits; `Fault::InUse` when Azure grows it only while detached.
     pub async fn expand(&self, disk: &ArmId, required_bytes: i64, limit_bytes: i64) -> Result<Gib, ExpandError> {
         let read = self
             .client
@@ -332,7 +289,7 @@ impl Volumes {
     /// A disk and its nodes.
     ///
     /// # Errors
-    /// [`Fault::NotFound`]; otherwise Azure's own failures.
+    /// `Fault::NotFound`; otherwise Azure's own failures.
     pub async fn get(&self, disk: &ArmId) -> Result<Found, VolumeError> {
         let read = self
             .client

@@ -43,7 +43,7 @@ use tokio::{
     time::Instant,
 };
 use tracing::{error, info, warn};
-use words::{may_be_attaching, volume_error};
+use words::volume_error;
 
 use super::{
     Nodes, VolumeError, client::Client, cluster_snapshot::ClusterSnapshot, error::Answer, occupied::Hold as DiskHold,
@@ -146,55 +146,28 @@ impl VmWorkers {
         lock(&self.kind.memory)
     }
 
-    /// What a disk was made from that a VM lists, and `Some(None)` for one that was made empty, if that is known. A node never
-    /// formats a disk that was made from another.
-    pub(crate) fn source_of(&self, disk: &ArmId, vm: &ArmId) -> Option<Option<String>> {
-        self.memory().sources.of(disk, vm)
-    }
-
-    /// A read that says what a disk was made from that a VM lists.
-    pub(crate) fn read_of_source(&self, disk: &ArmId, vm: &ArmId) -> Freshness {
-        let accept = self.memory().sources.accept(disk, vm, self.kind.clock.now());
-        Freshness { accept, ..Freshness::single() }
-    }
-
-    /// Records what such a disk was made from, and returns it where the read says it.
-    pub(crate) fn learn_source(&self, disk: &Disk, vm: &ArmId, seen: Seen<Instant>) -> Option<Option<String>> {
-        let seen = self.kind.seen(seen);
-        self.memory().sources.learn(disk, vm, seen)
-    }
-
     /// Records what a disk was made from that has been created and was read singly since `requested_at`.
     pub(crate) fn created(&self, disk: &Disk, requested_at: Instant) {
         let seen = self.kind.seen(Seen { by: By::Single, sent_at: requested_at });
         self.memory().sources.learn_before_attach(disk, seen);
     }
 
-    /// From when on reads show everything that the leader before has written. A request has arrived.
-    pub(crate) fn fresh_from(&self) -> Option<Instant> {
-        let mut memory = self.memory();
-        memory.request_arrived(self.kind.clock.now());
-        memory.fresh_from().map(|fresh_from| self.kind.clock.at(fresh_from))
+    /// The clock of the steps.
+    pub(crate) fn clock(&self) -> Clock {
+        self.kind.clock
     }
 
-    /// Fails while an attach of the disk to the VM of a node may be under way of which Azure shows nothing.
-    ///
-    /// # Errors
-    /// [`Fault::Busy`].
-    pub(crate) fn check_late_attach(
-        &self,
-        vm: &ArmId,
-        node: &str,
-        disk: &ArmId,
-        asked_at: Instant,
-    ) -> Result<(), VolumeError> {
-        let clock = self.kind.clock;
+    /// From when on reads show everything that the leader before has written. A request has arrived.
+    pub(crate) fn fresh_from(&self) -> Option<Duration> {
+        let mut memory = self.memory();
+        memory.request_arrived(self.kind.clock.now());
+        memory.fresh_from()
+    }
+
+    /// Until when an attach of the disk to the VM of a node may be under way of which Azure shows nothing.
+    pub(crate) fn late_attach(&self, vm: &ArmId, node: &str, disk: &ArmId) -> Option<Duration> {
         let attachments = self.kind.reservations.now();
-        let until = self.memory().late_attach(&attachments, vm, &[node], disk, clock.now());
-        match until {
-            Some(until) if clock.since(asked_at) < until => Err(may_be_attaching(disk, node)),
-            _ => Ok(()),
-        }
+        self.memory().late_attach(&attachments, vm, &[node], disk, self.kind.clock.now())
     }
 
     /// Whether an attach or detach of the disk on this VM is requested or under way.
@@ -210,28 +183,19 @@ impl VmWorkers {
     /// Requests the attach of a disk to a VM or its detach from it, and waits for the outcome.
     ///
     /// # Errors
-    /// [`Fault::Busy`] while the opposite is requested of the disk on this VM, or in flight. Otherwise the failure of the
-    /// write.
+    /// Those of [`Self::work`].
+    #[cfg(test)]
     pub(crate) async fn request(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal, hold: DiskHold) -> Outcome {
-        self.outcome(vm, node, disk, goal, None, hold).await
+        self.work(vm, node, disk, goal, None, hold).await
     }
 
-    /// Requests the detach of an unused disk, for this attachment alone.
+    /// Requests the attach of a disk to a VM or its detach from it, if wanted for one attachment alone, and waits for the
+    /// outcome.
     ///
     /// # Errors
-    /// Those of [`Self::request`], and [`VolumeError::not_dangling`] where it is not, or not any more, to be detached.
-    pub(crate) async fn detach_dangling(
-        &self,
-        vm: &ArmId,
-        node: &str,
-        disk: &ArmId,
-        only_if: Dangling,
-        hold: DiskHold,
-    ) -> Outcome {
-        self.outcome(vm, node, disk, Goal::Detached, Some(only_if), hold).await
-    }
-
-    async fn outcome(
+    /// [`Fault::Busy`] while the opposite is requested of the disk on this VM, or in flight; one that says why the disk is
+    /// not, or not any more, to be detached for that attachment. Otherwise the failure of the write.
+    pub(crate) async fn work(
         &self,
         vm: &ArmId,
         node: &str,

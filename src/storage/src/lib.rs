@@ -13,6 +13,7 @@
 //! | [`late_attach`] | whether an attach may be under way of which Azure shows nothing |
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
 //! | [`lun`] | which LUN a disk gets |
+//! | [`publish`] | what comes next of a request to attach, to detach or to delete a disk |
 //! | [`shared_machine`] | which of several Nodes a machine is that they all name |
 //! | [`single_write`] | when the creation or deletion of a disk is sent again, and what is looked at before |
 //! | [`source`] | which reads say what a disk was made from |
@@ -30,6 +31,7 @@ pub mod inline_volume;
 pub mod late_attach;
 pub mod list;
 pub mod lun;
+pub mod publish;
 pub mod shared_machine;
 pub mod single_write;
 pub mod source;

@@ -89,6 +89,19 @@ impl LunReservations {
         }
     }
 
+    /// The nodes whose attachments name a LUN of the disk; none while they are not known.
+    pub fn nodes_naming(&self, disk: &ArmId) -> impl Iterator<Item = &str> {
+        let nodes = match self {
+            Self::NoCluster | Self::Cold => None,
+            Self::Synced(nodes) => Some(nodes),
+        };
+        let names_it = |reservation: &Reservation| {
+            let handle = reservation.volume_handle.as_deref();
+            handle.and_then(|handle| handle.parse::<ArmId>().ok()).is_some_and(|named| named == *disk)
+        };
+        nodes.into_iter().flatten().filter(move |(_, of_node)| of_node.iter().any(names_it)).map(|(node, _)| &**node)
+    }
+
     /// Whether an attachment on the node names a LUN of the disk, or may do so.
     pub fn may_name(&self, node: &str, disk: &ArmId) -> bool {
         match self {

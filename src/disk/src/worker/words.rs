@@ -1,9 +1,11 @@
 //! A caller's words for the failure of its request.
 
-use lazuli_model::{ArmId, fault::Fault};
+use lazuli_model::ArmId;
+#[cfg(test)]
+use lazuli_model::fault::Fault;
 use lazuli_storage::{
     attach::{Goal, Resolved, Unattachable},
-    late_attach,
+    publish,
 };
 
 use crate::{VolumeError, error::Answer};
@@ -93,7 +95,9 @@ fn of_resolved(
     name_of: impl Fn(&ArmId) -> String,
 ) -> (String, Option<String>) {
     let message = match resolved {
-        Resolved::MayBeAttaching => may_be_attaching(disk, node).to_string(),
+        Resolved::MayBeAttaching => {
+            publish::Why::MayBeAttaching { disk: disk.clone(), node: node.to_owned() }.to_string()
+        }
         Resolved::StillLeaving => format!("{disk} is still being detached from node {node}"),
         Resolved::DetachFailed => format!(
             "{disk} cannot be attached to node {node}: Azure was told to detach it from there and failed, and a \
@@ -150,19 +154,6 @@ fn opposed(disk: &ArmId, node: &str, asked: Goal, earlier: Opposed) -> String {
             )
         }
     }
-}
-
-/// The answer to a detach while an attach of the disk may be under way of which Azure shows nothing.
-pub(crate) fn may_be_attaching(disk: &ArmId, node: &str) -> VolumeError {
-    VolumeError::new(
-        Fault::Busy,
-        format!(
-            "{disk} may still become attached to node {node}: an attach may be under way that Azure does not show yet, sent by \
-             this controller, which has lost the answer, or by one before it, where the VolumeAttachment names no LUN; retry, \
-             the detach succeeds within {} s",
-            late_attach::LONGEST.as_secs()
-        ),
-    )
 }
 
 #[cfg(test)]

@@ -1,0 +1,172 @@
+//! Whether a machine that was not found is gone: gathers what [`crate::gone`] asks for.
+
+use std::{sync::Arc, time::Duration};
+
+use lazuli_engine::single::AzureFailure;
+use lazuli_model::{ArmId, Vm, fault::Fault};
+use lazuli_quota::permit::Priority;
+
+use super::{Call, Context, Event, Failure, Next, Turn, Why, WorkFailure, scale_set_of, search::Beside, unexpected};
+use crate::{
+    gone::{self, Evidence, Machine, Sent},
+    unpublish::{NodeVm, is_machine},
+};
+
+/// How many other machines are read at most to show that this identity can see machines.
+const MOST_CONTROLS: usize = 3;
+
+/// What a failed request says of a machine's existence.
+pub(super) fn existence(fault: &Fault, vm: &ArmId) -> Option<Machine> {
+    Machine::of_failure(fault, scale_set_of(vm).is_some())
+}
+
+/// What a single read says of it.
+///
+/// # Errors
+/// Azure's own failure, where that says nothing.
+pub(super) fn read_existence<E: AzureFailure, W>(
+    vm: &ArmId,
+    read: Result<Box<Vm>, E>,
+) -> Result<Machine, Failure<E, W>> {
+    match read {
+        Ok(_) => Ok(Machine::Found),
+        Err(error) => match existence(error.fault(), vm) {
+            Some(machine) => Ok(machine),
+            None => Err(Failure::azure(Why::Unreadable(vm.clone()), error)),
+        },
+    }
+}
+
+/// A single read of a machine that frees a disk of a node that may be gone.
+pub(super) fn read_vm(vm: &ArmId, not_before: Option<Duration>) -> Call {
+    Call::ReadVm { vm: vm.clone(), priority: Priority::DetachDeadNode, not_before }
+}
+
+/// A machine that was not found when a disk was to be detached from it.
+#[derive(Debug)]
+pub(super) struct Missing<W> {
+    pub(super) vm: ArmId,
+    pub(super) known: NodeVm,
+    /// How the detach failed.
+    pub(super) error: W,
+}
+
+/// The evidence that it is gone.
+#[derive(Debug)]
+pub(super) struct Gone<W> {
+    missing: Missing<W>,
+    /// Machines that may exist beside it.
+    others: Arc<Vec<Vm>>,
+    evidence: Evidence<Duration>,
+    at: At,
+}
+
+#[derive(Debug)]
+enum At {
+    Machine,
+    ScaleSet(ArmId),
+    List(Beside),
+    Others { sent_at: Duration, reading: ArmId, left: Vec<ArmId> },
+}
+
+impl<W: WorkFailure> Gone<W> {
+    pub(super) fn begin<E: AzureFailure>(
+        cx: &Context<'_, '_>,
+        missing: Missing<W>,
+        others: Arc<Vec<Vm>>,
+    ) -> (Self, Turn<(), E, W>) {
+        let requested_at = cx.of.requested_at;
+        let mut evidence = Evidence::new(requested_at);
+        // The worker answers so only by a read of the VM that was sent after the request came.
+        if *missing.error.fault() == Fault::NotFound {
+            evidence.machine.push(Sent { sent_at: requested_at, answered_at: cx.now, answer: Machine::Missing });
+        }
+        let mut gone = Self { missing, others, evidence, at: At::Machine };
+        let turn = gone.follow(cx);
+        (gone, turn)
+    }
+
+    /// The machine that is missing.
+    pub(super) fn into_missing(self) -> Missing<W> {
+        self.missing
+    }
+
+    /// # Errors
+    /// The failure of the detach, or [`Fault::Conflict`], when the machine is there; Azure's own failures.
+    pub(super) fn next<E: AzureFailure>(&mut self, cx: &Context<'_, '_>, event: Event<E, W>) -> Turn<(), E, W> {
+        let Self { missing, evidence, at, .. } = &mut *self;
+        match (at, event) {
+            (At::Machine, Event::Vm { sent_at, read }) => {
+                let answer = read_existence(&missing.vm, read)?;
+                evidence.machine.push(Sent { sent_at, answered_at: cx.now, answer });
+            }
+            (At::ScaleSet(set), Event::ScaleSet { sent_at, exists }) => {
+                let answer = exists.map_err(|error| Failure::azure(Why::ScaleSetUnreadable(set.clone()), error))?;
+                evidence.scale_set.push(Sent { sent_at, answered_at: cx.now, answer });
+            }
+            (At::List(beside), event) => match beside.next(event)? {
+                Next::Call(call) => return Ok(Next::Call(call)),
+                Next::Done((sent_at, machines)) => {
+                    // A machine that is named is no other one, whatever the name of that is.
+                    let is_it = |beside: &Vm| {
+                        beside.id == missing.vm || missing.known == NodeVm::Guessed && is_machine(beside, &cx.of.node)
+                    };
+                    let answer = machines.iter().any(is_it);
+                    evidence.lists.push(Sent { sent_at, answered_at: cx.now, answer });
+                }
+            },
+            (At::Others { sent_at, reading, left }, Event::Vm { read, .. }) => {
+                let found = read_existence(reading, read)? == Machine::Found;
+                if let (false, Some(other)) = (found, left.pop()) {
+                    *reading = other;
+                    return Ok(Next::Call(read_vm(reading, None)));
+                }
+                evidence.controls.push(Sent { sent_at: *sent_at, answered_at: cx.now, answer: found });
+            }
+            (at, event) => unexpected(&at, &event),
+        }
+        self.follow(cx)
+    }
+
+    /// What the evidence asks for.
+    fn follow<E: AzureFailure>(&mut self, cx: &Context<'_, '_>) -> Turn<(), E, W> {
+        let Missing { vm, error, .. } = &self.missing;
+        loop {
+            let (at, call) = match self.evidence.next() {
+                gone::Next::Gone => return Ok(Next::Done(())),
+                gone::Next::Present if *error.fault() == Fault::NotFound => {
+                    return Err(Failure::refused(Fault::Conflict, Why::ThereAgain(cx.node())));
+                }
+                gone::Next::Present => return Err(Failure::work(error.clone())),
+                gone::Next::ReadMachine(from) => (At::Machine, read_vm(vm, Some(from))),
+                gone::Next::ReadScaleSet(from) => match scale_set_of(vm) {
+                    Some(set) => (At::ScaleSet(set.clone()), Call::ReadScaleSet { set, not_before: Some(from) }),
+                    None => {
+                        // A machine of its own has none.
+                        let at = cx.now.max(from);
+                        self.evidence.scale_set.push(Sent { sent_at: at, answered_at: at, answer: false });
+                        continue;
+                    }
+                },
+                gone::Next::List(from) => {
+                    let (beside, call) = Beside::begin(vm, Some(from));
+                    (At::List(beside), call)
+                }
+                gone::Next::ReadOthers => {
+                    let others = self.others.iter().filter(|other| other.id != *vm).take(MOST_CONTROLS);
+                    let mut left: Vec<ArmId> = others.map(|other| other.id.clone()).collect();
+                    left.reverse();
+                    let sent_at = cx.now;
+                    let Some(reading) = left.pop() else {
+                        self.evidence.controls.push(Sent { sent_at, answered_at: sent_at, answer: false });
+                        continue;
+                    };
+                    let call = read_vm(&reading, None);
+                    (At::Others { sent_at, reading, left }, call)
+                }
+            };
+            self.at = at;
+            return Ok(Next::Call(call));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What is sent and what is answered is judged by what is true.
+
+use std::time::Duration;
+
+use lazuli_model::{ArmId, node::ClusterNodes};
+
+use super::{
+    NATURAL,
+    azure::number_of,
+    world::{Asked, DISK, MACHINES, NODES, Truth, World, Write},
+};
+use crate::{
+    attach::Goal,
+    publish::{Done, Request},
+};
+
+impl World {
+    /// What was true at the instants since then.
+    fn since(&self, since: Duration) -> impl Iterator<Item = &Truth> {
+        let before = self.history.iter().rev().find(|truth| truth.at < since);
+        before.into_iter().chain(self.history.iter().filter(move |truth| truth.at >= since))
+    }
+
+    /// Laws 5 and 6, when a worker is asked.
+    pub(super) fn judge_work(&mut self, asked: &mut Asked, vm: &ArmId, goal: Goal, only_if: bool) {
+        let names: Vec<String> = self.view.names_of(vm).into_iter().map(str::to_owned).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        match (goal, asked.node) {
+            (Goal::Detached, Some(node)) if !only_if => {
+                let is_named = names.contains(&NODES[node]);
+                let uses = |name: &&&str| {
+                    let other = NODES.iter().position(|known| known == *name);
+                    other.is_some_and(|other| other != node && self.attachments[other] == Some(true))
+                };
+                if !is_named && let Some(other) = names.iter().find(uses) {
+                    self.breaks(format!("law 5: a detach for {} from the machine of {other}", NODES[node]));
+                }
+                if number_of(vm).is_some_and(|vm| vm != NATURAL[node]) {
+                    self.count("detached from another holder");
+                }
+                if names.len() > 1 {
+                    self.count("unpublish of a shared machine");
+                }
+            }
+            (Goal::Attached(_), Some(node)) => {
+                if let Some(vm) = number_of(vm) {
+                    asked.attached.insert(vm);
+                }
+                let was_node = self.since(asked.since).any(|truth| truth.nodes & 1 << node != 0);
+                let is_stale = asked.was_silent || self.is_silent;
+                if !was_node && !is_stale {
+                    self.breaks(format!("law 6: an attach for {}, which is no Node", NODES[node]));
+                }
+                // The VM that only looks like node 1.
+                let looks = *vm == MACHINES[4] && NATURAL[node] == 1;
+                if looks && self.api[node].is_some_and(|named| named.is_some()) && !is_stale && names.is_empty() {
+                    self.breaks("law 6: an attach to a VM that only has the name of a Node");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Law 2, when a disk leaves a machine.
+    pub(super) fn judge_detach(&mut self, write: &Write) {
+        if write.only_if.is_none() {
+            return;
+        }
+        let Some(node) = self.azure.machines[write.vm].runs else { return };
+        // A machine that another Node claims, and of which only its computer name says which Node it is.
+        let is_unknown = self.api[node] == Some(None) && self.attachments[node].is_none();
+        if self.uses[node] && self.api[node].is_some() && !is_unknown {
+            self.breaks(format!("law 2: a detach as dangling from {}, where a pod uses the disk", NODES[node]));
+        }
+    }
+
+    /// Law 8, when an attach takes place.
+    pub(super) fn judge_late(&mut self, write: &Write) {
+        let Some(node) = self.azure.machines[write.vm].runs else { return };
+        if self.unpublished[node].is_some_and(|at| write.sent_at < at) && self.is_known(node, write.vm, false) {
+            self.breaks(format!("law 8: an attach for {} takes place after its unpublish", NODES[node]));
+        }
+    }
+
+    /// Whether the process could know that a machine that runs as a node is that node's.
+    fn is_known(&self, node: usize, vm: usize, node_was_known: bool) -> bool {
+        let saw = self.process.saw[node];
+        let is_there = node_was_known || self.view.has_node(NODES[node]) || self.view == ClusterNodes::Cold;
+        let has_its_name = NATURAL[node] == vm && node != 1;
+        saw[vm] || !saw.contains(&true) && (has_its_name || !is_there)
+    }
+
+    /// A request is answered OK.
+    pub(super) fn answered(&mut self, asked: &Asked, done: &Done) {
+        let truths: Vec<Truth> = self.since(asked.since).copied().collect();
+        match (done, asked.node) {
+            (Done::Published { .. }, Some(node)) => {
+                self.count("published");
+                if !truths.iter().any(|truth| asked.attached.iter().any(|vm| truth.holds[*vm])) {
+                    self.breaks(format!("law 7: the disk was never on a machine of {}", NODES[node]));
+                }
+                if self.attachments[node].is_some() {
+                    (self.attachments[node], self.uses[node]) = (Some(true), true);
+                }
+            }
+            (Done::Unpublished, Some(node)) => {
+                self.count("unpublished");
+                self.judge_unpublish(asked, node, &truths);
+                self.attachments[node] = None;
+                self.unpublished[node] = Some(self.now);
+            }
+            (Done::Unpublished, None) => {
+                if matches!(asked.request, Request::Unpublish { .. })
+                    && truths.iter().all(|truth| truth.holds.contains(&true))
+                {
+                    // Another hand may attach it to one machine after the other.
+                    let held = truths.iter().any(|truth| truth.holds == truths[0].holds);
+                    if held && truths.iter().all(|truth| truth.holds == truths[0].holds) {
+                        self.breaks(format!("law 1: {} is still attached to every holder", *DISK));
+                    }
+                }
+            }
+            (Done::Deleted, _) => {
+                self.count("deleted");
+                if truths.iter().all(|truth| truth.disk) {
+                    self.breaks("law 7: the disk was there all the time");
+                }
+            }
+            (Done::Published { .. }, None) => self.breaks("a publish without a node"),
+        }
+        self.changed();
+    }
+
+    /// Law 1.
+    fn judge_unpublish(&mut self, asked: &Asked, node: usize, truths: &[Truth]) {
+        for vm in 0..5 {
+            if self.azure.machines[vm].runs != Some(node) || !self.is_known(node, vm, asked.node_was_known) {
+                continue;
+            }
+            let all_the_time = truths.iter().all(|truth| truth.holds[vm]);
+            // Another Node says that it is this machine, and the process cannot tell that it lies.
+            let is_others = truths.iter().any(|truth| truth.named[vm] != 0 && truth.named[vm] & 1 << node == 0);
+            if all_the_time && !is_others {
+                self.breaks(format!(
+                    "law 1: {} still holds the disk, and {} is unpublished",
+                    MACHINES[vm], NODES[node]
+                ));
+            }
+        }
+    }
+}
