@@ -16,7 +16,7 @@ use lazuli_model::Gib;
 use lazuli_storage::staging::{
     Refusal,
     stage::{
-        Acceptance, Act, Admission, How, Look, Mode, Next, OnDevice, Prepared, Seen, Staged, Wanted, not_elsewhere,
+        Acceptance, Act, Admission, How, Look, Mode, Next, OnDevice, Prepared, Request, Seen, Staged, not_elsewhere,
     },
 };
 use tokio::sync::SemaphorePermit;
@@ -34,10 +34,10 @@ use super::{
 
 /// Makes the volume ready to be published; repeating it is success.
 pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError> {
-    let wanted = wanted(node, request);
+    let desired = desired(node, request);
     let mut call = Call { node, request, seen: Seen::default(), why: String::new(), verdict: None, turn: None };
     loop {
-        match call.seen.next(&wanted) {
+        match call.seen.next(&desired) {
             Next::Look(look) => call.look(look).await?,
             Next::Do(act) => call.act(act).await?,
             Next::Stage(staged) => return call.finish(&staged).await,
@@ -46,9 +46,9 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
     }
 }
 
-fn wanted(node: &Node, request: &Stage) -> Wanted {
+fn desired(node: &Node, request: &Stage) -> Request {
     let parameters = &request.parameters;
-    Wanted {
+    Request {
         lun: parameters.lun,
         size: parameters.requested_size,
         partition: parameters.partition,
@@ -209,8 +209,8 @@ impl Call<'_> {
                 );
             }
             Admission::ByLun => {
-                let why = &self.why;
-                tracing::warn!(volume, found, why, "no metadata confirms the disk; LUN and size decide");
+                let (device, why) = (self.seen.disk.as_ref().map(|disk| disk.name.as_str()), &self.why);
+                tracing::warn!(volume, device, found, why, "no metadata confirms the disk; LUN and size decide");
             }
             Admission::AsAccepted(past, key) => {
                 let file = self.node.acceptances.path(&self.request.volume, key).display().to_string();

@@ -10,7 +10,7 @@ use lazuli_host::{
     release::{self, ReleaseError, Released},
 };
 use lazuli_model::VolumeId;
-use lazuli_storage::staging::unstage::{AtLun, Look, Next, Seen, Wanted};
+use lazuli_storage::staging::unstage::{AtLun, Look, Next, Request, Seen};
 
 use super::{Node, attachment::locate, error::NodeError};
 
@@ -18,11 +18,11 @@ use super::{Node, attachment::locate, error::NodeError};
 pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result<(), NodeError> {
     let host = &node.host;
     let deadline = Deadline::after(node.config.timeouts.release);
-    let wanted = Wanted { volume, staging };
+    let request = Request { volume, staging };
     let mut seen = Seen::default();
     let device = loop {
-        match seen.next(wanted) {
-            Next::Look(look) => gather(node, wanted, look, deadline, &mut seen).await?,
+        match seen.next(request) {
+            Next::Look(look) => gather(node, request, look, deadline, &mut seen).await?,
             Next::Release(device) => break Some(device),
             Next::Nothing => break None,
             Next::PathOfAnother(other) => return Err(NodeError::StagingOfAnother { path: staging.to_owned(), other }),
@@ -48,7 +48,7 @@ pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result
 
 async fn gather(
     node: &Node,
-    wanted: Wanted<'_>,
+    request: Request<'_>,
     look: Look,
     deadline: Deadline,
     seen: &mut Seen,
@@ -56,10 +56,10 @@ async fn gather(
     let host = &node.host;
     match look {
         Look::StagingPath => {
-            seen.at_path = Some(mount::seen_at(host, wanted.staging, deadline).await.map_err(NodeError::Mount)?);
+            seen.at_path = Some(mount::seen_at(host, request.staging, deadline).await.map_err(NodeError::Mount)?);
         }
         Look::Records => seen.records = Some(node.all_records().await.into_values().collect()),
-        Look::Own => seen.own = Some(node.recall(wanted.volume).await),
+        Look::Own => seen.own = Some(node.recall(request.volume).await),
         Look::AtLun(lun) => {
             seen.at_lun = Some(match device::find_by_lun(host, lun).await {
                 Ok(disk) => AtLun::Disk(disk),
@@ -72,7 +72,7 @@ async fn gather(
         }
         Look::Listed => {
             let quick = deadline.capped(node.config.timeouts.instance);
-            seen.listed = Some(match wanted.volume.parse::<VolumeId>() {
+            seen.listed = Some(match request.volume.parse::<VolumeId>() {
                 Ok(id) => locate(node.imds.as_ref(), &id, quick).await,
                 Err(_) => None,
             });

@@ -28,7 +28,7 @@ pub enum Mode {
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Request {
     /// Where the disk was attached.
     pub lun: Lun,
     /// The size that the volume was provisioned with, where it is known.
@@ -316,16 +316,16 @@ struct Desired {
 impl Seen {
     /// What to look at or to do next, or how the volume is staged.
     #[must_use]
-    pub fn next(&self, wanted: &Wanted) -> Next {
-        match self.course(wanted) {
+    pub fn next(&self, request: &Request) -> Next {
+        match self.course(request) {
             Ok(staged) => Next::Stage(Box::new(staged)),
             Err(next) => *next,
         }
     }
 
-    fn course(&self, wanted: &Wanted) -> Course<Staged> {
-        let (disk, identity) = self.disk(wanted)?;
-        let device = match (wanted.partition, &self.part) {
+    fn course(&self, request: &Request) -> Course<Staged> {
+        let (disk, identity) = self.disk(request)?;
+        let device = match (request.partition, &self.part) {
             (None, _) => disk,
             (Some(partition), None) => return look(Look::Partition(disk.clone(), partition)),
             (Some(_), Some(Some(part))) => part,
@@ -334,24 +334,24 @@ impl Seen {
             }
         };
         let found = Found { disk, device, identity };
-        match wanted.mode {
-            Mode::Raw => self.raw(wanted, found),
+        match request.mode {
+            Mode::Raw => self.raw(request, found),
             Mode::Filesystem { fs, read_only } => {
                 let desired = Desired { fs, read_only: read_only || device.read_only };
-                self.filesystem(wanted, found, desired)
+                self.filesystem(request, found, desired)
             }
         }
     }
 
     /// The disk at the LUN, the same before and after the metadata was asked, and as large as the volume and the metadata
     /// say. A larger one is fine: it was grown.
-    fn disk(&self, wanted: &Wanted) -> Course<(&Device, &Identity)> {
+    fn disk(&self, request: &Request) -> Course<(&Device, &Identity)> {
         let (Some(found), Some(identity)) = (&self.found, &self.identity) else { return look(Look::DiskAndIdentity) };
         not_elsewhere(identity).or_else(refuse)?;
         // What was found before the disk was identified may have been its predecessor.
         let Some(disk) = &self.disk else { return look(Look::Disk) };
         same(found, disk)?;
-        let Some(least) = identity.size().max(wanted.size) else { return Ok((disk, identity)) };
+        let Some(least) = identity.size().max(request.size) else { return Ok((disk, identity)) };
         if disk.size_bytes >= least.bytes() {
             return Ok((disk, identity));
         }
@@ -364,21 +364,21 @@ impl Seen {
         Ok((grown, identity))
     }
 
-    fn raw(&self, wanted: &Wanted, found: Found<'_>) -> Course<Staged> {
+    fn raw(&self, request: &Request, found: Found<'_>) -> Course<Staged> {
         let Some(records) = &self.records else { return look(Look::Records(None)) };
         let Some(mounts) = &self.mounts else { return look(Look::Mounts) };
         let places: Vec<_> =
-            [Some(wanted.staging.as_path()), records.own_place.as_deref()].into_iter().flatten().collect();
+            [Some(request.staging.as_path()), records.own_place.as_deref()].into_iter().flatten().collect();
         if let Some(mounted) = staged_as_filesystem(mounts, &places, found.both()) {
             let (device, place) = (found.device.path.clone(), mounted.mount.target.clone());
             return refuse(Refusal::StagedAsFilesystem { device, place });
         }
         let content = if records.names(found.device) { Content::Last } else { Content::Raw };
-        let accepted = self.admitted(wanted, found, records, content, "raw".to_owned())?;
+        let accepted = self.admitted(request, found, records, content, "raw".to_owned())?;
         Ok(found.staged(How::Raw, false, accepted))
     }
 
-    fn filesystem(&self, wanted: &Wanted, found: Found<'_>, desired: Desired) -> Course<Staged> {
+    fn filesystem(&self, request: &Request, found: Found<'_>, desired: Desired) -> Course<Staged> {
         let is_writable = !desired.read_only;
         if let Some(mounted) = self.mounted_already(found, desired)? {
             return match found.identity.contradicted_in_silence() {
@@ -397,8 +397,8 @@ impl Seen {
             return look(Look::Records(content.filesystem().and_then(|found| found.uuid.clone())));
         };
         let class = content.class(records, found.device);
-        let accepted = self.admitted(wanted, found, records, class, content.key())?;
-        let (filesystem, fs, is_new) = self.prepared(wanted, found, desired, content)?;
+        let accepted = self.admitted(request, found, records, class, content.key())?;
+        let (filesystem, fs, is_new) = self.prepared(request, found, desired, content)?;
         if !is_new {
             self.sound(found, desired, (&filesystem, fs), records)?;
         }
@@ -428,7 +428,7 @@ impl Seen {
     /// Whether the device is the volume's disk, with what is on it. Gives what an operator has accepted.
     fn admitted(
         &self,
-        wanted: &Wanted,
+        request: &Request,
         found: Found<'_>,
         records: &Records,
         content: Content,
@@ -446,10 +446,10 @@ impl Seen {
             was_here: last.is_some(),
             seen_for: stood.seen_for,
             confirmed_for: stood.confirmed_for,
-            lag: wanted.lag,
+            lag: request.lag,
             // A word about another content is none about this one.
             accepted: acceptance.is_given && acceptance.key == key,
-            on_silence: wanted.on_silence,
+            on_silence: request.on_silence,
         };
         let past = Past { content, other: records.other().map(str::to_owned), last: last.map(str::to_owned) };
         let unproved = |why| refuse(Refusal::Unproved { device: found.device.path.clone(), why });
@@ -471,7 +471,7 @@ impl Seen {
     /// provably blank, or holds nothing but this volume's own unfinished format.
     fn prepared(
         &self,
-        wanted: &Wanted,
+        request: &Request,
         found: Found<'_>,
         desired: Desired,
         content: &OnDevice,
@@ -488,7 +488,7 @@ impl Seen {
             (OnDevice::Other(what), _) => {
                 return refuse(Refusal::NoFilesystem { device: path(), found: what.clone() });
             }
-            (OnDevice::Nothing | OnDevice::OwnFormat, _) if desired.read_only || wanted.has_content => {
+            (OnDevice::Nothing | OnDevice::OwnFormat, _) if desired.read_only || request.has_content => {
                 return refuse(Refusal::Blank { device: path() });
             }
             (OnDevice::Nothing | OnDevice::OwnFormat, None) => return act(Act::Format(device(), desired.fs)),

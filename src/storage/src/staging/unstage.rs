@@ -12,7 +12,7 @@ use super::{AtPath, Device, DeviceNumber, Record, RecordedDevice};
 
 /// Which volume is unstaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted<'a> {
+pub struct Request<'a> {
     /// The volume id as it came: it may be none.
     pub volume: &'a str,
     /// The staging path.
@@ -90,11 +90,11 @@ impl From<Option<Device>> for Next {
 impl Seen {
     /// What to look at next, or what to release.
     #[must_use]
-    pub fn next(&self, wanted: Wanted<'_>) -> Next {
+    pub fn next(&self, request: Request<'_>) -> Next {
         let Some(at_path) = &self.at_path else { return Next::Look(Look::StagingPath) };
         match at_path.top() {
             // Before the unmount, after which the mount table does not know any more.
-            Some(top) => self.mounted(wanted, top.number()),
+            Some(top) => self.mounted(request, top.number()),
             None => match &self.own {
                 None => Next::Look(Look::Own),
                 Some(Some(record)) => self.recorded(record),
@@ -105,11 +105,11 @@ impl Seen {
 
     /// A call that pairs a volume with the staging path of another would unmount the other, and answer for a volume that
     /// is still in use that its disk may go.
-    fn mounted(&self, wanted: Wanted<'_>, number: DeviceNumber) -> Next {
+    fn mounted(&self, request: Request<'_>, number: DeviceNumber) -> Next {
         let Some(records) = &self.records else { return Next::Look(Look::Records) };
         let is_of_it =
-            |record: &&Record| record.device == Some(number) && record.staging_path.as_deref() == Some(wanted.staging);
-        let is_own = |record: &&Record| record.volume_id.eq_ignore_ascii_case(wanted.volume);
+            |record: &&Record| record.device == Some(number) && record.staging_path.as_deref() == Some(request.staging);
+        let is_own = |record: &&Record| record.volume_id.eq_ignore_ascii_case(request.volume);
         let owners: Vec<&Record> = records.iter().filter(is_of_it).collect();
         match (owners.first(), owners.iter().any(is_own), &self.numbered) {
             (Some(other), false, _) => Next::PathOfAnother(other.volume_id.clone()),

@@ -19,7 +19,9 @@ fn a_raw_device_is_handed_out_where_the_metadata_or_the_record_names_this_very_d
         (Metadata::Unused, None),
     ];
     let reused = Record { sequence: two.sequence.clone(), ..record("a", &one, None) };
-    let records = [None, Some(record("a", &one, None)), Some(reused), Some(record("a", &two, None))];
+    // Of the first version, or of a boot that the kernel has forgotten: the number alone is not enough.
+    let by_number = Record { sequence: None, ..record("a", &one, None) };
+    let records = [None, Some(record("a", &one, None)), Some(reused), Some(by_number), Some(record("a", &two, None))];
     let tables = [
         vec![],
         vec![mounted(&one, "/pods/1/own", "ext4", false), mounted(&two, staging(), "ext4", false)],

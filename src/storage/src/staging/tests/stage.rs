@@ -13,8 +13,8 @@ use crate::{
 
 const LAG: Duration = Duration::from_secs(120);
 
-fn wanted(mode: Mode) -> Wanted {
-    Wanted {
+fn request(mode: Mode) -> Request {
+    Request {
         lun: Lun::try_from(3).unwrap(),
         size: None,
         partition: None,
@@ -61,7 +61,7 @@ fn identities() -> Vec<Identity> {
 }
 
 /// All that a look may show.
-fn answers(wanted: &Wanted, seen: &Seen, look: &Look) -> Vec<Seen> {
+fn answers(request: &Request, seen: &Seen, look: &Look) -> Vec<Seen> {
     let with = |change: &dyn Fn(&mut Seen)| {
         let mut seen = seen.clone();
         change(&mut seen);
@@ -81,12 +81,12 @@ fn answers(wanted: &Wanted, seen: &Seen, look: &Look) -> Vec<Seen> {
             [device(1), small(device(1)), device(2)].map(|disk| with(&|s| s.grown = Some(disk.clone()))).into()
         }
         Look::Partition(..) => [None, Some(part())].map(|part| with(&|s| s.part = Some(part.clone()))).into(),
-        Look::StagingPath => at_paths(wanted, seen).iter().map(|at| with(&|s| s.at_path = Some(at.clone()))).collect(),
-        Look::Mounts => mount_tables(wanted).iter().map(|table| with(&|s| s.mounts = Some(table.clone()))).collect(),
+        Look::StagingPath => at_paths(request, seen).iter().map(|at| with(&|s| s.at_path = Some(at.clone()))).collect(),
+        Look::Mounts => mount_tables(request).iter().map(|table| with(&|s| s.mounts = Some(table.clone()))).collect(),
         Look::BtrfsTurn => vec![with(&|s| s.has_btrfs_turn = true)],
         Look::Content(_) => contents().iter().map(|content| with(&|s| s.content = Some(content.clone()))).collect(),
         Look::Records(uuid) => {
-            records(uuid.as_deref(), wanted.mode).iter().map(|all| with(&|s| s.records = Some(all.clone()))).collect()
+            records(uuid.as_deref(), request.mode).iter().map(|all| with(&|s| s.records = Some(all.clone()))).collect()
         }
         Look::Stood(..) => [(Duration::ZERO, Duration::ZERO), (LAG, Duration::ZERO), (LAG, LAG)]
             .map(|(seen_for, confirmed_for)| with(&|s| s.stood = Some(Stood { seen_for, confirmed_for })))
@@ -111,7 +111,7 @@ fn answers(wanted: &Wanted, seen: &Seen, look: &Look) -> Vec<Seen> {
     }
 }
 
-fn at_paths(wanted: &Wanted, seen: &Seen) -> Vec<AtPath> {
+fn at_paths(request: &Request, seen: &Seen) -> Vec<AtPath> {
     let at = |device: &Device, fs_type: &str, read_only| {
         AtPath::Mounted(Box::new(mounted(device, staging(), fs_type, read_only)))
     };
@@ -126,15 +126,15 @@ fn at_paths(wanted: &Wanted, seen: &Seen) -> Vec<AtPath> {
         at(&part(), "ext4", false),
     ];
     // What follows on it is what follows on nothing: once is enough.
-    if wanted.mode == writable(FsType::Ext4) && seen.identity == identities().first().cloned() {
+    if request.mode == writable(FsType::Ext4) && seen.identity == identities().first().cloned() {
         all.push(AtPath::Dead { top: None, error: "EIO".into() });
     }
     all
 }
 
-fn mount_tables(wanted: &Wanted) -> Vec<Vec<Mounted>> {
+fn mount_tables(request: &Request) -> Vec<Vec<Mounted>> {
     let mut tables = vec![vec![], vec![handed_out(&device(2)), handed_out(&device(1))], vec![handed_out(&part())]];
-    if wanted.mode == Mode::Raw {
+    if request.mode == Mode::Raw {
         for target in [staging(), "/other/globalmount".into(), "/recorded".into(), "/pods/1/own".into()] {
             tables.push(vec![mounted(&device(1), target, "ext4", false)]);
         }
@@ -160,7 +160,8 @@ fn contents() -> Vec<OnDevice> {
 fn records(uuid: Option<&str>, mode: Mode) -> Vec<Records> {
     if mode == Mode::Raw {
         let reused = Record { sequence: device(2).sequence, ..record("a", &device(1), None) };
-        let own = [None, Some(record("a", &device(1), None)), Some(reused)];
+        let by_number = Record { sequence: None, ..record("a", &device(1), None) };
+        let own = [None, Some(record("a", &device(1), None)), Some(reused), Some(by_number)];
         let place = |own: &Option<Record>| own.as_ref().map(|_| "/recorded".into());
         return own.map(|own| Records { own_place: place(&own), own, ..Records::default() }).into();
     }
@@ -195,31 +196,31 @@ fn effects(seen: &Seen, act: &Act) -> Vec<Seen> {
 
 /// One course from the first look to its end.
 struct Course<'a> {
-    wanted: &'a Wanted,
+    request: &'a Request,
     seen: &'a Seen,
     acts: &'a [Act],
     end: &'a Next,
 }
 
-fn walk(wanted: &Wanted, seen: &Seen, past: (&mut Vec<Next>, &mut Vec<Act>), visit: &mut dyn FnMut(&Course<'_>)) {
+fn walk(request: &Request, seen: &Seen, past: (&mut Vec<Next>, &mut Vec<Act>), visit: &mut dyn FnMut(&Course<'_>)) {
     let (steps, acts) = past;
-    let next = seen.next(wanted);
+    let next = seen.next(request);
     assert!(!steps.contains(&next), "{next:?} comes twice: {steps:?}");
     let after = match &next {
-        Next::Look(look) => answers(wanted, seen, look),
+        Next::Look(look) => answers(request, seen, look),
         Next::Do(act) => {
             acts.push(act.clone());
             effects(seen, act)
         }
         Next::Stage(_) | Next::Refuse(_) => {
-            visit(&Course { wanted, seen, acts, end: &next });
+            visit(&Course { request, seen, acts, end: &next });
             return;
         }
     };
     let is_act = matches!(next, Next::Do(_));
     steps.push(next);
     for seen in after {
-        walk(wanted, &seen, (steps, acts), visit);
+        walk(request, &seen, (steps, acts), visit);
     }
     steps.pop();
     if is_act {
@@ -228,20 +229,20 @@ fn walk(wanted: &Wanted, seen: &Seen, past: (&mut Vec<Next>, &mut Vec<Act>), vis
 }
 
 fn every_course(visit: &mut dyn FnMut(&Course<'_>)) {
-    let ext4 = wanted(writable(FsType::Ext4));
+    let ext4 = request(writable(FsType::Ext4));
     let read_only = Mode::Filesystem { fs: FsType::Ext4, read_only: true };
     let all = [
-        wanted(Mode::Raw),
-        Wanted { size: Some(Gib::new(4)), ..wanted(Mode::Raw) },
-        Wanted { has_content: true, ..ext4.clone() },
-        Wanted { partition: Some(1), ..ext4.clone() },
-        Wanted { on_silence: OnSilence::Tolerate, ..ext4.clone() },
+        request(Mode::Raw),
+        Request { size: Some(Gib::new(4)), ..request(Mode::Raw) },
+        Request { has_content: true, ..ext4.clone() },
+        Request { partition: Some(1), ..ext4.clone() },
+        Request { on_silence: OnSilence::Tolerate, ..ext4.clone() },
         ext4,
-        wanted(read_only),
-        wanted(writable(FsType::Btrfs)),
+        request(read_only),
+        request(writable(FsType::Btrfs)),
     ];
-    for wanted in all {
-        walk(&wanted, &Seen::default(), (&mut Vec::new(), &mut Vec::new()), visit);
+    for request in all {
+        walk(&request, &Seen::default(), (&mut Vec::new(), &mut Vec::new()), visit);
     }
 }
 
@@ -312,18 +313,18 @@ impl Course<'_> {
 
 /// Panics where a course breaks a law.
 fn judge(course: &Course<'_>) {
-    let Course { wanted, seen, acts, end } = *course;
-    let told = || format!("{wanted:#?}\n{seen:#?}\n{acts:#?}\n{end:#?}");
+    let Course { request, seen, acts, end } = *course;
+    let told = || format!("{request:#?}\n{seen:#?}\n{acts:#?}\n{end:#?}");
     let law = |holds: bool, law: &str| assert!(holds, "{law}: {}", told());
     let used = course.is_used();
     let staged = matches!(end, Next::Stage(_));
-    let filesystem = wanted.mode != Mode::Raw;
+    let filesystem = request.mode != Mode::Raw;
 
     let formats = acts.iter().any(|act| matches!(act, Act::Format(..)));
     let is_blank = matches!(seen.content, Some(OnDevice::Nothing | OnDevice::OwnFormat));
     law(!formats || is_blank, "only what is provably blank, or an own unfinished format, is formatted");
-    law(!formats || !wanted.has_content, "a disk that was made from something is never formatted");
-    let is_read_only = matches!(wanted.mode, Mode::Filesystem { read_only: true, .. });
+    law(!formats || !request.has_content, "a disk that was made from something is never formatted");
+    let is_read_only = matches!(request.mode, Mode::Filesystem { read_only: true, .. });
     let writes = acts.iter().any(|act| matches!(act, Act::Format(..) | Act::Repair(_)));
     law(!writes || !is_read_only, "a volume that is only read is not written to");
     law(!formats || filesystem, "a raw volume is never formatted");
@@ -333,7 +334,7 @@ fn judge(course: &Course<'_>) {
         let one = |disk: &Device| (disk.number, disk.sequence.clone()) == (device(1).number, device(1).sequence);
         law(disks.into_iter().flatten().all(one), "a device that changed is not used");
         let Metadata::Confirms(size) = course.identity().metadata else { return judge_unconfirmed(course, &law) };
-        let least = size.max(wanted.size).map_or(0, Gib::bytes);
+        let least = size.max(request.size).map_or(0, Gib::bytes);
         let size = seen.grown.as_ref().or(seen.disk.as_ref()).unwrap().size_bytes;
         law(size >= least, "a device that is too small is not used");
     }
@@ -341,14 +342,14 @@ fn judge(course: &Course<'_>) {
 }
 
 fn judge_unconfirmed(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
-    let Course { wanted, seen, end, .. } = *course;
+    let Course { request, seen, end, .. } = *course;
     let (used, staged) = (course.is_used(), matches!(end, Next::Stage(_)));
     let identity = course.identity();
     let accepted = course.is_accepted();
     let (metadata, contradicted) = (identity.metadata, identity.contradiction.is_some());
     if used || staged {
         let size = seen.grown.as_ref().or(seen.disk.as_ref()).unwrap().size_bytes;
-        law(size >= wanted.size.map_or(0, Gib::bytes), "a device smaller than its volume is not used");
+        law(size >= request.size.map_or(0, Gib::bytes), "a device smaller than its volume is not used");
         law(
             metadata != Metadata::Contradicts,
             "what the metadata names as another disk is not used, whoever accepts it",
@@ -363,7 +364,7 @@ fn judge_unconfirmed(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
             "an answer without the LUN ends a contradiction for own content alone",
         );
         let is_known = course.is_confirmed() || metadata == Metadata::Unused || accepted;
-        let is_let = wanted.on_silence == OnSilence::Tolerate && !contradicted;
+        let is_let = request.on_silence == OnSilence::Tolerate && !contradicted;
         law(is_known || course.is_own_content() || is_let, "a volume that was never here needs a witness");
         let last = course.last();
         let is_other = last.is_some() && last.as_deref() != course.uuid();
@@ -374,7 +375,7 @@ fn judge_unconfirmed(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
         let is_last = last.is_some() && !is_other;
         let on_this = records.here.iter().any(|record| record.device == Some(device(1).number));
         // A partition is another device than the disk.
-        let on_this = on_this && wanted.partition.is_none();
+        let on_this = on_this && request.partition.is_none();
         let anothers = !is_last && (on_this || records.here.is_empty() && !records.before.is_empty());
         law(!anothers || accepted || long, "a file system of another volume waits for the lag");
         let copied = !records.here.is_empty();
@@ -384,12 +385,12 @@ fn judge_unconfirmed(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
 }
 
 fn judge_mounts(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
-    let Course { wanted, seen, acts, end } = *course;
+    let Course { request, seen, acts, end } = *course;
     let used = course.is_used();
-    let own = if wanted.partition.is_some() { part().number } else { device(1).number };
+    let own = if request.partition.is_some() { part().number } else { device(1).number };
     let of = |mounted: &&Mounted| mounted.mount.device == own || mounted.source == Some(own);
     let tables = || seen.mounts.iter().chain(&seen.mounts_now).flatten();
-    if used && wanted.mode == Mode::Raw {
+    if used && request.mode == Mode::Raw {
         let kubelets = |mounted: &&Mounted| {
             let target = mounted.mount.target.to_str().unwrap();
             let is_recorded = target == "/recorded" && seen.records.as_ref().is_some_and(|all| all.own.is_some());
@@ -397,7 +398,7 @@ fn judge_mounts(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
         };
         law(!tables().filter(of).any(|mounted| kubelets(&mounted)), "a staged file system is not handed out raw");
     }
-    if used && wanted.mode != Mode::Raw {
+    if used && request.mode != Mode::Raw {
         let shows = |mounted: &Mounted| mounted.node == Some(own) || mounted.node == Some(device(1).number);
         law(!seen.mounts.iter().flatten().any(shows), "what a pod has raw is not written to");
         let is_mounted = matches!(end, Next::Stage(_)) || acts.iter().any(|act| matches!(act, Act::Repair(_)));
@@ -413,18 +414,18 @@ fn judge_mounts(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
     if let Some(How::Mounted(fs)) = course.how() {
         let Some(AtPath::Mounted(top)) = &seen.at_path else { return law(false, "it is not mounted") };
         law(of(&&**top) && top.mount.fs_type == fs.as_str(), "what is mounted already is the volume's device");
-        let read_only = matches!(wanted.mode, Mode::Filesystem { read_only: true, .. });
+        let read_only = matches!(request.mode, Mode::Filesystem { read_only: true, .. });
         law((top.mount.options == ["ro"]) == read_only, "it is as writable as asked for");
     }
     if let Some(How::Mount(found, fs)) = course.how() {
-        let Mode::Filesystem { fs: asked, .. } = wanted.mode else { return law(false, "a raw volume is not mounted") };
+        let Mode::Filesystem { fs: asked, .. } = request.mode else { return law(false, "a raw volume is not mounted") };
         let takes = *fs == asked || asked == FsType::Ext4 && matches!(fs, FsType::Ext2 | FsType::Ext3);
         law(takes && found.kind == fs.as_str(), "another type than the one asked for is not mounted");
         let is_new = seen.prepared.as_ref().is_some_and(|prepared| prepared.is_new);
         law(is_new || found.uuid.as_deref() == course.uuid(), "what is mounted is what was looked at");
         let is_checked = acts.iter().any(|act| matches!(act, Act::Repair(_)));
         let in_use = seen.mounts_now.iter().flatten().any(|mounted| of(&mounted));
-        let is_read_only = matches!(wanted.mode, Mode::Filesystem { read_only: true, .. });
+        let is_read_only = matches!(request.mode, Mode::Filesystem { read_only: true, .. });
         law(is_new || is_checked || in_use || is_read_only, "a file system is checked before it is mounted");
         if *fs == FsType::Btrfs && !is_new {
             let records = seen.records.clone().unwrap_or_default();
@@ -486,11 +487,11 @@ fn every_course_of_staging_keeps_the_laws_and_every_end_is_reached() {
 }
 
 /// The course of a volume for which nothing is out of the ordinary.
-fn ordinary(wanted: &Wanted, content: OnDevice) -> (Vec<String>, Next) {
+fn ordinary(request: &Request, content: OnDevice) -> (Vec<String>, Next) {
     let mut seen = Seen::default();
     let mut names = Vec::new();
     loop {
-        let next = seen.next(wanted);
+        let next = seen.next(request);
         names.push(match &next {
             Next::Look(look) => format!("{look:?}"),
             Next::Do(act) => format!("{act:?}"),
@@ -500,7 +501,7 @@ fn ordinary(wanted: &Wanted, content: OnDevice) -> (Vec<String>, Next) {
         short.truncate(short.find([' ', '(', '{']).unwrap_or(short.len()));
         seen = match next {
             Next::Look(Look::Content(_)) => Seen { content: Some(content.clone()), ..seen },
-            Next::Look(look) => answers(wanted, &seen, &look).swap_remove(0),
+            Next::Look(look) => answers(request, &seen, &look).swap_remove(0),
             Next::Do(act) => effects(&seen, &act).swap_remove(0),
             Next::Stage(_) | Next::Refuse(_) => unreachable!("it has returned"),
         };
@@ -512,7 +513,7 @@ fn a_new_disk_is_formatted_and_mounted_and_an_old_one_is_checked_and_mounted() {
     let first = ["DiskAndIdentity", "Disk", "StagingPath", "Mounts"];
     let proof = ["Content", "Records", "Stood", "Acceptance", "Admit"];
     let course = |rest: &[&[&str]]| rest.concat().iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let ext4 = wanted(writable(FsType::Ext4));
+    let ext4 = request(writable(FsType::Ext4));
     let (steps, end) = ordinary(&ext4, OnDevice::Nothing);
     assert_eq!(steps, course(&[&first, &proof, &["Format"]]));
     let Next::Stage(staged) = end else { panic!("{end:?}") };
@@ -525,14 +526,14 @@ fn a_new_disk_is_formatted_and_mounted_and_an_old_one_is_checked_and_mounted() {
     let Next::Stage(staged) = end else { panic!("{end:?}") };
     assert_eq!(staged.how, How::Mount(filesystem("ext3", "A"), FsType::Ext3));
 
-    let (steps, _) = ordinary(&wanted(writable(FsType::Btrfs)), old("btrfs"));
+    let (steps, _) = ordinary(&request(writable(FsType::Btrfs)), old("btrfs"));
     assert_eq!(steps, course(&[&first, &["BtrfsTurn"], &proof, &["MountsNow", "BtrfsMembers", "Repair"]]));
-    let read_only = wanted(Mode::Filesystem { fs: FsType::Ext4, read_only: true });
+    let read_only = request(Mode::Filesystem { fs: FsType::Ext4, read_only: true });
     let (steps, end) = ordinary(&read_only, old("ext4"));
     assert_eq!(steps, course(&[&first, &proof, &["MountsNow"]]));
     assert!(matches!(end, Next::Stage(staged) if !staged.is_writable));
 
-    let (steps, end) = ordinary(&wanted(Mode::Raw), OnDevice::Nothing);
+    let (steps, end) = ordinary(&request(Mode::Raw), OnDevice::Nothing);
     assert_eq!(steps, course(&[&["DiskAndIdentity", "Disk", "Records", "Mounts", "Stood", "Acceptance", "Admit"]]));
     assert!(matches!(end, Next::Stage(staged) if staged.how == How::Raw));
 }
@@ -554,7 +555,7 @@ fn a_device_that_the_kernel_has_read_only_is_neither_formatted_nor_repaired() {
         is_admitted: true,
         ..Seen::default()
     };
-    let ext4 = wanted(writable(FsType::Ext4));
+    let ext4 = request(writable(FsType::Ext4));
     let blank = Refusal::Blank { device: device(1).path };
     assert_eq!(seen.next(&ext4), Next::Refuse(Box::new(blank)));
     seen.content = Some(OnDevice::Filesystem { found: filesystem("ext4", "A"), is_unfinished: false });
