@@ -143,7 +143,7 @@ impl Cluster {
             self.server.put("pods", object("default", &format!("{name}-on-{node}"), spec)).unwrap();
         }
         // What the controller follows reaches it in a moment.
-        while let Err(refused) = self.witness.key(handle).await {
+        while let Err(refused) = self.witness.key(handle, None).await {
             assert!(refused.message.contains("no bound PersistentVolume"), "the key of {handle}: {refused:?}");
             tokio::time::sleep(AGAIN).await;
         }
