@@ -619,7 +619,7 @@ impl World {
         match outcome {
             Ok(done) => self.answered(&asked, &done),
             Err(failure) => {
-                let what = match &failure.cause {
+                let what = match &*failure.cause {
                     Cause::Refused(_, Why::MayBeAttached { .. }) => "kept: may be attached",
                     Cause::Refused(_, Why::UsedByOthers { .. }) => "kept: used by others",
                     Cause::Refused(_, Why::MayBeAttaching { .. }) => "refused: may be attaching",
