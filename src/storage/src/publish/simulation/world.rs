@@ -244,10 +244,10 @@ impl World {
             broken: None,
             numbers: numbers.clone(),
         };
-        for node in 0..4 {
+        for (node, machine) in NATURAL.into_iter().enumerate() {
             if !numbers.one_in(8) {
-                world.azure.machines[NATURAL[node]].runs = Some(node);
-                world.api[node] = Some((node == 1 || numbers.one_in(2)).then_some(NATURAL[node]));
+                world.azure.machines[machine].runs = Some(node);
+                world.api[node] = Some((node == 1 || numbers.one_in(2)).then_some(machine));
             }
         }
         world.relist();
