@@ -16,7 +16,7 @@ use crate::{VolumeError, error::Answer};
 /// The failure of a request.
 pub(crate) fn volume_error(failure: Failure<Answer, VolumeError>) -> VolumeError {
     let Failure { cause, added } = failure;
-    let error = match cause {
+    let error = match *cause {
         Cause::Refused(fault, why) => VolumeError::new(fault, why.to_string()),
         Cause::Azure(why, Answer(error)) => VolumeError::azure(why.to_string(), error),
         Cause::Work(error) => error,

@@ -86,6 +86,8 @@ impl<W: WorkFailure> Unpublish<W> {
             (At::Before(candidate), Event::Disk(read)) => {
                 let read = found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk()), error))?;
                 let before = read.map(|read| Box::new(read.0));
+                // Another Node may have come to name the VM since it was guessed.
+                check_others(cx, &candidate.vm)?;
                 self.detach(cx, candidate, Some(Doubt { before }))
             }
             (At::Detaching(vm, known, doubt), Event::Worked(outcome)) => match outcome {

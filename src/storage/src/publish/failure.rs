@@ -10,7 +10,7 @@ use crate::{dangling::detach_command, inline_volume::Objection, late_attach};
 #[derive(Debug, Clone)]
 pub struct Failure<E, W> {
     /// What failed.
-    pub cause: Cause<E, W>,
+    pub cause: Box<Cause<E, W>>,
     /// What a caller may want to know too, in order.
     pub added: Vec<String>,
 }
@@ -28,15 +28,15 @@ pub enum Cause<E, W> {
 
 impl<E, W> Failure<E, W> {
     pub(super) fn refused(fault: Fault, why: Why) -> Self {
-        Self { cause: Cause::Refused(fault, why), added: Vec::new() }
+        Self { cause: Box::new(Cause::Refused(fault, why)), added: Vec::new() }
     }
 
     pub(super) fn azure(why: Why, error: E) -> Self {
-        Self { cause: Cause::Azure(why, error), added: Vec::new() }
+        Self { cause: Box::new(Cause::Azure(why, error)), added: Vec::new() }
     }
 
     pub(super) fn work(error: W) -> Self {
-        Self { cause: Cause::Work(error), added: Vec::new() }
+        Self { cause: Box::new(Cause::Work(error)), added: Vec::new() }
     }
 
     pub(super) fn with(mut self, added: String) -> Self {
@@ -48,7 +48,7 @@ impl<E, W> Failure<E, W> {
 impl<E: AzureFailure, W: WorkFailure> Failure<E, W> {
     /// What a caller may do about it.
     pub fn fault(&self) -> &Fault {
-        match &self.cause {
+        match &*self.cause {
             Cause::Refused(fault, _) => fault,
             Cause::Azure(_, error) => error.fault(),
             Cause::Work(error) => error.fault(),

@@ -253,8 +253,8 @@ mod tests {
 
     fn refuses(cluster: &ClusterNodes, node: &str, candidate: &Candidate) -> (Fault, String) {
         let failure: Refusal = check_is_of_cluster(node, cluster, candidate).unwrap_err();
-        let crate::publish::Cause::Refused(fault, why) = failure.cause else { panic!("{failure:?}") };
-        (fault, why.to_string())
+        let crate::publish::Cause::Refused(fault, why) = &*failure.cause else { panic!("{failure:?}") };
+        (fault.clone(), why.to_string())
     }
 
     fn admits(cluster: &ClusterNodes, node: &str, candidate: &Candidate) {

@@ -3,16 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use lazuli_model::{ArmId, AzureTime, Disk, Lun, ProvisioningState, Vm, fault::Fault, seeded::Numbers};
-use lazuli_quota::read::{By, Seen};
+use lazuli_quota::{
+    permit::Priority,
+    read::{By, Seen},
+};
 
 use super::{
     FOREIGN, Mutant,
-    world::{AzureError, DISK, DRIVER, MACHINES, NODES, Then, Told, WorkError, World, Write},
+    world::{Asked, AzureError, DISK, DRIVER, MACHINES, NODES, Then, Told, WorkError, World, Write},
 };
 use crate::{
     attach::Goal,
     dangling::{AttachedBy, NodeAttachment, NodeFacts},
-    publish::{Call, Event, MachineList},
+    publish::{Call, Event, MachineList, Request},
 };
 
 /// How late an attach may take place whose answer was lost, and how long one is suspected.
@@ -58,6 +61,7 @@ impl Azure {
             stamps: 1,
             listed: None,
         };
+        azure.machines[FOREIGN].exists = numbers.one_in(2);
         azure.make();
         azure
     }
@@ -160,20 +164,23 @@ impl World {
             | Call::ReadScaleSet { not_before, .. } => *not_before,
             _ => None,
         };
-        let waits = not_before.filter(|_| self.mutant != Some(Mutant::GoneAtOnce));
-        let sent_at = self.now.max(waits.unwrap_or_default());
+        let sent_at = self.now.max(not_before.unwrap_or_default());
+        let looked_at = if self.mutant == Some(Mutant::GoneAtOnce) { self.now } else { sent_at };
         let most = if self.numbers.one_in(20) { 5_000 } else { 300 };
-        let at = sent_at + self.numbers.ms(most);
-        // It says when it was to be sent.
-        let told = sent_at.max(not_before.unwrap_or_default());
-        self.at(at, Then::Arrives(id, Box::new(call), told));
+        let at = looked_at + self.numbers.ms(most);
+        self.at(at, Then::Arrives(id, Box::new(call), sent_at));
     }
 
     fn answer(&mut self, id: u64, event: Told) {
         if self.mutant == Some(Mutant::NoAnswer) && self.numbers.one_in(5) {
             return;
         }
-        self.after_ms(150, Then::Answered(id, Box::new(event)));
+        let sent_at = match &event {
+            Event::Vm { sent_at, .. } | Event::ScaleSet { sent_at, .. } | Event::Listed(Ok((sent_at, _))) => *sent_at,
+            _ => Duration::ZERO,
+        };
+        let at = self.now.max(sent_at) + self.numbers.ms(150);
+        self.at(at, Then::Answered(id, Box::new(event)));
     }
 
     /// A call is looked at.
@@ -210,7 +217,19 @@ impl World {
     fn arrives_well(&mut self, id: u64, call: Call, sent_at: Duration) {
         let event = match call {
             Call::AwaitNodes(_) | Call::AskSource(_) => return self.breaks("a call that this world does not know"),
-            Call::ReadVm { vm, .. } => Event::Vm { sent_at, read: self.read_vm(&vm).map(Box::new) },
+            Call::ReadVm { vm, priority, .. } => {
+                // A holder that one read does not find is left, although the disk names it. So this world hides no machine
+                // from the reads of holders, which alone have this priority.
+                let is_holder =
+                    priority == Priority::Read && number_of(&vm).is_some_and(|vm| self.azure.machines[vm].exists);
+                let hidden_until =
+                    number_of(&vm).filter(|_| is_holder).and_then(|vm| self.azure.machines[vm].hidden_until.take());
+                let read = self.read_vm(&vm).map(Box::new);
+                if let (Some(vm), Some(until)) = (number_of(&vm), hidden_until) {
+                    self.azure.machines[vm].hidden_until = Some(until);
+                }
+                Event::Vm { sent_at, read }
+            }
             Call::ReadDisk { .. } => {
                 let old = self.requests.get(&id).map(|asked| asked.holders);
                 let holds = match (self.mutant, old) {
@@ -245,9 +264,13 @@ impl World {
 
     fn read_vm(&mut self, vm: &ArmId) -> Result<Vm, AzureError> {
         match number_of(vm) {
-            Some(vm) if self.azure.is_found(vm, self.now) => Ok(vm_model(vm)),
+            Some(vm) if self.azure.is_found(vm, self.now) && !self.stays_hidden(vm) => Ok(vm_model(vm)),
             vm => Err(failed(self.missing(vm))),
         }
+    }
+
+    fn stays_hidden(&self, vm: usize) -> bool {
+        self.mutant == Some(Mutant::StaysHidden) && self.azure.machines[vm].hidden_until.is_some()
     }
 
     /// What Azure says of a machine that it does not find.
@@ -350,7 +373,10 @@ impl World {
         self.next_write += 1;
         let is_lost = attaches && self.numbers.one_in(12);
         let by = self.process.number;
-        self.writes.insert(write, Write { vm, attaches, sent_at: self.now, only_if, by, is_lost });
+        let of_deletion = |asked: &Asked| matches!(asked.request, Request::Delete { .. });
+        let node = self.requests.get(&id).and_then(|asked| asked.node);
+        let for_deletion = self.requests.get(&id).is_some_and(of_deletion);
+        self.writes.insert(write, Write { vm, node, attaches, sent_at: self.now, only_if, for_deletion, by, is_lost });
         if is_lost {
             self.count("attach lost, and done late");
             self.process.lost.insert(vm, self.now + SUSPECTED);
@@ -390,7 +416,8 @@ impl World {
         };
         if outcome.is_ok() {
             // Azure does the writes of a VM in the order in which they came.
-            self.writes.retain(|_, lost| !(lost.is_lost && lost.vm == vm));
+            let process = self.process.number;
+            self.writes.retain(|_, before| before.vm != vm || !before.is_lost && before.by == process);
             self.process.lost.remove(&vm);
         }
         self.changed();

@@ -7,12 +7,9 @@ use lazuli_model::{ArmId, node::ClusterNodes};
 use super::{
     NATURAL,
     azure::number_of,
-    world::{Asked, DISK, MACHINES, NODES, Truth, World, Write},
+    world::{Asked, MACHINES, NODES, Truth, World, Write},
 };
-use crate::{
-    attach::Goal,
-    publish::{Done, Request},
-};
+use crate::{attach::Goal, publish::Done};
 
 impl World {
     /// What was true at the instants since then.
@@ -66,28 +63,43 @@ impl World {
         if write.only_if.is_none() {
             return;
         }
+        if write.for_deletion && self.azure.disk.is_some_and(|disk| disk.holds[write.vm] && !disk.is_ours) {
+            self.breaks("law 2: a detach for a deletion of what a person attached");
+        }
         let Some(node) = self.azure.machines[write.vm].runs else { return };
-        // A machine that another Node claims, and of which only its computer name says which Node it is.
-        let is_unknown = self.api[node] == Some(None) && self.attachments[node].is_none();
-        if self.uses[node] && self.api[node].is_some() && !is_unknown {
+        let is_its_machine = match self.api[node] {
+            Some(Some(named)) => named == write.vm,
+            // Only its computer name says so, once its VolumeAttachment is deleted by hand and another Node claims the machine.
+            Some(None) => NATURAL[node] == write.vm && self.attachments[node].is_some(),
+            None => false,
+        };
+        if self.uses[node] && is_its_machine {
             self.breaks(format!("law 2: a detach as dangling from {}, where a pod uses the disk", NODES[node]));
         }
     }
 
     /// Law 8, when an attach takes place.
     pub(super) fn judge_late(&mut self, write: &Write) {
-        let Some(node) = self.azure.machines[write.vm].runs else { return };
-        if self.unpublished[node].is_some_and(|at| write.sent_at < at) && self.is_known(node, write.vm, false) {
+        let Some(node) = write.node.filter(|node| self.azure.machines[write.vm].runs == Some(*node)) else { return };
+        // A Node that was made again elsewhere: the attach to its former machine is not suspected.
+        let is_elsewhere = matches!(self.api[node], Some(Some(named)) if named != write.vm);
+        let is_known = self.is_known(node, write.vm, self.process.saw[node], false) && !is_elsewhere;
+        if self.unpublished[node].is_some_and(|at| write.sent_at < at) && is_known {
             self.breaks(format!("law 8: an attach for {} takes place after its unpublish", NODES[node]));
+        }
+        // A detach from all nodes looks at what this process has under way, and suspects no lost attach.
+        let is_under_way = write.by == self.process.number && !write.is_lost;
+        if is_under_way && self.unpublished_all.is_some_and(|at| write.sent_at < at) {
+            self.breaks("law 8: an attach takes place after the unpublish from all nodes");
         }
     }
 
-    /// Whether the process could know that a machine that runs as a node is that node's.
-    fn is_known(&self, node: usize, vm: usize, node_was_known: bool) -> bool {
-        let saw = self.process.saw[node];
+    /// Whether the process, which saw the node name these machines, could know that a machine that runs as the node is its.
+    fn is_known(&self, node: usize, vm: usize, saw: [bool; 5], node_was_known: bool) -> bool {
         let is_there = node_was_known || self.view.has_node(NODES[node]) || self.view == ClusterNodes::Cold;
         let has_its_name = NATURAL[node] == vm && node != 1;
-        saw[vm] || !saw.contains(&true) && (has_its_name || !is_there)
+        let saw_another = saw.contains(&true) || self.process.saw[node].contains(&true);
+        saw[vm] || !saw_another && (has_its_name || !is_there)
     }
 
     /// A request is answered OK.
@@ -107,17 +119,12 @@ impl World {
                 self.count("unpublished");
                 self.judge_unpublish(asked, node, &truths);
                 self.attachments[node] = None;
-                self.unpublished[node] = Some(self.now);
+                self.unpublished[node] = Some(asked.since);
             }
             (Done::Unpublished, None) => {
-                if matches!(asked.request, Request::Unpublish { .. })
-                    && truths.iter().all(|truth| truth.holds.contains(&true))
-                {
-                    // Another hand may attach it to one machine after the other.
-                    let held = truths.iter().any(|truth| truth.holds == truths[0].holds);
-                    if held && truths.iter().all(|truth| truth.holds == truths[0].holds) {
-                        self.breaks(format!("law 1: {} is still attached to every holder", *DISK));
-                    }
+                self.unpublished_all = Some(asked.since);
+                if let Some(vm) = (0..5).find(|vm| truths.iter().all(|truth| truth.holds[*vm])) {
+                    self.breaks(format!("law 1: {} still holds the disk, which left every machine", MACHINES[vm]));
                 }
             }
             (Done::Deleted, _) => {
@@ -134,13 +141,17 @@ impl World {
     /// Law 1.
     fn judge_unpublish(&mut self, asked: &Asked, node: usize, truths: &[Truth]) {
         for vm in 0..5 {
-            if self.azure.machines[vm].runs != Some(node) || !self.is_known(node, vm, asked.node_was_known) {
+            if self.azure.machines[vm].runs != Some(node) || !self.is_known(node, vm, asked.saw, asked.node_was_known) {
                 continue;
             }
             let all_the_time = truths.iter().all(|truth| truth.holds[vm]);
             // Another Node says that it is this machine, and the process cannot tell that it lies.
             let is_others = truths.iter().any(|truth| truth.named[vm] != 0 && truth.named[vm] & 1 << node == 0);
-            if all_the_time && !is_others {
+            // It has the name of another Node, which names no machine.
+            let looks_like = |other: usize| {
+                other != node && NATURAL[other] == vm && self.view.has_node_without_machine(NODES[other])
+            };
+            if all_the_time && !is_others && !(0..4).any(looks_like) {
                 self.breaks(format!(
                     "law 1: {} still holds the disk, and {} is unpublished",
                     MACHINES[vm], NODES[node]

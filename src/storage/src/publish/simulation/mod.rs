@@ -9,7 +9,7 @@
 //! |---|---|
 //! | 1 | an unpublish is answered OK only if, at some instant since it was asked, no machine that ran as the node held the disk, as far as the process could know |
 //! | 2 | no attachment that Kubernetes uses is ended as dangling, and none of a person's for a deletion |
-//! | 3 | no list or read from before the request counts (a distortion of each must break law 1) |
+//! | 3 | no read from before the request counts, and none that was not put off: such distortions break law 1 |
 //! | 4 | each request ends, [`SETTLED`] after the last incident at the latest |
 //! | 5 | no detach goes to a machine that only other Nodes name whose VolumeAttachments name the disk |
 //! | 6 | an attach goes only to the machine of a Node of the cluster |
@@ -132,7 +132,7 @@ fn incident(numbers: &mut Numbers, node: usize) -> Incident {
             Incident::MakeNode { node, machine, named: node == 1 || machine != node || numbers.one_in(2) }
         }
         19 => Incident::Claim { node: pick(numbers, 2), machine: pick(numbers, 4) },
-        20 => Incident::DeleteMachine(pick(numbers, 4)),
+        20 => Incident::DeleteMachine(pick(numbers, 5)),
         21 => Incident::Hide(pick(numbers, 4), 200 + numbers.below(1_700)),
         22 => match numbers.one_in(2) {
             true => Incident::MakeMachine(pick(numbers, 4)),
@@ -168,14 +168,12 @@ pub(super) fn schedule(seed: u64) -> Vec<(u64, Incident)> {
 pub(super) enum Mutant {
     /// The disk names no holder.
     NoHolders,
-    /// The disk is as it was when the request came.
+    /// The disk is as it was a while before the request came.
     OldDisk,
     /// The second read of a machine is not put off.
     GoneAtOnce,
-    /// A machine that is not found is taken for gone at once.
-    GoneByOneRead,
-    /// No machine names its computer, and no Node was there before.
-    NoMemory,
+    /// A machine that was hidden once is never found again.
+    StaysHidden,
     /// VolumeAttachments name nothing.
     NoAttachments,
     /// Kubernetes says that nothing is used.
@@ -196,12 +194,11 @@ pub(super) enum Mutant {
     PublishAlways,
 }
 
-const MUTANTS: [Mutant; 14] = [
+const MUTANTS: [Mutant; 13] = [
     Mutant::NoHolders,
     Mutant::OldDisk,
     Mutant::GoneAtOnce,
-    Mutant::GoneByOneRead,
-    Mutant::NoMemory,
+    Mutant::StaysHidden,
     Mutant::NoAttachments,
     Mutant::NothingUsed,
     Mutant::GhostNodes,
@@ -232,39 +229,6 @@ fn explain(seed: u64, mutant: Option<Mutant>) -> String {
 fn no_schedule_of_requests_to_attach_and_detach_breaks_a_law() {
     if let Some(seed) = seeded::number("LAZULI_PUBLISH_SEED") {
         panic!("{}", explain(seed, None));
-    }
-    if seeded::number("TEMP_ALL").is_some() {
-        let mut by: std::collections::BTreeMap<String, Vec<u64>> = Default::default();
-        let began = std::time::Instant::now();
-        for seed in 0..seeded::number("TEMP_ALL").unwrap() {
-            if let Err(why) = run(seed, &schedule(seed), None).0 {
-                by.entry(why.chars().take(60).collect()).or_default().push(seed);
-            }
-        }
-        println!("TEMP took {:?}", began.elapsed());
-        for (why, seeds) in &by {
-            println!("TEMP {} {why}: {:?}", seeds.len(), &seeds[..seeds.len().min(4)]);
-        }
-        for mutant in MUTANTS {
-            let (noticed, _) = seeded::run_many(0..5_000, |seed| run(seed, &schedule(seed), Some(mutant)));
-            println!("TEMP {mutant:?} {noticed:?}");
-        }
-        let (_, counts) = seeded::run_many(0..4000, |seed| {
-            let (_, counts) = run(seed, &schedule(seed), None);
-            (Ok(()), counts)
-        });
-        println!("TEMP {counts:?}");
-        for (_, seeds) in &by {
-            println!(
-                "TEMP {}",
-                explain(seeds[0], None)
-                    .lines()
-                    .map(|line| line.chars().take(260).collect::<String>())
-                    .collect::<Vec<_>>()
-                    .join("\n")
-            );
-        }
-        panic!();
     }
     let count = seeded::how_many("LAZULI_PUBLISH_SEEDS", QUICK, FULL);
     let (failure, counts) = seeded::run_many(0..count, |seed| run(seed, &schedule(seed), None));

@@ -122,6 +122,8 @@ pub(super) struct Asked {
     pub(super) node: Option<usize>,
     /// Whether the process knew a Node of this name when it was asked.
     pub(super) node_was_known: bool,
+    /// Which machines the process had seen it name.
+    pub(super) saw: [bool; 5],
     /// Whether the API server was not heard when it was asked.
     pub(super) was_silent: bool,
     /// The machines to which attaches were sent.
@@ -129,7 +131,7 @@ pub(super) struct Asked {
     pub(super) calls: u32,
     /// The Nodes are waited for.
     awaits_nodes: bool,
-    /// The holders of the disk when it was asked.
+    /// The holders of the disk a while before it was asked.
     pub(super) holders: [bool; 5],
 }
 
@@ -163,9 +165,13 @@ pub(super) struct Truth {
 #[derive(Debug, Clone)]
 pub(super) struct Write {
     pub(super) vm: usize,
+    /// The node of the request, where it names one.
+    pub(super) node: Option<usize>,
     pub(super) attaches: bool,
     pub(super) sent_at: Duration,
     pub(super) only_if: Option<crate::dangling::Dangling>,
+    /// Whether the disk is to be deleted.
+    pub(super) for_deletion: bool,
     /// The process that has sent it.
     pub(super) by: u64,
     /// Whether its answer was lost.
@@ -197,8 +203,10 @@ pub(super) struct World {
     pub(super) writes: BTreeMap<u64, Write>,
     pub(super) next_write: u64,
     pub(super) history: Vec<Truth>,
-    /// When the last unpublish of each node was answered OK, unless it was attached since.
+    /// When the last unpublish of each node was asked that was answered OK, unless a publish was asked since.
     pub(super) unpublished: [Option<Duration>; 4],
+    /// The same of an unpublish from all nodes.
+    pub(super) unpublished_all: Option<Duration>,
     pub(super) mutant: Option<Mutant>,
     pub(super) counts: Counts,
     pub(super) story: Option<Vec<String>>,
@@ -229,16 +237,17 @@ impl World {
             next_write: 1,
             history: Vec::new(),
             unpublished: [None; 4],
+            unpublished_all: None,
             mutant,
             counts: Counts::new(),
             story: tells.then(Vec::new),
             broken: None,
             numbers: numbers.clone(),
         };
-        for node in 0..4 {
+        for (node, machine) in NATURAL.into_iter().enumerate() {
             if !numbers.one_in(8) {
-                world.azure.machines[NATURAL[node]].runs = Some(node);
-                world.api[node] = Some((node == 1 || numbers.one_in(2)).then_some(NATURAL[node]));
+                world.azure.machines[machine].runs = Some(node);
+                world.api[node] = Some((node == 1 || numbers.one_in(2)).then_some(machine));
             }
         }
         world.relist();
@@ -420,7 +429,7 @@ impl World {
                     self.changed();
                 }
                 let request = Request::Publish { disk: DISK.clone(), node: NODES[node].to_owned(), caching: None };
-                self.unpublished[node] = None;
+                (self.unpublished[node], self.unpublished_all) = (None, None);
                 self.ask(request, Some(node), patience);
             }
             Incident::Unpublish { node, patience } => {
@@ -511,14 +520,20 @@ impl World {
             since: self.now,
             node,
             node_was_known: node.is_some_and(|node| self.view.has_node(NODES[node])),
+            saw: node.map_or([false; 5], |node| self.process.saw[node]),
             was_silent: self.is_silent,
             attached: BTreeSet::new(),
             calls: 0,
             awaits_nodes: false,
-            holders: self.azure.holders(),
+            holders: self.holders_before(Duration::from_secs(5)),
         };
         self.requests.insert(id, asked);
         self.told(id, Event::Begun);
+    }
+
+    fn holders_before(&self, before: Duration) -> [bool; 5] {
+        let at = self.now.saturating_sub(before);
+        self.history.iter().rev().find(|truth| truth.at <= at).map_or([false; 5], |truth| truth.holds)
     }
 
     /// An event reaches a request.
@@ -535,7 +550,6 @@ impl World {
                 self.process.seen.attached(&DISK, &holder, read.0.ownership_changed);
             }
         }
-        let mut no_memory = NodeMemory::default();
         let mut env = Env {
             policy: &POLICY,
             cluster: &self.view,
@@ -543,7 +557,7 @@ impl World {
             handles: &VolumeHandles::NoCluster,
             is_occupied: !writes.is_empty() && self.mutant != Some(Mutant::NeverOccupied),
             is_requested_on: &|vm| writes.iter().any(|write| MACHINES[*write] == *vm),
-            nodes: if self.mutant == Some(Mutant::NoMemory) { &mut no_memory } else { &mut self.process.nodes },
+            nodes: &mut self.process.nodes,
             sources: &mut self.process.sources,
             seen_attachments: &mut self.process.seen,
         };
@@ -605,7 +619,7 @@ impl World {
         match outcome {
             Ok(done) => self.answered(&asked, &done),
             Err(failure) => {
-                let what = match &failure.cause {
+                let what = match &*failure.cause {
                     Cause::Refused(_, Why::MayBeAttached { .. }) => "kept: may be attached",
                     Cause::Refused(_, Why::UsedByOthers { .. }) => "kept: used by others",
                     Cause::Refused(_, Why::MayBeAttaching { .. }) => "refused: may be attaching",
