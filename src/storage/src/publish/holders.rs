@@ -1,6 +1,6 @@
 //! Detaches the disk from every machine that is the node beside the VM that the disk has left, or that is gone.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{ArmId, fault::Fault};
@@ -9,6 +9,7 @@ use lazuli_quota::{permit::Priority, read::Accept};
 use super::{Call, Context, Event, Failure, Next, Turn, Why, WorkFailure, found, unexpected};
 use crate::{
     attach::Goal,
+    gone::APART,
     unpublish::{self, Detach, NodeVm, Verdict},
 };
 
@@ -25,7 +26,11 @@ pub(super) struct Holders {
 #[derive(Debug)]
 enum At {
     Disk,
-    Machine(ArmId),
+    /// A machine is read, and was not found before where that is so.
+    Machine {
+        holder: ArmId,
+        was_missing: bool,
+    },
     Working(ArmId),
 }
 
@@ -53,8 +58,13 @@ impl Holders {
                 self.left = unpublish::other_holders(&read.0, &self.vm).into_iter().cloned().collect();
                 Ok(self.read_next())
             }
-            (At::Machine(holder), Event::Vm { read, .. }) => {
+            (At::Machine { holder, was_missing }, Event::Vm { read, .. }) => {
                 let machine = found(read).map_err(|error| Failure::azure(Why::Unreadable(holder.clone()), error))?;
+                // The disk names it, so one read that does not find it is no proof that it is gone.
+                if machine.is_none() && !was_missing {
+                    let holder = holder.clone();
+                    return Ok(self.read(holder, Some(cx.now + APART)));
+                }
                 let (cluster, attachments) = (cx.env.cluster, cx.env.attachments);
                 let detach = Detach { disk: &cx.of.disk, node: &cx.of.node, known: self.known, cluster, attachments };
                 match unpublish::holder(detach, machine.as_deref()) {
@@ -83,8 +93,13 @@ impl Holders {
 
     fn read_next(&mut self) -> Next<()> {
         let Some(holder) = self.left.pop_front() else { return Next::Done(()) };
-        let read = Call::ReadVm { vm: holder.clone(), priority: Priority::Read, not_before: None };
-        self.at = At::Machine(holder);
+        self.read(holder, None)
+    }
+
+    /// Reads a machine; `again` where it was not found.
+    fn read(&mut self, holder: ArmId, again: Option<Duration>) -> Next<()> {
+        let read = Call::ReadVm { vm: holder.clone(), priority: Priority::Read, not_before: again };
+        self.at = At::Machine { holder, was_missing: again.is_some() };
         Next::Call(read)
     }
 }

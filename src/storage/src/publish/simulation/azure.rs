@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use lazuli_model::{ArmId, AzureTime, Disk, Lun, ProvisioningState, Vm, fault::Fault, seeded::Numbers};
-use lazuli_quota::{
-    permit::Priority,
-    read::{By, Seen},
-};
+use lazuli_quota::read::{By, Seen};
 
 use super::{
     FOREIGN, Mutant,
@@ -217,19 +214,7 @@ impl World {
     fn arrives_well(&mut self, id: u64, call: Call, sent_at: Duration) {
         let event = match call {
             Call::AwaitNodes(_) | Call::AskSource(_) => return self.breaks("a call that this world does not know"),
-            Call::ReadVm { vm, priority, .. } => {
-                // A holder that one read does not find is left, although the disk names it. So this world hides no machine
-                // from the reads of holders, which alone have this priority.
-                let is_holder =
-                    priority == Priority::Read && number_of(&vm).is_some_and(|vm| self.azure.machines[vm].exists);
-                let hidden_until =
-                    number_of(&vm).filter(|_| is_holder).and_then(|vm| self.azure.machines[vm].hidden_until.take());
-                let read = self.read_vm(&vm).map(Box::new);
-                if let (Some(vm), Some(until)) = (number_of(&vm), hidden_until) {
-                    self.azure.machines[vm].hidden_until = Some(until);
-                }
-                Event::Vm { sent_at, read }
-            }
+            Call::ReadVm { vm, .. } => Event::Vm { sent_at, read: self.read_vm(&vm).map(Box::new) },
             Call::ReadDisk { .. } => {
                 let old = self.requests.get(&id).map(|asked| asked.holders);
                 let holds = match (self.mutant, old) {
