@@ -153,6 +153,8 @@ struct BoundSpec {
 pub(super) struct ClaimReference {
     #[serde(default)]
     namespace: String,
+    // The watch of shares reads it too, and must not lose a volume for a reference that names nothing.
+    #[serde(default)]
     name: String,
 }
 
