@@ -1,12 +1,13 @@
-//! `lazuli demo`: a volume's whole life and a Service's, step by step, with what Azure saw.
+//! `lazuli demo`: a volume's whole life, a file share's and a Service's, step by step, with what Azure saw.
 
 mod service;
+mod share;
 
 use std::{
     collections::BTreeMap,
     io::Write as _,
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use clap::Args;
@@ -51,7 +52,9 @@ pub(super) struct Options {
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(super) async fn run(options: Options) -> Outcome {
-    println!("Lazuli demo: a managed disk and a Service from creation to deletion, on an Azure in this process.");
+    println!(
+        "Lazuli demo: a managed disk, a file share and a Service from creation to deletion, on an Azure in this process."
+    );
     let missing = if options.no_mounts { Some("--no-mounts".to_owned()) } else { lab::missing_for_mounts() };
     match &missing {
         None => println!("Disks are real block devices here: they are formatted, mounted and moved with their bytes."),
@@ -72,15 +75,21 @@ pub(super) async fn run(options: Options) -> Outcome {
     }
     let mut lab = Lab::start(lab::Options { azure, ..lab::Options::new(folder.path()) }).await?;
     let (started, stop) = (Instant::now(), stop::on_signal()?);
+    let shares = share::begin(options.latency.clone()).await?;
     let outcome = show(&mut lab, folder.path(), missing.is_none(), &fs_type, &stop).await;
     lab.stop().await;
     let number = outcome?;
+    let number = tokio::select! {
+        told = shares.show(number) => told?,
+        () = stop.cancelled() => return Err(STOPPED.into()),
+    };
     tokio::select! {
         told = service::show(options.latency, number) => told?,
         () = stop.cancelled() => return Err(STOPPED.into()),
     }
     println!(
-        "\nEverything is as it was: no disk, nothing attached, nothing mounted, no load balancer. {:.1} s in all.",
+        "\nEverything is as it was: no disk, nothing attached, nothing mounted, no load balancer; the share with a snapshot \
+         is kept. {:.1} s in all.",
         started.elapsed().as_secs_f64()
     );
     Ok(())
@@ -130,16 +139,24 @@ struct Steps {
 
 impl Steps {
     fn begin(&mut self, what: &str) -> Watch {
-        self.number += 1;
-        print!("{:>2}  {what} … ", self.number);
-        // A pipe may be closed; the demonstration goes on.
-        let _ = std::io::stdout().flush();
+        self.announce(what);
         self.control.reset_log();
         Watch(Instant::now())
     }
 
+    fn announce(&mut self, what: &str) {
+        self.number += 1;
+        print!("{:>2}  {what} … ", self.number);
+        // A pipe may be closed; the demonstration goes on.
+        let _ = std::io::stdout().flush();
+    }
+
     fn end(&self, watch: &Watch) {
-        println!("{:.2} s", watch.0.elapsed().as_secs_f64());
+        self.ended(watch.0.elapsed());
+    }
+
+    fn ended(&self, took: Duration) {
+        println!("{:.2} s", took.as_secs_f64());
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         let mut order = Vec::new();
         for call in self.control.call_log().into_iter().filter(|call| call.plane == "arm") {

@@ -3,6 +3,7 @@
 mod cluster;
 mod disks;
 mod network;
+mod shares;
 
 use std::time::Duration;
 

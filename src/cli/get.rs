@@ -2,6 +2,7 @@
 
 mod disks;
 mod load_balancers;
+mod shares;
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -53,6 +54,9 @@ enum What {
     /// The managed disks of the cluster: volume, claim, size, zone, state, and the machine and LUN that each is attached at.
     /// With --node: what that machine holds, and its next free LUN.
     Disks(disks::Disks),
+    /// The file shares of the cluster: storage account, volume, claim, quota, tier, snapshots, and what is deleted and can be
+    /// restored. With --used: how much of each is used.
+    Shares(shares::Shares),
 }
 
 /// What is a table with a line for each.
@@ -134,6 +138,7 @@ async fn printed(options: Options) -> Result<String, Box<dyn std::error::Error +
     let what = match options.what {
         What::LoadBalancers(options) => return load_balancers::printed(&options).await,
         What::Disks(options) => return Box::pin(disks::printed(&options)).await,
+        What::Shares(options) => return Box::pin(shares::printed(&options)).await,
         What::Table(what) => what,
     };
     let (TableOf::Instances(common)

@@ -26,6 +26,7 @@ mod number;
 mod output;
 mod sizes;
 mod stop;
+mod storage_accounts;
 mod webhook;
 mod why;
 

@@ -63,7 +63,7 @@ fn audit_every_script_and_option_in_the_readme_exists() {
         let asked = ["lazuli"].iter().chain(command).chain(&["--help"]);
         Cli::try_parse_from(asked).unwrap_err().to_string()
     };
-    let people = [vec!["doctor"], vec!["get", "disks"], vec!["instances", "add-ssh-key"]];
+    let people = [vec!["doctor"], vec!["get", "disks"], vec!["get", "shares"], vec!["instances", "add-ssh-key"]];
     let help: String = subcommands.iter().chain(&benches).chain(&people).map(help).collect();
     // Options of cargo, of Helm, and of the sidecars, which the README says how to run.
     let of_others = [

@@ -115,6 +115,7 @@ fn no_command_reads_a_credential_before_it_forbids_core_dumps() {
         "doctor --offline --cloud-config=PIPE",
         "get instances --cloud-config=PIPE",
         "get disks --kubeconfig=PIPE",
+        "get shares --kubeconfig=PIPE",
         "get load-balancers --kubeconfig=PIPE",
         "instances add-ssh-key --user=u --key=KEY --all --dry-run --cloud-config=PIPE",
     ] {

@@ -43,7 +43,7 @@ use lazuli_telemetry::lossy;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use super::{super::get, disks};
+use super::{super::get, disks, shares};
 
 /// The cluster as a whole.
 pub(super) const CLUSTER: &str = "cluster";
@@ -126,6 +126,8 @@ pub(super) async fn examine(
             }
         }
     }
+    let names: Vec<&str> = listed_nodes.iter().flatten().map(|node: &Node| node.name.as_str()).collect();
+    findings.extend(Box::pin(shares::examine(config, client, azure, &names)).await);
     if let Some(network) = network {
         findings.extend(unknown_objects(config, client, network).await);
         if let Some(nodes) = &listed_nodes {
@@ -223,7 +225,7 @@ async fn kept_routes(config: &Config, network: &Network, nodes: &[Node], manager
     }
 }
 
-fn unseen(check: &'static str, error: &ListError) -> Finding {
+pub(super) fn unseen(check: &'static str, error: &ListError) -> Finding {
     Finding::new(check, Grade::Unseen, format!("not checked: {}", chain(error)))
 }
 

@@ -17,6 +17,7 @@ use crate::node_facts::LEASES;
 pub(super) use crate::nodes::NODES;
 use crate::own_node::CSI_NODES;
 pub(super) use crate::reservations::{ATTACHMENTS, VOLUMES};
+use crate::shares::CONTENTS;
 
 /// The server's clock.
 pub(super) const DATE: &str = "Sun, 01 Mar 2026 12:00:00 GMT";
@@ -233,7 +234,7 @@ impl World {
                 None => failure(404, "NotFound", "no such object"),
             });
         }
-        assert!([ATTACHMENTS, VOLUMES, NODES].contains(&path.as_str()), "unexpected {path}");
+        assert!([ATTACHMENTS, VOLUMES, NODES, CONTENTS].contains(&path.as_str()), "unexpected {path}");
         if query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") {
             return Some(self.watch(&path, &query));
         }

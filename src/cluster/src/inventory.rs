@@ -2,7 +2,7 @@
 //! name, Services, the containers of managers, the holder of a Lease. The servers follow these; a command that ends asks
 //! for each by one list and fails where the list fails.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use kube::Client;
 use lazuli_diagnosis::managers::Container;
@@ -34,6 +34,11 @@ impl ListError {
     /// Why a list of this resource failed.
     pub(super) fn new(resource: &'static str, source: kube::Error) -> Self {
         Self { resource, source: ApiError::boxed(source) }
+    }
+
+    /// Whether the API server does not know such objects: their definition is not installed.
+    pub(super) fn is_unknown_resource(&self) -> bool {
+        matches!(self.source.call(), kube::Error::Api(status) if status.code == 404)
     }
 }
 
@@ -144,11 +149,20 @@ struct BoundSpec {
     claim_ref: Option<ClaimReference>,
 }
 
-#[derive(Deserialize)]
-struct ClaimReference {
+#[derive(Clone, Deserialize)]
+pub(super) struct ClaimReference {
     #[serde(default)]
     namespace: String,
+    // The watch of shares reads it too, and must not lose a volume for a reference that names nothing.
+    #[serde(default)]
     name: String,
+}
+
+/// As people write it: `namespace/name`.
+impl fmt::Display for ClaimReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 /// Lists the PersistentVolumes of a driver, and those of the in-tree plugin.
@@ -157,7 +171,7 @@ struct ClaimReference {
 /// [`ListError`].
 pub async fn list_volumes(client: &Client, driver: &str) -> Result<Vec<Volume>, ListError> {
     let volume = |BoundVolume { metadata, spec }: BoundVolume| {
-        let claim = spec.claim_ref.map(|claim| format!("{}/{}", claim.namespace, claim.name));
+        let claim = spec.claim_ref.map(|claim| claim.to_string());
         Some(Volume { name: metadata.name, handle: spec.volume.handle(driver)?, claim })
     };
     Ok(list::<BoundVolume>(client, VOLUMES, "persistentvolumes").await?.into_iter().filter_map(volume).collect())

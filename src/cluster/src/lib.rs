@@ -72,6 +72,6 @@ pub use services::{
     PatchServiceError, ServicePatch, ServicesChange, VersionedService, WatchedService, follow_services,
     list_load_balancers, patch_service,
 };
-pub use shares::watch_share_volumes;
+pub use shares::{list_share_volumes, list_snapshot_handles, watch_share_volumes};
 pub use sizes::{SizesError, SizesFileError, mounted_sizes, publish_sizes, published_sizes};
 pub use volumes::{ReadVolumeError, read_volume};

@@ -1,11 +1,14 @@
 //! The PersistentVolumes that may name a file share: of the file driver, and of the in-tree plugin.
 //!
+//! A command that ends lists them once: [`list_share_volumes`].
+//!
 //! Where there is no cluster, no PersistentVolume names anything. With one, they are unknown until they have been listed
 //! whole, and again when nothing was heard of them within [`STALE_AFTER`]: a share is deleted only by what is known.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube::Client;
+use lazuli_diagnosis::shares::ShareVolume;
 use lazuli_model::Gib;
 use lazuli_shares::deletion::{ShareVolumes, VolumeRef};
 use lazuli_storage::admission::bytes_of_quantity;
@@ -19,7 +22,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{
+    client::null_as_empty,
     follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow},
+    inventory::{ClaimReference, ListError, list},
     liveness::{Heard, Liveness, STALE_AFTER, keep_watching},
     reservations::VOLUMES,
 };
@@ -151,6 +156,9 @@ struct SlimSpec {
     persistent_volume_reclaim_policy: String,
     #[serde(default)]
     capacity: BTreeMap<String, String>,
+    claim_ref: Option<ClaimReference>,
+    #[serde(default, deserialize_with = "null_as_empty")]
+    mount_options: Vec<String>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -185,18 +193,92 @@ impl Slim for SlimShareVolume {
     }
 
     fn keep(self, interest: &Interest) -> Option<VolumeRef> {
+        self.refers(&interest.driver)
+    }
+}
+
+impl SlimShareVolume {
+    /// What it says of its share, if it is of this driver or of the in-tree plugin.
+    fn refers(&self, driver: &str) -> Option<VolumeRef> {
         let released = VolumeRef::is_released(&self.status.phase, &self.spec.persistent_volume_reclaim_policy);
         let name = &self.metadata.name;
         let size = self.spec.capacity.get("storage").and_then(|text| bytes_of_quantity(text.as_str()));
         let size = size.and_then(|bytes| u64::try_from(bytes).ok()).and_then(Gib::holding);
-        let volume = match (self.spec.csi, self.spec.azure_file) {
-            (Some(csi), _) if csi.driver == interest.driver => {
+        let volume = match (&self.spec.csi, &self.spec.azure_file) {
+            (Some(csi), _) if csi.driver == driver => {
                 Some(VolumeRef::of_driver(name, &csi.volume_handle, &csi.volume_attributes, released))
             }
             (_, Some(file)) => Some(VolumeRef::of_in_tree(name, &file.share_name, &file.secret_name, released)),
             _ => None,
         };
         volume.map(|volume| volume.with_size(size))
+    }
+
+    /// The same for a person's command, with what its claim and its mount options are.
+    fn listed(self, driver: &str) -> Option<ShareVolume> {
+        let refers = self.refers(driver)?;
+        Some(ShareVolume {
+            refers,
+            claim: self.spec.claim_ref.map(|claim| claim.to_string()),
+            attributes: self.spec.csi.map(|csi| csi.volume_attributes).unwrap_or_default(),
+            mount_options: self.spec.mount_options,
+        })
+    }
+}
+
+/// Lists the PersistentVolumes of the file driver `driver`, and those of the in-tree plugin.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn list_share_volumes(client: &Client, driver: &str) -> Result<Vec<ShareVolume>, ListError> {
+    let all = list::<SlimShareVolume>(client, VOLUMES, "persistentvolumes").await?;
+    Ok(all.into_iter().filter_map(|volume| volume.listed(driver)).collect())
+}
+
+/// Where VolumeSnapshotContents are (source: the snapshot API of Kubernetes, kubernetes-csi/external-snapshotter).
+pub(super) const CONTENTS: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents";
+
+#[derive(Deserialize)]
+struct SlimContent {
+    spec: SlimContentSpec,
+    #[serde(default)]
+    status: Option<SlimContentStatus>,
+}
+
+#[derive(Deserialize)]
+struct SlimContentSpec {
+    #[serde(default)]
+    driver: String,
+    #[serde(default)]
+    source: SlimContentSource,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimContentSource {
+    snapshot_handle: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimContentStatus {
+    snapshot_handle: Option<String>,
+}
+
+/// Lists the handles of the VolumeSnapshotContents of a driver: none where the cluster does not know such objects.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn list_snapshot_handles(client: &Client, driver: &str) -> Result<Vec<String>, ListError> {
+    let handles = |SlimContent { spec, status }: SlimContent| {
+        let of_status = status.and_then(|status| status.snapshot_handle);
+        let handles = spec.source.snapshot_handle.into_iter().chain(of_status);
+        handles.filter(|_| spec.driver == driver).collect::<Vec<_>>()
+    };
+    match list::<SlimContent>(client, CONTENTS, "volumesnapshotcontents").await {
+        Ok(all) => Ok(all.into_iter().flat_map(handles).collect()),
+        Err(error) if error.is_unknown_resource() => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 
@@ -210,6 +292,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::fake::{FakeApiServer, Mood};
 
     fn volume(name: &str, spec: Value, phase: &str) -> Value {
         json!({"metadata": {"name": name}, "spec": spec, "status": {"phase": phase}})
@@ -281,5 +364,37 @@ mod tests {
         stop.cancel();
         watching.await.unwrap();
         assert_eq!(*known.borrow(), None);
+    }
+
+    #[tokio::test]
+    async fn a_command_gets_volumes_with_claim_and_mount_options_and_the_handles_of_snapshots() {
+        let server = FakeApiServer::default();
+        let csi = json!({"driver": "file.csi.azure.com", "volumeHandle": "rg#account#pvc-1###default",
+            "volumeAttributes": {"protocol": "smb"}});
+        let spec =
+            json!({"csi": csi, "claimRef": {"namespace": "shop", "name": "data"}, "mountOptions": ["actimeo=30"]});
+        server.put(VOLUMES, volume("pvc-1", spec, "Bound"));
+        let in_tree = json!({"azureFile": {"shareName": "share", "secretName": "azure-secret"}, "mountOptions": null});
+        server.put(VOLUMES, volume("pv-2", in_tree, "Bound"));
+        server.put(
+            VOLUMES,
+            volume("disk", json!({"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "d"}}), "Bound"),
+        );
+        let content = |name: &str, driver: &str, source: Value, status: Value| json!({"metadata": {"name": name}, "spec": {"driver": driver, "source": source}, "status": status});
+        let driver = "file.csi.azure.com";
+        let made = json!({"snapshotHandle": "made"});
+        server.put(CONTENTS, content("a", driver, json!({"volumeHandle": "v"}), made.clone()));
+        server.put(CONTENTS, content("b", driver, json!({"snapshotHandle": "given"}), Value::Null));
+        server.put(CONTENTS, content("c", "disk.csi.azure.com", json!({"volumeHandle": "v"}), made));
+        let listed = list_share_volumes(&server.client(), driver).await.unwrap();
+        let shown: Vec<_> = listed
+            .iter()
+            .map(|one| (one.refers.name.as_str(), one.claim.as_deref(), one.attributes.len(), one.mount_options.len()))
+            .collect();
+        assert_eq!(shown, [("pv-2", None, 0, 0), ("pvc-1", Some("shop/data"), 1, 1)]);
+        assert_eq!(list_snapshot_handles(&server.client(), driver).await.unwrap(), ["made", "given"]);
+        server.mood(CONTENTS, Mood::Forbids);
+        let refused = list_snapshot_handles(&server.client(), driver).await.unwrap_err().to_string();
+        assert!(refused.contains("cannot list volumesnapshotcontents"), "{refused}");
     }
 }

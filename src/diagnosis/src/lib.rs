@@ -12,6 +12,7 @@
 //! | [`kept`] | what Services have and a new one would not get, and disks that would not be attached now |
 //! | [`objects`] | objects in Azure that were made for Services which the cluster does not have |
 //! | [`routes`] | routes that stay although none would be added for them, and routes of no Node |
+//! | [`shares`] | file shares, their accounts and volumes; also which volume each share is |
 
 pub mod addresses;
 pub mod controller_list;
@@ -21,6 +22,7 @@ pub mod named;
 mod nodes;
 pub mod objects;
 pub mod routes;
+pub mod shares;
 #[cfg(test)]
 mod tests;
 

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use lazuli_apiserver::ApiServer;
-use lazuli_assembly::clients;
+use lazuli_assembly::clients::{self, Azure};
 use lazuli_azure::{
     Until,
+    arm::Write,
     network::{NetworkType, NetworkWrite},
     transport::Routes,
 };
@@ -131,6 +132,14 @@ impl Cluster {
         make(&self.config()?, group, (NetworkType::RouteTable, "routeTables"), name, body).await
     }
 
+    /// Sends a write to Azure and waits until it has ended.
+    ///
+    /// # Errors
+    /// When Azure refuses it.
+    pub async fn write_azure(&self, write: Write) -> Result<(), AnyError> {
+        write_azure(&parsed(&self.config()?)?, write).await
+    }
+
     /// Puts a Service of type LoadBalancer with one port. `annotations` and `class` may be null.
     ///
     /// # Errors
@@ -177,6 +186,26 @@ impl Cluster {
     }
 }
 
+fn parsed(config: &Value) -> Result<Config, AnyError> {
+    let document = Document::parse("azure.json", config.to_string().as_bytes())?;
+    Ok(Config::from_documents(Some(&document), None, &Environment::new(&Default::default()))?)
+}
+
+/// Sends a write to Azure and waits until it has ended.
+pub(crate) async fn write_azure(config: &Config, write: Write) -> Result<(), AnyError> {
+    let until = Until::within(SET_UP);
+    let azure = connect(config, &until).await?;
+    azure.storage.arm().write(write, &until).await?.settle(&until).await?;
+    Ok(())
+}
+
+/// The clients of Azure. Reads bring the token that a write needs.
+async fn connect(config: &Config, until: &Until) -> Result<Azure, AnyError> {
+    let azure = clients::connect(config, Routes::none(), &mut Registry::default(), 1).await?;
+    azure.network.list(NetworkType::PublicIp, scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, until).await?;
+    Ok(azure)
+}
+
 /// Makes an object of the network in Azure.
 async fn make(
     config: &Value,
@@ -185,14 +214,9 @@ async fn make(
     name: &str,
     mut body: Value,
 ) -> Result<(), AnyError> {
-    let document = Document::parse("azure.json", config.to_string().as_bytes())?;
-    let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default()))?;
-    let azure = clients::connect(&config, Routes::none(), &mut Registry::default(), 1).await?;
-    let subscription = scenario::SUBSCRIPTION;
-    let id = ArmId::resource(subscription, group, &format!("Microsoft.Network/{path}"), name)?;
     let until = Until::within(SET_UP);
-    // Reads bring the token that a write needs.
-    azure.network.list(kind, subscription, group, &until).await?;
+    let azure = connect(&parsed(config)?, &until).await?;
+    let id = ArmId::resource(scenario::SUBSCRIPTION, group, &format!("Microsoft.Network/{path}"), name)?;
     body["location"] = scenario::LOCATION.into();
     if body["properties"].is_null() {
         body["properties"] = json!({});

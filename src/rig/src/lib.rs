@@ -19,6 +19,7 @@ use lazuli_assembly::{
     services::{self, ClusterView, Policy},
 };
 use lazuli_azure::{
+    arm::Write,
     imds::Imds,
     transport::{Routes, Tls, Transport},
 };
@@ -206,6 +207,14 @@ impl Lab {
         let routes = services::file_controller(&azure, FILE_DRIVER, cluster, TaskMetrics::register(&mut registry));
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
+    }
+
+    /// Sends a write to Azure, as a person would, and waits until it has ended.
+    ///
+    /// # Errors
+    /// When Azure refuses it.
+    pub async fn write_azure(&self, write: Write) -> Result<(), AnyError> {
+        cluster::write_azure(&self.config, write).await
     }
 
     /// Starts the node plugin of a machine and connects to it.
