@@ -68,9 +68,13 @@ impl Driver {
 
     /// The same, in a guest with more.
     pub(super) async fn start_with(equipment: Equipment<'_>) -> Self {
-        let cloud = Cloud::start_with(&["first"], equipment).await;
-        let node = NodeClient::new(cloud.guest.start_node("lazuli", NODE, SOCKET).await);
-        Self { cloud, node }
+        Self::start_in(Cloud::start_with(&["first"], equipment).await, "").await
+    }
+
+    /// The same in a cloud that is there, with more arguments.
+    pub(super) async fn start_in(cloud: Cloud, arguments: &str) -> Self {
+        let channel = cloud.guest.start_node("lazuli", &format!("{NODE} {arguments}"), SOCKET).await;
+        Self { cloud, node: NodeClient::new(channel) }
     }
 
     pub(super) async fn stage(&self, request: NodeStageVolumeRequest) -> Result<(), Status> {
