@@ -2,7 +2,8 @@
 # Owns what is in the guest's root file system besides the programs that a test adds, and how QEMU is called.
 
 # The kernel by its metapackage, so that it is the one that Debian has now. LAZULI_GUEST_KERNEL=backports takes the one that
-# Debian builds of its next release for this one.
+# Debian builds of its next release for this one, and its QEMU: in that of Debian 12 (7.2, without KVM) Linux 6.12 meets
+# states that no processor has, and oopses.
 readonly GUEST_KERNEL=linux-image-cloud-amd64
 readonly GUEST_TOOL_PACKAGES=(busybox-static btrfs-progs ca-certificates cifs-utils dash e2fsprogs kmod
     mount nftables udev util-linux xfsprogs)
@@ -108,19 +109,22 @@ versions() {
 build_folder() {
     local key
     [[ -z ${LAZULI_GUEST:-} ]] || { printf '%s' "$LAZULI_GUEST" && return; }
-    guest_packages=("$GUEST_KERNEL" "${GUEST_TOOL_PACKAGES[@]}")
+    guest_packages=("$GUEST_KERNEL" "${GUEST_TOOL_PACKAGES[@]}") guest_qemu=()
     case ${LAZULI_GUEST_KERNEL:-release} in
     release) ;;
     backports)
         see_backports || return 1
         guest_packages[0]+=/$(codename)-backports
+        guest_qemu=(--target-release "$(codename)-backports" qemu-system-x86)
         ;;
     *)
         say "LAZULI_GUEST_KERNEL is $LAZULI_GUEST_KERNEL; allowed are release and backports" >&2
         return 1
         ;;
     esac
-    key=$(versions "${guest_packages[@]}") && cached guest "$key" scripts/parts/guest.sh tests/guest/init -- make_guest
+    key=$(versions "${guest_packages[@]}") || return 1
+    ((${#guest_qemu[@]} == 0)) || key+=$(versions "${guest_qemu[@]}") || return 1
+    cached guest "$key" scripts/parts/guest.sh tests/guest/init -- make_guest
 }
 
 # samba_folder: the folder in which Debian's samba is unpacked. LAZULI_SAMBA is one that is there already.
@@ -149,6 +153,23 @@ make_guest() {
         install -m 755 tests/guest/init "$tree/init" &&
         pack "$tree" >"$out/initrd" || return 1
     rm -rf "$packages" "$tree"
+    ((${#guest_qemu[@]} == 0)) || take_qemu "$out/qemu" "$out/apt"
+}
+
+# take_qemu TREE APT: a QEMU of the guest's own, with all that it needs.
+take_qemu() {
+    unpack "$2" "$1" "${guest_qemu[@]}" || return 1
+    rm -rf "$1"/{etc,sbin,var} "$1"/usr/share/{bash-completion,bug,doc,icons,lintian,locale,man,pkgconfig,vala}
+}
+
+# qemu_of FOLDER: fills $qemu with the words by which QEMU is called.
+qemu_of() {
+    local own=$1/qemu
+    qemu=(qemu-system-x86_64)
+    [[ -d $own ]] || return 0
+    qemu=("$own/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" --library-path
+        "$own/lib/x86_64-linux-gnu:$own/usr/lib/x86_64-linux-gnu" "$own/usr/bin/qemu-system-x86_64"
+        -L "$own/usr/share/qemu" -L "$own/usr/share/seabios")
 }
 
 # pack TREE: as an archive that the kernel unpacks, not compressed: it is loaded faster so.
@@ -239,7 +260,8 @@ run_guest() {
     # The clock's calibration is no use without hardware; the rest makes a failure an end.
     parameters+=" console=ttyS0 quiet loglevel=4 mitigations=off random.trust_cpu=on no_timer_check tsc=reliable"
     parameters+=" panic=-1 nvme_core.multipath=N"
-    exec setpriv --pdeathsig KILL nice -n 2 qemu-system-x86_64 -machine q35 -accel tcg -cpu max -smp 1 -m 768 \
+    qemu_of "$folder"
+    exec setpriv --pdeathsig KILL nice -n 2 "${qemu[@]}" -machine q35 -accel tcg -cpu max -smp 1 -m 768 \
         -nodefaults -no-user-config -display none -no-reboot \
         -kernel "$folder/vmlinuz" -initrd "/dev/fd/$initrd" -append "$parameters" -serial "$console" \
         -netdev user,id=network -device virtio-net-pci,netdev=network,romfile= \

@@ -73,8 +73,8 @@ impl Driver {
 
     /// The same in a cloud that is there, with more arguments.
     pub(super) async fn start_in(cloud: Cloud, arguments: &str) -> Self {
-        let node = NodeClient::new(cloud.guest.start_node("lazuli", &format!("{NODE} {arguments}"), SOCKET).await);
-        Self { cloud, node }
+        let channel = cloud.guest.start_node("lazuli", &format!("{NODE} {arguments}"), SOCKET).await;
+        Self { cloud, node: NodeClient::new(channel) }
     }
 
     pub(super) async fn stage(&self, request: NodeStageVolumeRequest) -> Result<(), Status> {

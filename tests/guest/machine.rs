@@ -178,13 +178,20 @@ impl Guest {
         }
     }
 
+    /// Waits for what happens out here; panics when the guest ends meanwhile.
+    pub(super) async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::select! {
+            done = work => done,
+            why = over(&self.ended) => panic!("the guest is gone: {why}"),
+        }
+    }
+
     /// Waits until what a test sees out here is so; panics when the guest ends meanwhile.
     pub(super) async fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         while !is_so() {
-            tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
-                why = over(&self.ended) => panic!("the guest is gone, and not yet so is: {what}: {why}"),
-            }
+            let why = self.ended.borrow().clone();
+            assert_eq!(why, None, "the guest is gone, and this is not so yet: {what}");
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -208,10 +215,7 @@ impl Guest {
             let answer = read(&mut connection).await.unwrap();
             (connection, answer)
         };
-        tokio::select! {
-            answered = asked => answered,
-            why = over(&self.ended) => panic!("the guest is gone: {why}"),
-        }
+        self.meanwhile(asked).await
     }
 
     /// The connection of the agent that waits for a request.

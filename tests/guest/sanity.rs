@@ -34,8 +34,8 @@ async fn the_file_driver_passes_the_community_s_suite_with_a_real_kernel() {
     }
     let programs = [("/bin/csi-sanity", &*suite())];
     let cloud = Cloud::start_with(&[], Equipment { programs: &programs, ..Equipment::default() }).await;
-    let cluster = Arc::new(Cluster::start(&cloud.emulator).await);
     let guest = &cloud.guest;
+    let cluster = Arc::new(guest.meanwhile(Cluster::start(&cloud.emulator)).await);
 
     // The account that the suite's claims will share: the first claim makes it, and with it its name.
     let first = CreateVolumeRequest {
@@ -44,7 +44,8 @@ async fn the_file_driver_passes_the_community_s_suite_with_a_real_kernel() {
         volume_capabilities: vec![capability(&[], "")],
         ..Default::default()
     };
-    let made = cluster.files().create_volume(first).await.unwrap().into_inner().volume.unwrap();
+    let made = guest.meanwhile(cluster.files().create_volume(first)).await.unwrap();
+    let made = made.into_inner().volume.unwrap();
     let account = made.volume_id.split('#').nth(1).unwrap();
     cloud.reach(guest, account).await;
 

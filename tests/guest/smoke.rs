@@ -11,7 +11,7 @@ use tokio::{io::AsyncWriteExt as _, net::TcpListener};
 use super::machine::{Guest, able};
 
 #[tokio::test]
-async fn a_guest_runs_the_program_and_carries_files_and_calls() {
+async fn a_guest_runs_the_program_and_carries_files_calls_and_connections() {
     if !able() {
         return;
     }
@@ -48,15 +48,8 @@ async fn a_guest_runs_the_program_and_carries_files_and_calls() {
     // The metadata name the size of the machine, from which the number of disks follows.
     assert!(node.max_volumes_per_node > 0, "{node:?}");
     emulator.shutdown().await;
-    guest.stop().await;
-}
 
-#[tokio::test]
-async fn a_name_and_a_port_in_the_guest_lead_to_a_port_out_here_and_a_closed_one_refuses() {
-    if !able() {
-        return;
-    }
-    let guest = Guest::boot().await;
+    // A name and a port in the guest lead to a port out here, and a closed one refuses.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     guest.reach("account.file.test", 445, listener.local_addr().unwrap().port()).await;
     let call = async {
