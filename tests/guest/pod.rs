@@ -62,7 +62,6 @@ fn context() -> HashMap<String, String> {
 }
 
 #[tokio::test]
-#[ignore = "NodeStageVolume takes the Secret's name in the handle for the account, though the Secret names another"]
 async fn a_pod_that_names_a_share_and_a_secret_gets_the_share() {
     served(&Volume {
         handle: "#azure-secret#myshare#azure#default",

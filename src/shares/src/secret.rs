@@ -150,10 +150,14 @@ pub fn key_source(
         }
     };
     let of_id = |part: fn(&ShareVolumeId) -> &String| volume.map(part).filter(|part| !part.is_empty()).cloned();
-    let account = text("storageaccount")?.or_else(|| of_id(|id| &id.account));
+    // The translation of an in-tree volume puts the name of the Secret there, where that is not named after its account.
+    let (account_of_id, secret_of_id): (Vec<_>, Vec<_>) =
+        of_id(|id| &id.account).into_iter().partition(|name| is_account_name(&name.to_ascii_lowercase()));
+    let account = text("storageaccount")?.or_else(|| account_of_id.into_iter().next());
     let resource_group = text("resourcegroup")?.or_else(|| of_id(|id| &id.resource_group));
     let subscription = text("subscriptionid")?.or_else(|| of_id(|id| &id.subscription));
-    let name = text("secretname")?.or_else(|| account.as_deref().map(secret_name));
+    let name =
+        text("secretname")?.or_else(|| account.as_deref().map(secret_name)).or_else(|| secret_of_id.into_iter().next());
     let namespace = text("secretnamespace")?
         .or_else(|| of_id(|id| &id.namespace))
         .or_else(|| templates.pvc_namespace.map(str::to_owned))

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lazuli_shares::mount::{self, Defaults, Request, needs_account};
+use lazuli_shares::mount::{self, Defaults, Request};
 
 use super::{
     super::{Finding, Grade},
@@ -14,8 +14,6 @@ pub const MOUNTS: &str = "mounts of file shares";
 /// The check of what is in Azure.
 pub const SHARES: &str = "shares of PersistentVolumes";
 
-/// Stands for the account that only a Secret names.
-const SOME_ACCOUNT: &str = "account";
 /// Attributes that only nodes with confidential containers look at.
 const CONFIDENTIAL: [&str; 2] = ["confidentialContainerLabel", "runtimeClassHandler"];
 
@@ -64,15 +62,12 @@ pub fn mounts(volumes: &[ShareVolume], storage_endpoint_suffix: &str) -> Vec<Fin
 
 /// Why a volume cannot be mounted.
 fn refusal(volume: &ShareVolume, defaults: &Defaults<'_>) -> Option<String> {
-    let mut request = Request {
+    let request = Request {
         volume_id: volume.refers.volume_id.clone()?,
         context: volume.attributes.clone(),
         mount_flags: volume.mount_options.clone(),
         ..Request::default()
     };
-    if needs_account(&request) {
-        request.account = Some(SOME_ACCOUNT.to_owned());
-    }
     mount::plan(&request, defaults).err().map(|error| error.to_string())
 }
 

@@ -118,7 +118,7 @@ pub fn plan(request: &Request, defaults: &Defaults<'_>) -> Result<MountPlan, Par
     let key = key_source(&request.context, id.as_ref())?;
     let (share, sub_path) = share(context, &templates, id.as_ref(), &request.volume_id)?;
     let folder = folder(context, &templates, &sub_path)?;
-    let server = server(context, &key, defaults, request)?;
+    let server = server(context, id.as_ref(), &key, defaults, request)?;
     let mut warnings = Vec::new();
     let (options, is_ro) = options::options(&request.mount_flags, &request.mount_group, defaults, &mut warnings)?;
     Ok(MountPlan {
@@ -231,6 +231,7 @@ fn folder(context: Context<'_>, templates: &Templates<'_>, sub_path: &str) -> Re
 
 fn server(
     context: Context<'_>,
+    id: Option<&ShareVolumeId>,
     key: &KeySource,
     defaults: &Defaults<'_>,
     request: &Request,
@@ -241,7 +242,12 @@ fn server(
     }
     let suffix = context.get("storageendpointsuffix")?.map(|parameter| parameter.value.trim());
     let suffix = suffix.filter(|suffix| !suffix.is_empty()).unwrap_or(defaults.storage_endpoint_suffix);
-    let Some(account) = key.account.as_ref().or(request.account.as_ref()) else {
+    // Without a resource group the id is that of a Pod's own volume or of an in-tree one: it may have the name of a Secret
+    // where the account stands in others.
+    let is_sure = id.is_none_or(|id| !id.resource_group.is_empty() || id.account.is_empty())
+        || context.get("storageaccount")?.is_some_and(|parameter| !parameter.value.trim().is_empty());
+    let named = key.account.as_ref().filter(|_| is_sure);
+    let Some(account) = named.or(request.account.as_ref()) else {
         if let Some(secret) = &key.secret {
             return Ok(Server::OfSecret(secret.clone()));
         }

@@ -166,6 +166,27 @@ fn a_persons_volume_says_what_it_is_in_its_attributes() {
 }
 
 #[test]
+fn the_account_of_a_pods_own_volume_stands_in_its_secret() {
+    // Kubernetes puts the Secret's name into the id, unless that says which account it is of.
+    for (id, account) in [("#azure-secret#data#azure#db", "first"), ("#mysecret#data#azure#db", "first")] {
+        let known = Request { account: Some(account.to_owned()), ..request(id, &[("shareName", "data")], &[]) };
+        assert_eq!(plan(&known, &DEFAULTS).unwrap().source(), "//first.file.core.windows.net/data", "{id}");
+        // A publish brings no secrets.
+        let unknown = planned(id, &[("shareName", "data")], &[]);
+        assert!(matches!(unknown.server, Server::OfSecret(_)), "{id}");
+    }
+    let key = planned("#azure-secret#data#azure#db", &[], &[]).key;
+    let secret = SecretRef { namespace: "db".to_owned(), name: "azure-secret".to_owned() };
+    assert_eq!((key.account, key.secret, key.may_ask_azure), (None, Some(secret), false));
+    // What the volume says of itself counts more than a Secret.
+    let own = [("storageAccount", "own")];
+    let known = Request { account: Some("first".to_owned()), ..request("#mysecret#data#azure#db", &own, &[]) };
+    assert_eq!(plan(&known, &DEFAULTS).unwrap().source(), "//own.file.core.windows.net/data");
+    let known = Request { account: Some("first".to_owned()), ..request("g#own#data#", &[], &[]) };
+    assert_eq!(plan(&known, &DEFAULTS).unwrap().source(), "//own.file.core.windows.net/data");
+}
+
+#[test]
 fn the_share_of_a_class_is_the_one_that_the_volume_id_names() {
     let context = [("shareName", "${pvc.metadata.namespace}-Data"), ("csi.storage.k8s.io/pvc/namespace", "db--1")];
     // The class's name had to be made fit: filled in once more it would be another one.
