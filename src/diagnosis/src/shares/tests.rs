@@ -1,6 +1,6 @@
 use lazuli_model::{
-    AccountNetworkAccess, ArmId, DeletedShare, FileShare, Gib, NetworkAction, NetworkRules, StorageAccount, StorageSku,
-    VirtualNetworkRule,
+    AccountNetworkAccess, ArmId, DeletedShare, FileShare, Gib, NetworkAction, NetworkRules, PrivateEndpointConnection,
+    StorageAccount, StorageSku, VirtualNetworkRule,
 };
 
 use super::{
@@ -143,7 +143,8 @@ fn an_account_that_keeps_the_subnet_out_is_noted_and_one_without_any_way_is_wron
     assert!(words.contains("keeps subnet nodes of the configuration out"), "{words}");
     assert_eq!(grade(&with(Deny, vec![]), None).0, Grade::Unseen);
     let mut closed = with(Deny, vec![]);
-    closed.account.private_endpoint_connections = vec!["/endpoint".to_owned()];
+    closed.account.private_endpoint_connections =
+        vec![PrivateEndpointConnection { id: "/endpoint".to_owned(), endpoint: None }];
     assert_eq!(grade(&closed, Some(&subnet)).0, Grade::Fine);
     closed.account.public_network_access = Some(AccountNetworkAccess::Disabled);
     assert_eq!(grade(&closed, Some(&subnet)).0, Grade::Fine);
