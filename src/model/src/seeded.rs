@@ -1,6 +1,8 @@
 //! Random schedules: numbers that a seed decides, many seeds on all processors, and a count of what they have met.
+//!
+//! A simulated world is a [`Simulation`]; its tests are [`check_laws`], [`check_mutants`] and [`check_replay`].
 
-use std::{collections::BTreeMap, env, io::Write as _, ops::Range, thread, time::Duration};
+use std::{collections::BTreeMap, env, fmt, io::Write as _, ops::Range, thread, time::Duration};
 
 /// How often each thing has happened.
 pub type Counts = BTreeMap<&'static str, u64>;
@@ -40,12 +42,12 @@ impl Numbers {
 }
 
 /// The number that an environment variable names.
-pub fn number(variable: &str) -> Option<u64> {
+fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok()?.parse().ok()
 }
 
 /// Runs seeds on all processors. Returns the first that breaks a law, and the counts of what happened.
-pub fn run_many(
+fn run_many(
     seeds: Range<u64>,
     run: impl Fn(u64) -> (Result<(), String>, Counts) + Sync,
 ) -> (Option<(u64, String)>, Counts) {
@@ -103,13 +105,19 @@ pub fn shortest<T: Clone>(incidents: &[T], fails: impl Fn(&[T]) -> bool) -> Vec<
     shortest
 }
 
+/// Incidents and when they come, a line each, in seconds.
+pub fn table<T: fmt::Debug>(incidents: &[(Duration, T)]) -> String {
+    let rows = incidents.iter().map(|(at, incident)| format!("{:>10.3} {incident:?}", at.as_secs_f64()));
+    rows.collect::<Vec<_>>().join("\n")
+}
+
 /// How many schedules a test runs, of which these are a quick and a full run.
-pub fn how_many(variable: &str, quick: u64, full: u64) -> u64 {
+fn how_many(variable: &str, quick: u64, full: u64) -> u64 {
     number(variable).unwrap_or_else(|| env::var_os("LAZULI_TEST_FULL").map_or(quick, |_| full))
 }
 
 /// Prints the counts, so that those of a full run are shown when it passes too.
-pub fn print(counts: &Counts, is_full: bool) {
+fn print(counts: &Counts, is_full: bool) {
     let rows: String = counts.iter().map(|(what, count)| format!("{count:>10}  {what}\n")).collect();
     if is_full {
         // Not by `println!`: what a test prints is shown only when it fails.
@@ -120,8 +128,133 @@ pub fn print(counts: &Counts, is_full: bool) {
 }
 
 /// Requires that each of these has happened so often.
-pub fn must_have_reached(reached: &[&str], least: u64, counts: &Counts) {
+fn must_have_reached(reached: &[&str], least: u64, counts: &Counts) {
     let count = |what: &str| counts.get(what).copied().unwrap_or_default();
     let rare: Vec<_> = reached.iter().map(|what| (what, count(what))).filter(|(_, count)| *count < least).collect();
     assert!(rare.is_empty(), "reached less than {least} times: {rare:?}");
+}
+
+/// A simulated world of which seeds decide the schedules, and laws judge what the code under test does there.
+pub trait Simulation {
+    /// What a seed decides.
+    type Schedule;
+    /// A distortion of the code under test, or of what it sees. The default distorts nothing.
+    type Mutant: Copy + Default + fmt::Debug + Sync;
+
+    /// Names the variables: `LAZULI_{NAME}_SEEDS=N` runs so many schedules, `LAZULI_{NAME}_FROM=S` those from `S` on, and
+    /// `LAZULI_{NAME}_SEED=S` one, with its story.
+    const NAME: &'static str;
+    /// The schedules of a quick run.
+    const QUICK: u64;
+    /// The schedules of a full run.
+    const FULL: u64;
+    /// What a full run must have met [`Self::LEAST`] times, and a shorter one as often as [`Self::least`] says.
+    const REACHED: &'static [&'static str];
+    /// See [`Self::REACHED`].
+    const LEAST: u64;
+
+    /// What this seed decides.
+    fn schedule(seed: u64) -> Self::Schedule;
+
+    /// Runs a schedule. The story is kept only where it is asked for.
+    fn run(schedule: &Self::Schedule, mutant: Self::Mutant, with_story: bool) -> Life;
+
+    /// The shortest schedule that still fails ([`shortest`]).
+    fn shortened(schedule: Self::Schedule, fails: impl Fn(&Self::Schedule) -> bool) -> Self::Schedule;
+
+    /// The schedule, for its reader.
+    fn described(schedule: &Self::Schedule) -> String;
+
+    /// How often a run of so many schedules must have met each of [`Self::REACHED`].
+    fn least(schedules: u64) -> u64 {
+        if schedules >= Self::FULL { Self::LEAST } else { schedules * Self::LEAST / Self::FULL }
+    }
+}
+
+/// What has become of one schedule.
+#[derive(Debug)]
+pub struct Life {
+    /// The law that is broken: its name, a colon, and what broke it.
+    pub result: Result<(), String>,
+    /// What has happened how often.
+    pub counts: Counts,
+    /// What has happened, in order.
+    pub story: Vec<String>,
+}
+
+fn broken_law(life: &Life) -> Option<&str> {
+    life.result.as_ref().err().map(|why| why.split(':').next().unwrap_or(why))
+}
+
+/// The shortest schedule that breaks the law which this seed breaks, with its story.
+pub fn explain<S: Simulation>(seed: u64, mutant: S::Mutant) -> String {
+    let schedule = S::schedule(seed);
+    let first = S::run(&schedule, mutant, false);
+    let shortest = match broken_law(&first) {
+        Some(law) => S::shortened(schedule, |schedule| broken_law(&S::run(schedule, mutant, false)) == Some(law)),
+        None => schedule,
+    };
+    let life = S::run(&shortest, mutant, true);
+    let (schedule, story) = (S::described(&shortest), life.story.join("\n"));
+    format!("seed {seed}: {:?}\nschedule, shortened:\n{schedule}\nstory:\n{story}", life.result)
+}
+
+/// The first of these seeds with which a mutant is noticed, by one of these laws where laws are named, and the counts of
+/// what happened until then.
+pub fn noticed<S: Simulation>(seeds: Range<u64>, mutant: S::Mutant, laws: &[&str]) -> (Option<(u64, String)>, Counts) {
+    run_many(seeds, |seed| {
+        let life = S::run(&S::schedule(seed), mutant, false);
+        let counts = laws.is_empty() || laws.iter().any(|law| life.result.as_ref().is_err_and(|why| why.starts_with(law)));
+        (if counts { life.result } else { Ok(()) }, life.counts)
+    })
+}
+
+/// Fails where a schedule breaks a law, or where what must happen does not.
+///
+/// # Panics
+/// Then, with the shortest schedule that does so.
+pub fn check_laws<S: Simulation>() {
+    let variable = |end: &str| format!("LAZULI_{}_{end}", S::NAME);
+    if let Some(seed) = number(&variable("SEED")) {
+        println!("{}", explain::<S>(seed, S::Mutant::default()));
+        let life = S::run(&S::schedule(seed), S::Mutant::default(), false);
+        assert!(life.result.is_ok(), "{:?}", life.result);
+        return;
+    }
+    let (first, last) =
+        (number(&variable("FROM")).unwrap_or(0), how_many(&variable("SEEDS"), S::QUICK, S::FULL));
+    let schedules = last.saturating_sub(first);
+    let (failure, counts) = noticed::<S>(first..last, S::Mutant::default(), &[]);
+    print(&counts, last >= S::FULL);
+    if let Some((seed, _)) = failure {
+        panic!("{}", explain::<S>(seed, S::Mutant::default()));
+    }
+    must_have_reached(S::REACHED, S::least(schedules), &counts);
+    println!("{schedules} schedules");
+}
+
+/// Fails where a mutant passes so many schedules: then no law notices what it distorts. Only the laws that are named
+/// beside a mutant count for it; where none are, all do.
+///
+/// # Panics
+/// Then.
+pub fn check_mutants<S: Simulation>(mutants: &[(S::Mutant, &[&str])], schedules: u64) {
+    let mut unnoticed = Vec::new();
+    for (mutant, laws) in mutants {
+        match noticed::<S>(0..schedules, *mutant, laws).0 {
+            Some((seed, why)) => println!("{mutant:?}: seed {seed}: {why}"),
+            None => unnoticed.push(mutant),
+        }
+    }
+    assert!(unnoticed.is_empty(), "unnoticed in {schedules} schedules: {unnoticed:?}");
+}
+
+/// Fails where one seed has two stories, or two seeds one.
+///
+/// # Panics
+/// Then.
+pub fn check_replay<S: Simulation>() {
+    let of = |seed| S::run(&S::schedule(seed), S::Mutant::default(), true).story;
+    assert_eq!(of(7), of(7));
+    assert_ne!(of(7), of(8));
 }

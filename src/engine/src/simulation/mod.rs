@@ -15,17 +15,10 @@ mod services;
 mod toy;
 mod world;
 
-use std::ops::Range;
-
 use driver::run;
-use lazuli_model::seeded::{self, Counts};
+use lazuli_model::seeded::{self, Life, Simulation};
 use mutant::Mutant;
 use schedule::Schedule;
-
-/// The schedules of a quick run.
-const QUICK: u64 = 5_000;
-/// The schedules of a full run.
-const FULL: u64 = 200_000;
 
 /// What every long run must have met: the faults of Azure, the moves of the lease, and each transition of the steps.
 const REACHED: [&str; 79] = [
@@ -110,68 +103,58 @@ const REACHED: [&str; 79] = [
     "write: request lost",
 ];
 
-/// Runs schedules. Returns the first that breaks a law, by seed, and the counts of what happened.
-fn run_many(seeds: Range<u64>, mutant: Mutant) -> (Option<(u64, String)>, Counts) {
-    seeded::run_many(seeds, |seed| {
-        let (result, run) = run(&Schedule::new(seed), mutant, false);
-        (result, run.counts)
-    })
-}
+/// The steps of load balancers, security groups, public IPs and Services.
+struct Steps;
 
-/// The shortest schedule that breaks a law, its incidents and its log, to be read.
-fn explain(seed: u64, mutant: Mutant) -> String {
-    let shortest = Schedule::new(seed).shrink(|schedule| run(schedule, mutant, false).0.is_err());
-    let (result, run) = run(&shortest, mutant, true);
-    let incidents = shortest.incidents.iter().map(|(at, incident)| format!("{:>10.3} {incident:?}", at.as_secs_f64()));
-    format!(
-        "seed {seed}: {result:?}\nincidents, shortened:\n{}\nlog:\n{}",
-        incidents.collect::<Vec<_>>().join("\n"),
-        run.log.unwrap_or_default().join("\n")
-    )
+impl Simulation for Steps {
+    type Schedule = Schedule;
+    type Mutant = Mutant;
+
+    const NAME: &'static str = "ENGINE";
+    const QUICK: u64 = 5_000;
+    const FULL: u64 = 200_000;
+    const REACHED: &'static [&'static str] = &REACHED;
+    const LEAST: u64 = 1_000;
+
+    fn schedule(seed: u64) -> Schedule {
+        Schedule::new(seed)
+    }
+
+    fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> Life {
+        let (result, run) = run(schedule, mutant, with_story);
+        Life { result, counts: run.counts, story: run.log.unwrap_or_default() }
+    }
+
+    fn shortened(schedule: Schedule, fails: impl Fn(&Schedule) -> bool) -> Schedule {
+        schedule.shrink(fails)
+    }
+
+    fn described(schedule: &Schedule) -> String {
+        seeded::table(&schedule.incidents)
+    }
 }
 
 #[test]
 fn no_schedule_breaks_a_law() {
-    if let Some(seed) = seeded::number("LAZULI_ENGINE_SEED") {
-        let (result, _) = run(&Schedule::new(seed), Mutant::None, false);
-        assert!(result.is_ok(), "{}", explain(seed, Mutant::None));
-        return;
-    }
-    let count = seeded::how_many("LAZULI_ENGINE_SEEDS", QUICK, FULL);
-    let first = seeded::number("LAZULI_ENGINE_FROM").unwrap_or(0);
-    let (failure, counts) = run_many(first..count, Mutant::None);
-    seeded::print(&counts, count >= FULL);
-    if let Some((seed, _)) = failure {
-        panic!("{}", explain(seed, Mutant::None));
-    }
-    seeded::must_have_reached(&REACHED, count.saturating_sub(first) * 1_000 / FULL, &counts);
+    seeded::check_laws::<Steps>();
 }
 
 #[test]
 fn the_same_seed_makes_the_same_run() {
-    let of = |seed| run(&Schedule::new(seed), Mutant::None, true).1.log;
-    assert_eq!(of(7), of(7));
-    assert_ne!(of(7), of(8));
+    seeded::check_replay::<Steps>();
 }
 
 #[test]
 fn a_schedule_that_breaks_a_law_is_shortened_to_a_readable_list() {
     let mutant = Mutant::ReleasesEarly;
-    let (seed, _) = run_many(0..QUICK, mutant).0.expect("a schedule notices it");
+    let (seed, _) = seeded::noticed::<Steps>(0..Steps::QUICK, mutant, &[]).0.expect("a schedule notices it");
     let shortest = Schedule::new(seed).shrink(|schedule| run(schedule, mutant, false).0.is_err());
     assert!((1..6).contains(&shortest.incidents.len()), "{:?}", shortest.incidents);
-    let explained = explain(seed, mutant);
+    let explained = seeded::explain::<Steps>(seed, mutant);
     assert!(explained.contains("Apply(") && explained.contains("write LoadBalancer("), "{explained}");
 }
 
 #[test]
 fn every_broken_law_is_noticed() {
-    let mut unnoticed = Vec::new();
-    for mutant in Mutant::ALL {
-        match run_many(0..QUICK, mutant).0 {
-            Some((seed, why)) => println!("{mutant:?}: seed {seed}: {why}"),
-            None => unnoticed.push(mutant),
-        }
-    }
-    assert!(unnoticed.is_empty(), "unnoticed: {unnoticed:?}");
+    seeded::check_mutants::<Steps>(&Mutant::ALL.map(|mutant| (mutant, &[][..])), Steps::QUICK);
 }

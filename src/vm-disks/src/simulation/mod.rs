@@ -25,17 +25,11 @@ mod mutant;
 mod schedule;
 mod words;
 
-use std::ops::Range;
-
 use driver::run;
-use lazuli_model::seeded::{self, Counts};
+use lazuli_model::seeded::{self, Life, Simulation};
 use mutant::Mutant;
 use schedule::Schedule;
 
-/// The schedules of a quick run.
-const QUICK: u64 = 50_000;
-/// The schedules of a full run.
-const FULL: u64 = 1_000_000;
 /// The schedules in which a distortion must be noticed.
 const NOTICED: u64 = 4_000;
 
@@ -167,57 +161,47 @@ const REACHED: [&str; 124] = [
     "write: request lost",
 ];
 
-/// Runs schedules. Returns the first that breaks a law, by seed, and the counts of what happened.
-fn run_many(seeds: Range<u64>, mutant: Mutant) -> (Option<(u64, String)>, Counts) {
-    seeded::run_many(seeds, |seed| {
-        let (result, run) = run(&Schedule::new(seed), mutant, false);
-        (result, run.counts)
-    })
-}
+/// The step of the data disks of a VM.
+struct VmDisks;
 
-/// The shortest schedule that breaks a law, its incidents and its story, to be read.
-fn explain(seed: u64, mutant: Mutant) -> String {
-    let schedule = Schedule::new(seed);
-    let law = |result: &Result<(), String>| result.as_ref().err().map(|why| why.split(':').next().map(str::to_owned));
-    let broken = law(&run(&schedule, mutant, false).0);
-    let shortest = match broken {
-        Some(_) => schedule.shrink(|schedule| law(&run(schedule, mutant, false).0) == broken),
-        None => schedule,
-    };
-    let (result, run) = run(&shortest, mutant, true);
-    let incidents = shortest.incidents.iter().map(|(at, incident)| format!("{:>10.3} {incident:?}", at.as_secs_f64()));
-    format!(
-        "seed {seed}: {result:?}\n{:?}, {} VMs, disks shared by {:?}, {} per VM\nincidents, shortened:\n{}\nstory:\n{}",
-        shortest.habits,
-        shortest.vms,
-        shortest.shares,
-        shortest.limit,
-        incidents.collect::<Vec<_>>().join("\n"),
-        run.log.unwrap_or_default().join("\n")
-    )
+impl Simulation for VmDisks {
+    type Schedule = Schedule;
+    type Mutant = Mutant;
+
+    const NAME: &'static str = "DISK";
+    const QUICK: u64 = 50_000;
+    const FULL: u64 = 1_000_000;
+    const REACHED: &'static [&'static str] = &REACHED;
+    const LEAST: u64 = 1_000;
+
+    fn schedule(seed: u64) -> Schedule {
+        Schedule::new(seed)
+    }
+
+    fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> Life {
+        let (result, run) = run(schedule, mutant, with_story);
+        Life { result, counts: run.counts, story: run.log.unwrap_or_default() }
+    }
+
+    fn shortened(schedule: Schedule, fails: impl Fn(&Schedule) -> bool) -> Schedule {
+        schedule.shrink(fails)
+    }
+
+    fn described(schedule: &Schedule) -> String {
+        let Schedule { habits, vms, shares, limit, incidents, .. } = schedule;
+        let incidents = seeded::table(incidents);
+        format!("{habits:?}, {vms} VMs, disks shared by {shares:?}, {limit} per VM\n{incidents}")
+    }
+
+    /// In a shorter run at least half as often for each schedule as in a full one.
+    fn least(schedules: u64) -> u64 {
+        if schedules >= Self::FULL { Self::LEAST } else { schedules * Self::LEAST / 2 / Self::FULL }
+    }
 }
 
 #[test]
 fn no_schedule_breaks_a_law() {
-    if let Some(seed) = seeded::number("LAZULI_DISK_SEED") {
-        let story = explain(seed, Mutant::None);
-        println!("{story}");
-        let (result, _) = run(&Schedule::new(seed), Mutant::None, false);
-        assert!(result.is_ok(), "{result:?}");
-        return;
-    }
-    let count = seeded::how_many("LAZULI_DISK_SEEDS", QUICK, FULL);
-    let first = seeded::number("LAZULI_DISK_FROM").unwrap_or(0);
-    let (failure, counts) = run_many(first..count, Mutant::None);
-    seeded::print(&counts, count >= FULL);
-    if let Some((seed, _)) = failure {
-        panic!("{}", explain(seed, Mutant::None));
-    }
-    // A thousand times in a full run, and at least half as often for each schedule in a shorter one.
-    let schedules = count.saturating_sub(first);
-    let least = if schedules >= FULL { 1_000 } else { schedules * 500 / FULL };
-    seeded::must_have_reached(&REACHED, least, &counts);
-    println!("{schedules} schedules");
+    seeded::check_laws::<VmDisks>();
 }
 
 #[test]
@@ -240,37 +224,20 @@ fn the_world_knows_no_planner() {
 
 #[test]
 fn the_same_seed_makes_the_same_story() {
-    let of = |seed| run(&Schedule::new(seed), Mutant::None, true).1.log;
-    assert_eq!(of(7), of(7));
-    assert_ne!(of(7), of(8));
+    seeded::check_replay::<VmDisks>();
 }
 
 #[test]
 fn a_schedule_that_breaks_a_law_is_shortened_to_a_readable_list() {
     let mutant = Mutant::ForgetsReservations;
-    let (seed, _) = run_many(0..NOTICED, mutant).0.expect("a schedule notices it");
+    let (seed, _) = seeded::noticed::<VmDisks>(0..NOTICED, mutant, &[]).0.expect("a schedule notices it");
     let shortest = Schedule::new(seed).shrink(|schedule| run(schedule, mutant, false).0.is_err());
     assert!((1..12).contains(&shortest.incidents.len()), "{:?}", shortest.incidents);
-    let explained = explain(seed, mutant);
+    let explained = seeded::explain::<VmDisks>(seed, mutant);
     assert!(explained.contains("Attach(") && explained.contains("which csi-"), "{explained}");
 }
 
 #[test]
 fn every_distortion_is_noticed_by_the_law_that_it_breaks() {
-    let mut unnoticed = Vec::new();
-    for (mutant, laws) in Mutant::ALL {
-        // What else it breaks does not count.
-        let (noticed, _) = seeded::run_many(0..NOTICED, |seed| {
-            let (result, run) = run(&Schedule::new(seed), mutant, false);
-            (
-                result.or_else(|why| if laws.iter().any(|law| why.starts_with(law)) { Err(why) } else { Ok(()) }),
-                run.counts,
-            )
-        });
-        match noticed {
-            Some((seed, why)) => println!("{mutant:?}: seed {seed}: {why}"),
-            None => unnoticed.push(mutant),
-        }
-    }
-    assert!(unnoticed.is_empty(), "unnoticed: {unnoticed:?}");
+    seeded::check_mutants::<VmDisks>(&Mutant::ALL, NOTICED);
 }

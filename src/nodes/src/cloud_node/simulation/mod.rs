@@ -11,17 +11,10 @@ mod pace;
 mod schedule;
 mod world;
 
-use std::ops::Range;
-
 use driver::run;
-use lazuli_model::seeded::{self, Counts};
+use lazuli_model::seeded::{self, Life, Simulation};
 use mutant::Mutant;
 use schedule::Schedule;
-
-/// The schedules of a quick run.
-const QUICK: u64 = 5_000;
-/// The schedules of a full run.
-const FULL: u64 = 50_000;
 
 /// What every long run must have met.
 const REACHED: [&str; 82] = [
@@ -109,52 +102,48 @@ const REACHED: [&str; 82] = [
     "write: table",
 ];
 
-/// Runs schedules. Returns the first that breaks a law, by seed, and the counts of what happened.
-fn run_many(seeds: Range<u64>, mutant: Mutant) -> (Option<(u64, String)>, Counts) {
-    seeded::run_many(seeds, |seed| {
-        let (result, run) = run(&Schedule::new(seed), mutant, false);
-        (result, run.counts)
-    })
-}
+/// The steps of Nodes and of the route table.
+struct NodesAndRoutes;
 
-/// The shortest schedule that breaks a law, its incidents and its log, to be read.
-fn explain(seed: u64, mutant: Mutant) -> String {
-    let shortest = Schedule::new(seed).shrink(|schedule| run(schedule, mutant, false).0.is_err());
-    let (result, run) = run(&shortest, mutant, true);
-    format!("seed {seed}: {result:?}\nlog:\n{}", run.log.unwrap_or_default().join("\n"))
+impl Simulation for NodesAndRoutes {
+    type Schedule = Schedule;
+    type Mutant = Mutant;
+
+    const NAME: &'static str = "NODES";
+    const QUICK: u64 = 5_000;
+    const FULL: u64 = 50_000;
+    const REACHED: &'static [&'static str] = &REACHED;
+    const LEAST: u64 = 1_000;
+
+    fn schedule(seed: u64) -> Schedule {
+        Schedule::new(seed)
+    }
+
+    fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> Life {
+        let (result, run) = run(schedule, mutant, with_story);
+        Life { result, counts: run.counts, story: run.log.unwrap_or_default() }
+    }
+
+    fn shortened(schedule: Schedule, fails: impl Fn(&Schedule) -> bool) -> Schedule {
+        schedule.shrink(fails)
+    }
+
+    fn described(schedule: &Schedule) -> String {
+        seeded::table(&schedule.incidents)
+    }
 }
 
 #[test]
 fn no_schedule_of_nodes_and_routes_breaks_a_law() {
-    if let Some(seed) = seeded::number("LAZULI_NODES_SEED") {
-        let (result, _) = run(&Schedule::new(seed), Mutant::None, false);
-        assert!(result.is_ok(), "{}", explain(seed, Mutant::None));
-        return;
-    }
-    let count = seeded::how_many("LAZULI_NODES_SEEDS", QUICK, FULL);
-    let (failure, counts) = run_many(0..count, Mutant::None);
-    seeded::print(&counts, count >= FULL);
-    if let Some((seed, _)) = failure {
-        panic!("{}", explain(seed, Mutant::None));
-    }
-    seeded::must_have_reached(&REACHED, count * 1_000 / FULL, &counts);
+    seeded::check_laws::<NodesAndRoutes>();
 }
 
 #[test]
 fn the_same_seed_makes_the_same_life_of_nodes() {
-    let of = |seed| run(&Schedule::new(seed), Mutant::None, true).1.log;
-    assert_eq!(of(7), of(7));
-    assert_ne!(of(7), of(8));
+    seeded::check_replay::<NodesAndRoutes>();
 }
 
 #[test]
 fn every_broken_law_of_nodes_and_routes_is_noticed() {
-    let mut unnoticed = Vec::new();
-    for mutant in Mutant::ALL {
-        match run_many(0..QUICK, mutant).0 {
-            Some((seed, why)) => println!("{mutant:?}: seed {seed}: {why}"),
-            None => unnoticed.push(mutant),
-        }
-    }
-    assert!(unnoticed.is_empty(), "unnoticed: {unnoticed:?}");
+    seeded::check_mutants::<NodesAndRoutes>(&Mutant::ALL.map(|mutant| (mutant, &[][..])), NodesAndRoutes::QUICK);
 }

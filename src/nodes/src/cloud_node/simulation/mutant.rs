@@ -1,8 +1,9 @@
 //! Laws that are broken on purpose.
 
 /// A law that is broken on purpose, to see that the oracle notices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Mutant {
+    #[default]
     None,
     /// Writes carry no ETag.
     NoEtag,
