@@ -157,7 +157,7 @@ pub trait Simulation {
     fn schedule(seed: u64) -> Self::Schedule;
 
     /// Runs a schedule. The story is kept only where it is asked for.
-    fn run(schedule: &Self::Schedule, mutant: Self::Mutant, with_story: bool) -> Life;
+    fn run(schedule: &Self::Schedule, mutant: Self::Mutant, with_story: bool) -> Outcome;
 
     /// The shortest schedule that still fails ([`shortest`]).
     fn shortened(schedule: Self::Schedule, fails: impl Fn(&Self::Schedule) -> bool) -> Self::Schedule;
@@ -173,7 +173,7 @@ pub trait Simulation {
 
 /// What has become of one schedule.
 #[derive(Debug)]
-pub struct Life {
+pub struct Outcome {
     /// The law that is broken: its name, a colon, and what broke it.
     pub result: Result<(), String>,
     /// What has happened how often.
@@ -182,8 +182,8 @@ pub struct Life {
     pub story: Vec<String>,
 }
 
-fn broken_law(life: &Life) -> Option<&str> {
-    life.result.as_ref().err().map(|why| why.split(':').next().unwrap_or(why))
+fn broken_law(outcome: &Outcome) -> Option<&str> {
+    outcome.result.as_ref().err().map(|why| why.split(':').next().unwrap_or(why))
 }
 
 /// The shortest schedule that breaks the law which this seed breaks, with its story.
@@ -194,18 +194,19 @@ pub fn explain<S: Simulation>(seed: u64, mutant: S::Mutant) -> String {
         Some(law) => S::shortened(schedule, |schedule| broken_law(&S::run(schedule, mutant, false)) == Some(law)),
         None => schedule,
     };
-    let life = S::run(&shortest, mutant, true);
-    let (schedule, story) = (S::described(&shortest), life.story.join("\n"));
-    format!("seed {seed}: {:?}\nschedule, shortened:\n{schedule}\nstory:\n{story}", life.result)
+    let outcome = S::run(&shortest, mutant, true);
+    let (schedule, story) = (S::described(&shortest), outcome.story.join("\n"));
+    format!("seed {seed}: {:?}\nschedule, shortened:\n{schedule}\nstory:\n{story}", outcome.result)
 }
 
 /// The first of these seeds with which a mutant is noticed, by one of these laws where laws are named, and the counts of
 /// what happened until then.
 pub fn noticed<S: Simulation>(seeds: Range<u64>, mutant: S::Mutant, laws: &[&str]) -> (Option<(u64, String)>, Counts) {
     run_many(seeds, |seed| {
-        let life = S::run(&S::schedule(seed), mutant, false);
-        let counts = laws.is_empty() || laws.iter().any(|law| life.result.as_ref().is_err_and(|why| why.starts_with(law)));
-        (if counts { life.result } else { Ok(()) }, life.counts)
+        let outcome = S::run(&S::schedule(seed), mutant, false);
+        let counts =
+            laws.is_empty() || laws.iter().any(|law| outcome.result.as_ref().is_err_and(|why| why.starts_with(law)));
+        (if counts { outcome.result } else { Ok(()) }, outcome.counts)
     })
 }
 
@@ -217,12 +218,11 @@ pub fn check_laws<S: Simulation>() {
     let variable = |end: &str| format!("LAZULI_{}_{end}", S::NAME);
     if let Some(seed) = number(&variable("SEED")) {
         println!("{}", explain::<S>(seed, S::Mutant::default()));
-        let life = S::run(&S::schedule(seed), S::Mutant::default(), false);
-        assert!(life.result.is_ok(), "{:?}", life.result);
+        let outcome = S::run(&S::schedule(seed), S::Mutant::default(), false);
+        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
         return;
     }
-    let (first, last) =
-        (number(&variable("FROM")).unwrap_or(0), how_many(&variable("SEEDS"), S::QUICK, S::FULL));
+    let (first, last) = (number(&variable("FROM")).unwrap_or(0), how_many(&variable("SEEDS"), S::QUICK, S::FULL));
     let schedules = last.saturating_sub(first);
     let (failure, counts) = noticed::<S>(first..last, S::Mutant::default(), &[]);
     print(&counts, last >= S::FULL);

@@ -24,13 +24,11 @@ use lazuli_model::{
     disk_spec::{CreateOption, DiskSpec, NamedBy, Origin},
     disk_tags,
     fault::{Effect, Fault},
-    seeded::{self, Counts, Numbers},
+    seeded::{self, Counts, Numbers, Outcome, Simulation},
 };
 
 use super::{Done, Failure, Op, Request, Wanted, WholeDisk};
 
-const QUICK: u64 = 300_000;
-const FULL: u64 = 10_000_000;
 /// The schedules in which a distortion must be noticed.
 const NOTICED: u64 = 30_000;
 const LIMITS: Limits = Limits { tries: 4, longest_wait: Duration::from_secs(60) };
@@ -657,40 +655,45 @@ fn lost() -> Error {
     Error { fault: Fault::OutcomeUnknown, effect: Effect::Possible }
 }
 
-fn run(seed: u64, incidents: &[(u64, Incident)], mutant: Option<Mutant>) -> (Result<(), String>, Counts) {
-    let mut world = World::new(seed, incidents, mutant, false);
-    let result = world.run();
-    (result, world.counts)
-}
+/// The lives of disks as wholes.
+struct WholeDisks;
 
-/// The shortest schedule that fails, with its story.
-fn explain(seed: u64, mutant: Option<Mutant>) -> String {
-    let fails = |incidents: &[(u64, Incident)]| run(seed, incidents, mutant).0.is_err();
-    let shortest = seeded::shortest(&schedule(seed), fails);
-    let mut world = World::new(seed, &shortest, mutant, true);
-    let result = world.run();
-    format!("{shortest:#?}\n{}\n{result:?}", world.story.unwrap_or_default().join("\n"))
+impl Simulation for WholeDisks {
+    /// The seed, and what happens after so many milliseconds.
+    type Schedule = (u64, Vec<(u64, Incident)>);
+    type Mutant = Option<Mutant>;
+
+    const NAME: &'static str = "WHOLE_DISK";
+    const QUICK: u64 = 300_000;
+    const FULL: u64 = 10_000_000;
+    const REACHED: &'static [&'static str] = &REACHED;
+    const LEAST: u64 = 1_000;
+
+    fn schedule(seed: u64) -> Self::Schedule {
+        (seed, schedule(seed))
+    }
+
+    fn run((seed, incidents): &Self::Schedule, mutant: Option<Mutant>, with_story: bool) -> Outcome {
+        let mut world = World::new(*seed, incidents, mutant, with_story);
+        let result = world.run();
+        Outcome { result, counts: world.counts, story: world.story.unwrap_or_default() }
+    }
+
+    fn shortened((seed, incidents): Self::Schedule, fails: impl Fn(&Self::Schedule) -> bool) -> Self::Schedule {
+        (seed, seeded::shortest(&incidents, |incidents| fails(&(seed, incidents.to_vec()))))
+    }
+
+    fn described((_, incidents): &Self::Schedule) -> String {
+        format!("{incidents:#?}")
+    }
 }
 
 #[test]
 fn no_schedule_of_a_disk_s_life_breaks_a_law() {
-    if let Some(seed) = seeded::number("LAZULI_WHOLE_DISK_SEED") {
-        panic!("{}", explain(seed, None));
-    }
-    let count = seeded::how_many("LAZULI_WHOLE_DISK_SEEDS", QUICK, FULL);
-    let (failure, counts) = seeded::run_many(0..count, |seed| run(seed, &schedule(seed), None));
-    if let Some((seed, why)) = failure {
-        panic!("seed {seed}: {why}\n{}", explain(seed, None));
-    }
-    seeded::print(&counts, count >= FULL);
-    seeded::must_have_reached(&REACHED, if count >= FULL { 1_000 } else { count / 6_000 }, &counts);
+    seeded::check_laws::<WholeDisks>();
 }
 
 #[test]
 fn every_distortion_of_a_disk_s_life_is_noticed() {
-    for mutant in MUTANTS {
-        let (noticed, _) = seeded::run_many(0..NOTICED, |seed| run(seed, &schedule(seed), Some(mutant)));
-        let (seed, why) = noticed.unwrap_or_else(|| panic!("{mutant:?} passes {NOTICED} schedules"));
-        println!("{mutant:?}: seed {seed}: {why}");
-    }
+    seeded::check_mutants::<WholeDisks>(&MUTANTS.map(|mutant| (Some(mutant), &[][..])), NOTICED);
 }

@@ -12,7 +12,7 @@ mod schedule;
 mod world;
 
 use driver::run;
-use lazuli_model::seeded::{self, Life, Simulation};
+use lazuli_model::seeded::{self, Outcome, Simulation};
 use mutant::Mutant;
 use schedule::Schedule;
 
@@ -119,9 +119,9 @@ impl Simulation for NodesAndRoutes {
         Schedule::new(seed)
     }
 
-    fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> Life {
+    fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> Outcome {
         let (result, run) = run(schedule, mutant, with_story);
-        Life { result, counts: run.counts, story: run.log.unwrap_or_default() }
+        Outcome { result, counts: run.counts, story: run.log.unwrap_or_default() }
     }
 
     fn shortened(schedule: Schedule, fails: impl Fn(&Schedule) -> bool) -> Schedule {

@@ -22,12 +22,10 @@ pub(super) mod world;
 
 use std::time::Duration;
 
-use lazuli_model::seeded::{self, Counts, Numbers};
+use lazuli_model::seeded::{self, Numbers, Outcome, Simulation};
 
 use world::World;
 
-const QUICK: u64 = 50_000;
-const FULL: u64 = 2_000_000;
 /// The schedules in which a distortion must be noticed.
 const NOTICED: u64 = 50_000;
 /// The last incident comes before, in milliseconds.
@@ -210,40 +208,49 @@ const MUTANTS: [Mutant; 13] = [
     Mutant::PublishAlways,
 ];
 
-fn run(seed: u64, incidents: &[(u64, Incident)], mutant: Option<Mutant>) -> (Result<(), String>, Counts) {
-    let mut world = World::new(seed, incidents, mutant, false);
-    let result = world.run();
-    (result, world.counts)
-}
+/// Requests to attach, detach and delete disks.
+struct Requests;
 
-/// The shortest schedule that fails, with its story.
-fn explain(seed: u64, mutant: Option<Mutant>) -> String {
-    let fails = |incidents: &[(u64, Incident)]| run(seed, incidents, mutant).0.is_err();
-    let shortest = seeded::shortest(&schedule(seed), fails);
-    let mut world = World::new(seed, &shortest, mutant, true);
-    let result = world.run();
-    format!("{shortest:#?}\n{}\n{result:?}", world.story.unwrap_or_default().join("\n"))
+impl Simulation for Requests {
+    /// The seed, and what happens after so many milliseconds.
+    type Schedule = (u64, Vec<(u64, Incident)>);
+    type Mutant = Option<Mutant>;
+
+    const NAME: &'static str = "PUBLISH";
+    const QUICK: u64 = 50_000;
+    const FULL: u64 = 2_000_000;
+    const REACHED: &'static [&'static str] = &REACHED;
+    const LEAST: u64 = 1_000;
+
+    fn schedule(seed: u64) -> Self::Schedule {
+        (seed, schedule(seed))
+    }
+
+    fn run((seed, incidents): &Self::Schedule, mutant: Option<Mutant>, with_story: bool) -> Outcome {
+        let mut world = World::new(*seed, incidents, mutant, with_story);
+        let result = world.run();
+        Outcome { result, counts: world.counts, story: world.story.unwrap_or_default() }
+    }
+
+    fn shortened((seed, incidents): Self::Schedule, fails: impl Fn(&Self::Schedule) -> bool) -> Self::Schedule {
+        (seed, seeded::shortest(&incidents, |incidents| fails(&(seed, incidents.to_vec()))))
+    }
+
+    fn described((_, incidents): &Self::Schedule) -> String {
+        format!("{incidents:#?}")
+    }
+
+    fn least(schedules: u64) -> u64 {
+        if schedules >= Self::FULL { Self::LEAST } else { schedules / 5_000 }
+    }
 }
 
 #[test]
 fn no_schedule_of_requests_to_attach_and_detach_breaks_a_law() {
-    if let Some(seed) = seeded::number("LAZULI_PUBLISH_SEED") {
-        panic!("{}", explain(seed, None));
-    }
-    let count = seeded::how_many("LAZULI_PUBLISH_SEEDS", QUICK, FULL);
-    let (failure, counts) = seeded::run_many(0..count, |seed| run(seed, &schedule(seed), None));
-    if let Some((seed, why)) = failure {
-        panic!("seed {seed}: {why}\n{}", explain(seed, None));
-    }
-    seeded::print(&counts, count >= FULL);
-    seeded::must_have_reached(&REACHED, if count >= FULL { 1_000 } else { count / 5_000 }, &counts);
+    seeded::check_laws::<Requests>();
 }
 
 #[test]
 fn every_distortion_of_a_request_is_noticed() {
-    for mutant in MUTANTS {
-        let (noticed, _) = seeded::run_many(0..NOTICED, |seed| run(seed, &schedule(seed), Some(mutant)));
-        let (seed, why) = noticed.unwrap_or_else(|| panic!("{mutant:?} passes {NOTICED} schedules"));
-        println!("{mutant:?}: seed {seed}: {why}");
-    }
+    seeded::check_mutants::<Requests>(&MUTANTS.map(|mutant| (Some(mutant), &[][..])), NOTICED);
 }
