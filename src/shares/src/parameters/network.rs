@@ -81,8 +81,21 @@ impl Reader<'_, '_> {
         self.or("vnetresourcegroup", cluster)
     }
 
+    /// Refuses a resource group that the class names and that the operator has not allowed. Those of the cloud configuration
+    /// are allowed.
+    fn check_group(&self, folded: &str) -> Result<(), ParameterError> {
+        let Some(parameter) = self.parameters.get(folded) else { return Ok(()) };
+        let (group, defaults) = (parameter.value.trim(), self.defaults);
+        if group.eq_ignore_ascii_case(&defaults.vnet_resource_group) {
+            return Ok(());
+        }
+        let (named, cluster) = ((&*defaults.subscription, group), (&*defaults.subscription, &*defaults.resource_group));
+        defaults.allowed_resource_groups.check(named, cluster).map_err(|allowed| parameter.refuse(allowed))
+    }
+
     /// The subnets that class and cloud configuration name, each once.
     fn subnets(&self, kind: Parameter<'_>) -> Result<Vec<ArmId>, ParameterError> {
+        self.check_group("vnetresourcegroup")?;
         let (group, vnet) = (self.network_group(), self.or("vnetname", &self.defaults.vnet_name));
         let named = self.or("subnetname", &self.defaults.subnet_name);
         let mut found = Vec::new();
@@ -113,6 +126,7 @@ impl Reader<'_, '_> {
         let (Some(subnet), Some(network)) = (subnets.first(), subnets.first().and_then(ArmId::parent)) else {
             return Err(kind.refuse("it needs a subnet"));
         };
+        self.check_group("privatednszoneresourcegroup")?;
         let group = self.or("privatednszoneresourcegroup", network.resource_group());
         let zone_name = format!("privatelink.file.{suffix}");
         let zone =

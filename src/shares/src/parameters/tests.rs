@@ -427,4 +427,21 @@ fn a_class_names_only_the_resource_groups_that_are_allowed() {
     let error = parse(&[("resourceGroup", "other")]).unwrap_err();
     assert_eq!(error.parameter, "resourceGroup");
     assert!(error.to_string().contains("team, s2/* (--allowed-resource-groups)"), "{error}");
+    // What is made in the network is bound by the list too, but for the network of the cloud configuration.
+    let network = |parameter: &str, group: &str| {
+        let configured = Defaults {
+            vnet_resource_group: "net".into(),
+            vnet_name: "vnet".into(),
+            subnet_name: "nodes".into(),
+            ..defaults.clone()
+        };
+        let pairs = [("networkEndpointType", "privateEndpoint"), (parameter, group)];
+        ShareClass::parse(&map(&pairs), &BTreeMap::new(), &configured)
+    };
+    for parameter in ["vnetResourceGroup", "privateDNSZoneResourceGroup"] {
+        for group in ["NET", "Group", "team"] {
+            assert!(network(parameter, group).is_ok(), "{parameter} {group}");
+        }
+        assert_eq!(network(parameter, "other").unwrap_err().parameter, parameter);
+    }
 }
