@@ -290,12 +290,18 @@ fn can_be_full(request: &AccountRequest<'_>, account: &StorageAccount) -> bool {
         || request.class.account_quota.is_some()
 }
 
-/// An account that can be full and whose shares are not known. Before one with room is chosen, or one is made, all that fit
-/// are read: an earlier try may have made the share in one that is full by now, and the claim would get a second one.
+/// How many accounts are looked into only because the claim's share may be there already. Azure allows 100 lists of a
+/// subscription and region in five minutes (source: the limits of the storage resource provider).
+const MOST_LOOKED_INTO: usize = 20;
+
+/// An account whose shares are not known, and which may have the claim's share already. Before one with room is chosen, or
+/// one is made, all that fit are read: an earlier try may have made the share in one that is full by now, or that another
+/// one stands before since, and the claim would get a second share. Where one account alone fits and is never full, it is
+/// the one that an earlier try took; where very many fit, only those that can be full are read ([`MOST_LOOKED_INTO`]).
 fn unread<'a, 'b>(request: &AccountRequest<'_>, fitting: &[&'b AccountSeen<'a>]) -> Option<&'b AccountSeen<'a>> {
     fitting.iter().copied().find(|seen| {
         seen.shares.is_none()
-            && can_be_full(request, seen.account)
+            && ((2..=MOST_LOOKED_INTO).contains(&fitting.len()) || can_be_full(request, seen.account))
             && seen.account.provisioning_state == ProvisioningState::Succeeded
             && seen.file_service.is_none_or(|service| fits_file_service(request, &service))
     })

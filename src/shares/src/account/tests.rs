@@ -29,6 +29,11 @@ fn seen(account: &StorageAccount) -> AccountSeen<'_> {
     AccountSeen { account, file_service: None, shares: None, holds_share: false, is_refused: false }
 }
 
+/// The same, with its shares read.
+fn read(account: &StorageAccount) -> AccountSeen<'_> {
+    AccountSeen { shares: Some(ShareUse::default()), ..seen(account) }
+}
+
 fn none() -> BTreeSet<String> {
     BTreeSet::new()
 }
@@ -231,10 +236,26 @@ fn the_first_account_of_the_list_that_fits_is_used() {
     let class = class(&[]);
     let [mut a, b, c] = ["a1a", "b1b", "c1c"].map(StorageAccount::general_purpose);
     a.kind = Some(AccountKind::BlobStorage);
-    let list = [seen(&a), seen(&b), seen(&c)];
+    let list = [seen(&a), read(&b), read(&c)];
     assert_eq!(choose(&asking(&class), &list, &none(), 1), Choice::Use(b.id.clone()));
-    let turned = [seen(&c), seen(&b), seen(&a)];
+    let turned = [read(&c), read(&b), seen(&a)];
     assert_eq!(choose(&asking(&class), &turned, &none(), 1), Choice::Use(c.id.clone()));
+}
+
+#[test]
+fn a_share_that_an_earlier_try_has_made_is_looked_for_in_all_accounts_that_fit() {
+    let class = class(&[]);
+    let [a, b] = ["a1a", "b1b"].map(StorageAccount::general_purpose);
+    let choose = |list: &[AccountSeen<'_>]| choose(&asking(&class), list, &none(), 1);
+    // An account of another class has come before the one that has the share.
+    assert_eq!(choose(&[seen(&a), seen(&b)]), Choice::ReadShares(a.id.clone()));
+    assert_eq!(choose(&[read(&a), seen(&b)]), Choice::ReadShares(b.id.clone()));
+    assert_eq!(choose(&[read(&a), AccountSeen { holds_share: true, ..read(&b) }]), Choice::Use(b.id.clone()));
+    // One alone is the one that an earlier try took.
+    assert_eq!(choose(&[seen(&b)]), Choice::Use(b.id.clone()));
+    let many: Vec<_> = (0..=MOST_LOOKED_INTO).map(|n| StorageAccount::general_purpose(&format!("m{n}"))).collect();
+    let many: Vec<_> = many.iter().map(seen).collect();
+    assert_eq!(choose(&many), Choice::Use(many[0].account.id.clone()));
 }
 
 #[test]
@@ -242,7 +263,7 @@ fn a_random_account_is_one_of_those_that_fit() {
     let class = class(&[("selectRandomMatchingAccount", "true")]);
     let [mut a, b, c] = ["a1a", "b1b", "c1c"].map(StorageAccount::general_purpose);
     a.https_only = Some(false);
-    let list = [seen(&a), seen(&b), seen(&c)];
+    let list = [seen(&a), read(&b), read(&c)];
     for (random, expected) in [(0, &b), (1, &c), (2, &b), (u64::MAX, &c)] {
         assert_eq!(choose(&asking(&class), &list, &none(), random), Choice::Use(expected.id.clone()), "{random}");
     }
