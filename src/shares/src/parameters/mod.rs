@@ -23,7 +23,7 @@ pub(crate) use known::not_done;
 pub use network::{Endpoint, PrivateNetwork};
 
 use crate::{
-    limits::{ACCOUNT_NAME_LENGTH, LEAST_ACCOUNT_QUOTA, performance},
+    limits::{ACCOUNT_NAME_LENGTH, DEFAULT_SKU, LEAST_ACCOUNT_QUOTA, performance},
     name,
 };
 
@@ -216,7 +216,7 @@ impl ShareClass {
             endpoint,
             tags: reader.tags(&mut warnings)?,
             share: reader.share(&mut warnings)?,
-            share_access_tier: reader.share_access_tier(sku)?,
+            share_access_tier: reader.share_access_tier(sku, &account)?,
             iops: reader.performance("provisionediops", sku)?,
             bandwidth: reader.performance("provisionedbandwidth", sku)?,
             key: reader.key()?,
@@ -399,11 +399,17 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    fn share_access_tier(&self, sku: Option<StorageSku>) -> Result<Option<ShareAccessTier>, ParameterError> {
+    fn share_access_tier(
+        &self,
+        sku: Option<StorageSku>,
+        account: &AccountSource,
+    ) -> Result<Option<ShareAccessTier>, ParameterError> {
         let Some(parameter) = self.alias("shareaccesstier", "accesstier")? else { return Ok(None) };
         let tier: ShareAccessTier = parameter.name()?;
         let is_premium = tier == ShareAccessTier::Premium;
-        match sku.map(|sku| (sku, sku.billing())) {
+        // An account that the class names may be of any SKU; all others are made, or match, as the default says.
+        let is_named = matches!(account, AccountSource::Named { .. });
+        match sku.or((!is_named).then_some(DEFAULT_SKU)).map(|sku| (sku, sku.billing())) {
             Some((sku, Billing::PayAsYouGo)) if is_premium => Err(parameter
                 .refuse(format!("a share of {sku} cannot have it; allowed are TransactionOptimized, Hot, Cool"))),
             Some((sku, Billing::ProvisionedV1)) if !is_premium => {

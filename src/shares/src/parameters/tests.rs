@@ -213,6 +213,8 @@ fn access_tiers_are_names_that_fit_the_sku() {
     refused(&[("accountAccessTier", "Archive")], "accountAccessTier", "Hot, Cool, Cold, Premium");
     refused(&[("shareAccessTier", "Hot"), ("skuName", "Premium_LRS")], "shareAccessTier", "allowed is Premium");
     refused(&[("shareAccessTier", "Premium"), ("skuName", "Standard_LRS")], "shareAccessTier", "Cool");
+    refused(&[("shareAccessTier", "Premium"), ("createAccount", "true")], "shareAccessTier", "Cool");
+    assert!(parse(&[("shareAccessTier", "Premium"), ("storageAccount", "acct")]).is_ok());
     assert!(parse(&[("shareAccessTier", "Premium"), ("skuName", "Premium_ZRS")]).is_ok());
     refused(&[("publicNetworkAccess", "disabled")], "publicNetworkAccess", "SecuredByPerimeter");
 }
