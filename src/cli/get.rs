@@ -80,7 +80,7 @@ enum TableOf {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// How to print; json is for programs: of a table an array with an object for each line.
+    /// How to print; json is for programs: an object for each line, in an array or below the table's name.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
     #[command(flatten)]

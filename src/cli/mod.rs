@@ -168,9 +168,9 @@ enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves the CSI Identity and Controller services of disk.csi.azure.com.
+    /// Serves the CSI Identity and Controller services of disk.csi.azure.com and of file.csi.azure.com.
     CsiController(csi_controller::Options),
-    /// Serves the CSI Identity and Node services of disk.csi.azure.com on one node.
+    /// Serves the CSI Identity and Node services of disk.csi.azure.com and of file.csi.azure.com on one node.
     CsiNode(csi_node::Options),
     /// Gives Services of type LoadBalancer their Azure load balancers, initialises Nodes, routes their pods and removes
     /// Nodes whose VMs are gone, in place of the Azure cloud-controller-manager.
@@ -179,12 +179,12 @@ enum Command {
     /// Runs Azure itself as a local HTTP server.
     Emulator(emulator::Options),
     #[cfg(feature = "emulator")]
-    /// Shows a volume's whole life and a Service's on an embedded Azure: no cluster and no Azure account needed.
+    /// Shows the whole life of a disk, a file share and a Service on an embedded Azure: no cluster and no Azure account needed.
     Demo(demo::Options),
     /// Checks a cloud configuration and, where one is named, the cluster, and says what is wrong.
     Doctor(doctor::Options),
     /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes, load balancers,
-    /// disks.
+    /// disks, file shares.
     Get(get::Options),
     /// Changes the machines of the cluster, by a person's hand: adds an SSH key.
     Instances(instances::Options),

@@ -190,6 +190,7 @@ impl ShareClass {
         known::refuse_unknown(&parameters)?;
         known::refuse_what_is_not_done(&parameters, &mut warnings)?;
         let reader = Reader { parameters: &parameters, templates: Templates::of(&parameters), defaults };
+        reader.warn_of_switches(&mut warnings);
         let sku = reader.sku()?;
         let (subscription, resource_group) = reader.scope()?;
         let account = reader.account()?;
@@ -278,6 +279,19 @@ impl<'a> Reader<'a, '_> {
 
     fn text(&self, folded: &str) -> Option<String> {
         self.get(folded).map(|parameter| parameter.value.trim().to_owned()).filter(|text| !text.is_empty())
+    }
+
+    /// Switches that the Go driver compares with one word: any other value is the default, so a slip is not refused.
+    fn warn_of_switches(&self, warnings: &mut Vec<String>) {
+        for (folded, default) in [("createaccount", false), ("matchtags", false), ("storeaccountkey", true)] {
+            if let Some(one) = self.get(folded)
+                && !["true", "false"].iter().any(|known| known.eq_ignore_ascii_case(one.value))
+            {
+                let (key, value) = (one.key, one.value);
+                warnings
+                    .push(format!("parameter {key} is {value:?} and counts as {default}; expected is true or false"));
+            }
+        }
     }
 
     fn boolean(&self, folded: &str) -> Result<Option<bool>, ParameterError> {

@@ -319,7 +319,10 @@ fn the_drivers_own_tags_cannot_be_set() {
 #[test]
 fn an_account_key_is_stored_unless_the_class_says_false() {
     for (value, store) in [("false", false), ("False", false), ("true", true), ("no", true)] {
-        assert_eq!(parse(&[("storeAccountKey", value)]).unwrap().key.store, store, "{value}");
+        let class = parse(&[("storeAccountKey", value)]).unwrap();
+        assert_eq!(class.key.store, store, "{value}");
+        let is_warned = class.warnings.iter().any(|warning| warning.contains("counts as true"));
+        assert_eq!(is_warned, value == "no", "{value}: {:?}", class.warnings);
     }
 }
 
