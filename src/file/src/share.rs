@@ -26,7 +26,7 @@ use lazuli_shares::{
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::{
     ShareError,
@@ -142,7 +142,8 @@ impl ShareCalls {
 
 fn log(share: &ArmId, op: &Op, written: &Result<Option<Seen>, ArmError>) {
     match (op, written) {
-        (_, Err(error)) => warn!(%share, %error, "a write of the share has failed"),
+        // The call that asked for it logs a warning with the same words.
+        (_, Err(error)) => info!(%share, %error, "a write of the share has failed"),
         (Op::Put(spec), Ok(_)) => info!(%share, size = %spec.quota, "share created"),
         (Op::Change(change), Ok(_)) => {
             let size = change.quota.map(|size| size.to_string());
