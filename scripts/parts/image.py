@@ -29,7 +29,7 @@ def newer(one, other):
 def images(architecture, cache):
     """(name, layers, configuration, Debian packages) of each image; the layer with the program comes last."""
     pins = debian.read_pins(PINS, architecture)
-    program = (ROOT / "target" / TARGETS[architecture] / "release/lazuli").read_bytes()
+    program = (ROOT / "target" / TARGETS[architecture] / "image/lazuli").read_bytes()
     binary = oci.layer({"usr/bin/lazuli": (0o755, program)})
     authorities = debian.certificate_files(pins, cache)
     accounts = {
