@@ -19,7 +19,7 @@ CONTROLLER_USER = "65532:65532"
 PATH = "PATH=/usr/sbin:/usr/bin"
 MIB = 1 << 20
 # Of what is unpacked on a node.
-LIMITS = {"lazuli-controller": 20 * MIB, "lazuli-node": 60 * MIB}
+LIMITS = {"lazuli-controller": 24 * MIB, "lazuli-node": 60 * MIB}
 
 
 def newer(one, other):
