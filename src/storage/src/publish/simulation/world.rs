@@ -19,6 +19,7 @@ use super::{INCIDENTS, Incident, Mutant, NATURAL, SETTLED, azure::Azure};
 use crate::{
     dangling::{DetachUnused, NotDangling, SeenAttachments},
     disk::AllowedResourceGroups,
+    gone::APART,
     inline_volume::InlineVolumes,
     list::{ResourceGroup, VolumeHandles},
     lun::{LunReservations, Reservation},
@@ -490,11 +491,14 @@ impl World {
         self.changed();
     }
 
-    /// A machine is hidden once: two reads that stand apart say that it is gone.
+    /// A machine is hidden once. Where that is for longer than two reads stand apart, it is hidden from single reads alone.
     fn hide(&mut self, vm: usize, ms: u64) {
         if self.azure.machines[vm].hidden_until.is_none() {
-            self.count("machine hidden");
-            self.azure.machines[vm].hidden_until = Some(self.now + Duration::from_millis(ms));
+            let hidden_for = Duration::from_millis(ms);
+            let is_listed = hidden_for >= APART;
+            self.count(if is_listed { "machine hidden from single reads" } else { "machine hidden" });
+            let machine = &mut self.azure.machines[vm];
+            (machine.hidden_until, machine.is_listed) = (Some(self.now + hidden_for), is_listed);
         }
     }
 
