@@ -33,7 +33,7 @@ const INCIDENTS: u64 = 90_000;
 /// So long after the last incident every request is answered.
 const SETTLED: Duration = Duration::from_secs(180);
 
-const REACHED: [&str; 28] = [
+const REACHED: [&str; 29] = [
     "attach lost, and done late",
     "caller gave up",
     "deleted",
@@ -42,6 +42,7 @@ const REACHED: [&str; 28] = [
     "held elsewhere",
     "kept: may be attached",
     "kept: used by others",
+    "kept: a Node names no machine",
     "kept: used there",
     "list from a moment ago",
     "machine deleted",

@@ -570,6 +570,9 @@ impl World {
             self.tell_story(|| format!("{id}:   {report:?}"));
             match report {
                 Report::MachineGone => self.count("machine is gone"),
+                Report::KeptDangling { why, .. } if why.contains("has no spec.providerID") => {
+                    self.count("kept: a Node names no machine");
+                }
                 Report::Freed { .. } => self.count("detached as dangling"),
                 _ => {}
             }
