@@ -321,15 +321,20 @@ async fn targets_reached_through_a_link_are_recognised_and_links_themselves_are_
 
 #[test]
 fn what_a_file_system_reports_of_a_dead_or_foreign_disk_is_corruption() {
-    let corruption = |code: i32| is_corruption(&io::Error::from_raw_os_error(code));
+    let of = |fs_type: &str| mountinfo::parse(format!("40 1 0:44 / /a rw - {fs_type} //h/s rw").as_bytes());
+    let corruption = |code: i32| is_corruption(&io::Error::from_raw_os_error(code), &of("ext4"));
     // I/O error; "structure needs cleaning" and "bad message", as ext4 and xfs report; the errors of dead shares.
-    for code in [5, 6, 11, 19, 74, 107, 108, 112, 116, 117] {
+    for code in [5, 6, 19, 74, 107, 108, 112, 116, 117] {
         assert!(corruption(code), "{}", io::Error::from_raw_os_error(code));
     }
     // A path that is absent, closed to this user, no folder, or busy says nothing of the mount.
-    for code in [1, 2, 13, 16, 20, 40] {
+    for code in [1, 2, 11, 13, 16, 20, 40] {
         assert!(!corruption(code), "{}", io::Error::from_raw_os_error(code));
     }
+    // "Try again" is what a share says whose server has it no more.
+    let again = io::Error::from_raw_os_error(11);
+    assert!(is_corruption(&again, &of("cifs")) && is_corruption(&again, &of("smb3")));
+    assert!(!is_corruption(&again, &of("nfs4")) && !is_corruption(&again, &[]));
 }
 
 #[tokio::test]
