@@ -189,6 +189,8 @@ pub(super) struct World {
     pub(super) process: Process,
     /// The Nodes of the API server: the machine that each names.
     pub(super) api: [Option<Option<usize>>; 4],
+    /// The machine that a Node of this number has named last, also where it is deleted.
+    pub(super) named_last: [Option<usize>; 4],
     /// The same as the process sees it.
     pub(super) view: ClusterNodes,
     pub(super) is_silent: bool,
@@ -226,6 +228,7 @@ impl World {
             azure,
             process: Process::default(),
             api: [None; 4],
+            named_last: [None; 4],
             view: ClusterNodes::Known(KnownNodes::default()),
             is_silent: false,
             attachments: [None; 4],
@@ -248,7 +251,8 @@ impl World {
         for (node, machine) in NATURAL.into_iter().enumerate() {
             if !numbers.one_in(8) {
                 world.azure.machines[machine].runs = Some(node);
-                world.api[node] = Some((node == 1 || numbers.one_in(2)).then_some(machine));
+                world.named_last[node] = (node == 1 || numbers.one_in(2)).then_some(machine);
+                world.api[node] = Some(world.named_last[node]);
             }
         }
         world.relist();
@@ -456,11 +460,13 @@ impl World {
                 }
                 self.azure.machines[machine].runs = Some(node);
                 self.api[node] = Some(named.then_some(machine));
+                self.named_last[node] = named.then_some(machine);
                 self.node_changed(node);
             }
             Incident::Claim { node, machine } if self.api[node].is_some() => {
                 self.count("node claimed");
                 self.api[node] = Some(Some(machine));
+                self.named_last[node] = Some(machine);
                 self.node_changed(node);
             }
             Incident::DeleteMachine(vm) if self.azure.machines[vm].exists => {
