@@ -21,7 +21,7 @@ use lazuli_storage::staging::{AtPath, Mounted};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::bounded::{self, CallError};
-use super::device::{Device, node_number};
+use super::device::{Device, is_still, node_number};
 use super::device_number::DeviceNumber;
 use super::mountinfo::{self, Mount};
 use super::options::Options;
@@ -430,7 +430,7 @@ pub async fn mount_block(
         }
         // The real node, not a link to it: that name is what `findmnt` and the Go driver look for.
         let source = fs::canonicalize(&device.path).map_err(|e| system("resolve", &place, e))?;
-        if node_number(&source) != Some(device.number) {
+        if node_number(&source) != Some(device.number) || !is_still(&device) {
             let gone = io::Error::from_raw_os_error(nix::libc::ENODEV);
             return Err(system("mount the vanished device on", &place, gone));
         }
