@@ -379,7 +379,11 @@ impl Seen {
             let (device, place) = (found.device.path.clone(), mounted.mount.target.clone());
             return refuse(Refusal::StagedAsFilesystem { device, place });
         }
-        let content = if records.names(found.device) { Content::Last } else { Content::Raw };
+        let content = match records.names(found.device) {
+            true => Content::Last,
+            false if records.names_another(found.device) => Content::RawOfAnother,
+            false => Content::Raw,
+        };
         let accepted = self.admitted(request, found, records, content, "raw".to_owned())?;
         Ok(found.staged(How::Raw, false, accepted))
     }

@@ -214,8 +214,13 @@ async fn a_raw_volume_is_not_known_by_a_device_number_that_another_disk_has_now(
     assert_eq!(code(machine.publish(3, "a", "1", block()).await).0, Grpc::FailedPrecondition);
     assert!(!machine.target("1").exists());
     assert_eq!(code(machine.stage_as(3, "a", block()).await).0, Grpc::Unavailable);
-    // What the metadata confirms needs no record.
+    // The record of another disk outweighs the metadata, until it is confirmed for longer than it lags.
     machine.metadata.lock().unwrap().down = false;
+    assert_eq!(code(machine.publish(3, "a", "1", block()).await).0, Grpc::FailedPrecondition);
+    let (refusal, message) = code(machine.stage_as(3, "a", block()).await);
+    assert!(refusal == Grpc::Unavailable && message.contains("another disk since the machine started"), "{message}");
+    machine.service.0.identity_checks.age(Timeouts::default().identity_check);
+    machine.stage_as(3, "a", block()).await.unwrap();
     machine.publish(3, "a", "1", block()).await.unwrap();
 }
 

@@ -378,6 +378,11 @@ fn judge_unconfirmed(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
         let is_other = last.is_some() && last.as_deref() != course.uuid();
         let is_begun = matches!(seen.content, Some(OnDevice::OwnFormat));
         let long = course.is_confirmed_for_long();
+        let is_swapped = request.mode == Mode::Raw && {
+            let own = seen.records.as_ref().and_then(|records| records.own.clone());
+            own.and_then(|own| own.sequence).is_some_and(|sequence| Some(sequence) != device(1).sequence)
+        };
+        law(!is_swapped || accepted || long, "a raw volume that was staged from another disk waits for the lag");
         law(!is_other || is_begun || accepted || long, "what differs from the record waits for the lag");
         let records = seen.records.clone().unwrap_or_default();
         let is_last = last.is_some() && !is_other;
