@@ -245,12 +245,27 @@ pub fn real_node(device: &Device) -> PathBuf {
 /// a cycle of four billion since Linux 4.14.
 fn sequence(host: &Host, folder: &Path) -> Option<String> {
     let boot = host.boot_id()?;
-    // A link in the class leads to the device's folder, and a partition's is inside its disk's.
-    let number = ["diskseq", "../diskseq"].iter().find_map(|place| fs::read_to_string(folder.join(place)).ok());
-    match number {
+    match disk_sequence(folder) {
         Some(number) => Some(format!("{boot}/diskseq/{}", number.trim())),
         None => Some(format!("{boot}/sysfs/{}", fs::metadata(folder).ok()?.ino())),
     }
+}
+
+/// Whether the kernel has not given the device's number to another disk since the device was found, as far as its sequence
+/// numbers of disks tell.
+///
+/// The numbers are the kernel's own, whatever the root folder of the device is, so this looks at the machine's sysfs.
+pub(super) fn is_still(device: &Device) -> bool {
+    let known = device.sequence.as_deref().and_then(|sequence| sequence.rsplit_once("/diskseq/"));
+    let folder = Path::new("/sys/dev/block").join(device.number.to_string());
+    let now = disk_sequence(&folder);
+    known.zip(now).is_none_or(|((_, known), now)| known == now.trim())
+}
+
+/// The kernel's sequence number of the disk at this folder of sysfs, or of the disk that it is a partition of.
+fn disk_sequence(folder: &Path) -> Option<String> {
+    // A link in the class leads to the device's folder, and a partition's is inside its disk's.
+    ["diskseq", "../diskseq"].iter().find_map(|place| fs::read_to_string(folder.join(place)).ok())
 }
 
 fn is_absence(error: &io::Error) -> bool {

@@ -21,7 +21,7 @@ use lazuli_storage::staging::{AtPath, Mounted};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::bounded::{self, CallError};
-use super::device::{Device, node_number};
+use super::device::{Device, is_still, node_number};
 use super::device_number::DeviceNumber;
 use super::mountinfo::{self, Mount};
 use super::options::Options;
@@ -275,10 +275,11 @@ pub async fn ensure_target(
     deadline: Deadline,
 ) -> Result<Done, MountError> {
     let path = target.to_path_buf();
-    gated(host, "mkdir", target, deadline, move || make_target(&path, kind)).await
+    let table = host.proc.join("self/mountinfo");
+    gated(host, "mkdir", target, deadline, move || make_target(&path, kind, &table)).await
 }
 
-fn make_target(target: &Path, kind: TargetKind) -> Result<Done, MountError> {
+fn make_target(target: &Path, kind: TargetKind, table: &Path) -> Result<Done, MountError> {
     let make_dir = |path: &Path| {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o750).create(path)
@@ -307,7 +308,7 @@ fn make_target(target: &Path, kind: TargetKind) -> Result<Done, MountError> {
             Ok(Done::Now)
         }
         // A dead mount is there; mounting over it is refused later, unmounting works.
-        Err(error) if is_corruption(&error) => Ok(Done::Already),
+        Err(error) if is_corruption(&error, &stack(table, &canonical(target)?)?) => Ok(Done::Already),
         Err(source) => Err(system("look at", target, source)),
     }
 }
@@ -330,30 +331,32 @@ fn make_file(path: &Path) -> io::Result<()> {
 
 /// Whether an error of looking at a path means that what is mounted there is dead. Some file systems check what they
 /// read from the disk, and report content that is not theirs: ext4 and xfs as `EUCLEAN`, or as `EBADMSG` where a checksum
-/// is wrong (source: `EFSCORRUPTED` and `EFSBADCRC` in the kernel). File shares report errors of the network, and `EAGAIN`
-/// where the server is there and the share is not any more.
-pub(super) fn is_corruption(error: &io::Error) -> bool {
+/// is wrong (source: `EFSCORRUPTED` and `EFSBADCRC` in the kernel). File shares report errors of the network. Of the mounts
+/// at the path, SMB shares alone report `EAGAIN` where the server is there and the share is not any more; any other file
+/// system means that it is to be tried again.
+pub(super) fn is_corruption(error: &io::Error, mounts: &[Mount]) -> bool {
     use nix::libc;
-    matches!(
-        error.raw_os_error(),
-        Some(
-            libc::ENOTCONN
-                | libc::EIO
-                | libc::ESTALE
-                | libc::EHOSTDOWN
-                | libc::ESHUTDOWN
-                | libc::ENODEV
-                | libc::ENXIO
-                | libc::EUCLEAN
-                | libc::EBADMSG
-                | libc::ETIMEDOUT
-                | libc::ECONNRESET
-                | libc::ECONNABORTED
-                | libc::EHOSTUNREACH
-                | libc::ENETUNREACH
-                | libc::EAGAIN
+    let is_share = || mounts.last().is_some_and(|top| super::smb::is_share(top));
+    error.raw_os_error() == Some(libc::EAGAIN) && is_share()
+        || matches!(
+            error.raw_os_error(),
+            Some(
+                libc::ENOTCONN
+                    | libc::EIO
+                    | libc::ESTALE
+                    | libc::EHOSTDOWN
+                    | libc::ESHUTDOWN
+                    | libc::ENODEV
+                    | libc::ENXIO
+                    | libc::EUCLEAN
+                    | libc::EBADMSG
+                    | libc::ETIMEDOUT
+                    | libc::ECONNRESET
+                    | libc::ECONNABORTED
+                    | libc::EHOSTUNREACH
+                    | libc::ENETUNREACH
+            )
         )
-    )
 }
 
 /// What is at `target`. A mounted folder is also listed: a dead disk still answers `stat` from the
@@ -379,7 +382,7 @@ pub async fn state(host: &Host, target: &Path, deadline: Deadline) -> Result<Tar
             Ok(_) => Ok(TargetState::Bare(TargetKind::File)),
             // What is mounted there has no root any more: a share that was deleted.
             Err(error) if error.kind() == io::ErrorKind::NotFound && mounts.is_empty() => Ok(TargetState::Absent),
-            Err(error) if is_corruption(&error) || error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if is_corruption(&error, &mounts) || error.kind() == io::ErrorKind::NotFound => {
                 Ok(TargetState::Corrupted { mounts, error: error.to_string() })
             }
             Err(source) => Err(system("look at", &path, source)),
@@ -427,7 +430,7 @@ pub async fn mount_block(
         }
         // The real node, not a link to it: that name is what `findmnt` and the Go driver look for.
         let source = fs::canonicalize(&device.path).map_err(|e| system("resolve", &place, e))?;
-        if node_number(&source) != Some(device.number) {
+        if node_number(&source) != Some(device.number) || !is_still(&device) {
             let gone = io::Error::from_raw_os_error(nix::libc::ENODEV);
             return Err(system("mount the vanished device on", &place, gone));
         }

@@ -16,7 +16,7 @@ use super::mount::{
     state, table, unmount,
 };
 use super::options::Options;
-use super::raw::{MIB, RawDisk};
+use super::raw::{MIB, RawDisk, RawError};
 use super::release::{Holder, ReleaseError, Released, ensure_released};
 use super::resize::{self, ResizeError};
 use super::{Deadline, Host, fsck, mountinfo, stats};
@@ -126,6 +126,27 @@ async fn a_check_and_a_mount_wait_for_a_claim_that_is_just_given_up() {
         matches!(&error, MountError::System { source, .. } if source.kind() == io::ErrorKind::ResourceBusy),
         "{error}"
     );
+}
+
+/// The kernel gives the number of a disk that has left to the next one.
+#[tokio::test]
+async fn a_disk_that_has_the_number_of_the_one_that_was_found_is_neither_opened_nor_mounted() {
+    let Some(volume) = Volume::new(FsType::Ext4, 64).await else {
+        return;
+    };
+    let found = volume.device();
+    let Some((boot, _)) = found.sequence.as_deref().and_then(|sequence| sequence.rsplit_once("/diskseq/")) else {
+        return;
+    };
+    let before = Device { sequence: Some(format!("{boot}/diskseq/0")), ..found.clone() };
+    let (target, options) = (volume.target("stage"), Options::default());
+    let error = mount_block(&volume.host, &before, &target, "ext4", &options, long()).await.expect_err("another disk");
+    assert!(matches!(error, MountError::System { .. }), "{error:?}");
+    let error = RawDisk::claim(&before).expect_err("another disk");
+    assert!(matches!(error, RawError::Replaced { .. }), "{error:?}");
+    // Where the sequence of one of them is not known, the number decides.
+    drop(RawDisk::claim(&Device { sequence: None, ..found.clone() }).expect("by its number"));
+    drop(RawDisk::claim(&found).expect("the disk that was found"));
 }
 
 #[tokio::test]
@@ -321,15 +342,20 @@ async fn targets_reached_through_a_link_are_recognised_and_links_themselves_are_
 
 #[test]
 fn what_a_file_system_reports_of_a_dead_or_foreign_disk_is_corruption() {
-    let corruption = |code: i32| is_corruption(&io::Error::from_raw_os_error(code));
+    let of = |fs_type: &str| mountinfo::parse(format!("40 1 0:44 / /a rw - {fs_type} //h/s rw").as_bytes());
+    let corruption = |code: i32| is_corruption(&io::Error::from_raw_os_error(code), &of("ext4"));
     // I/O error; "structure needs cleaning" and "bad message", as ext4 and xfs report; the errors of dead shares.
-    for code in [5, 6, 11, 19, 74, 107, 108, 112, 116, 117] {
+    for code in [5, 6, 19, 74, 107, 108, 112, 116, 117] {
         assert!(corruption(code), "{}", io::Error::from_raw_os_error(code));
     }
     // A path that is absent, closed to this user, no folder, or busy says nothing of the mount.
-    for code in [1, 2, 13, 16, 20, 40] {
+    for code in [1, 2, 11, 13, 16, 20, 40] {
         assert!(!corruption(code), "{}", io::Error::from_raw_os_error(code));
     }
+    // "Try again" is what a share says whose server has it no more.
+    let again = io::Error::from_raw_os_error(11);
+    assert!(is_corruption(&again, &of("cifs")) && is_corruption(&again, &of("smb3")));
+    assert!(!is_corruption(&again, &of("nfs4")) && !is_corruption(&again, &[]));
 }
 
 #[tokio::test]

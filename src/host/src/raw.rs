@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-use super::device::Device;
+use super::device::{Device, is_still};
 use super::device_number::{self, DeviceNumber};
 
 /// Alignment that every logical block size in use divides.
@@ -91,7 +91,9 @@ impl RawDisk {
         };
         let mut file = file.map_err(|error| classify(&path, "open", error))?;
         let found = file.metadata().map_err(|error| classify(&path, "stat", error))?;
-        if !found.file_type().is_block_device() || device_number::of_raw(found.rdev()) != device.number {
+        let is_it = found.file_type().is_block_device() && device_number::of_raw(found.rdev()) == device.number;
+        // While it is open, the kernel gives its number to no other disk.
+        if !is_it || !is_still(device) {
             return Err(RawError::Replaced { path, expected: device.number });
         }
         let size = file.seek(SeekFrom::End(0)).map_err(|error| classify(&path, "measure", error))?;

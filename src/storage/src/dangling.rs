@@ -180,6 +180,12 @@ pub enum NotDangling {
     /// The VM that holds the disk may belong to another cluster, or to none.
     #[error("no Node of this cluster has the providerID of that machine")]
     NotANode,
+    /// A Node names no machine, and may be the one that holds the disk.
+    #[error(
+        "Node {0} has no spec.providerID and may be that machine, so what it uses there is not known; a cloud controller sets \
+         the providerID of a Node"
+    )]
+    NodeWithoutMachine(String),
     /// A VolumeAttachment is about the disk.
     #[error("VolumeAttachment {0} is about it")]
     Attached(String),
@@ -219,7 +225,8 @@ impl NotDangling {
     /// Whether a person must look: the attachment may be dangling, and nothing shows that it is in use.
     pub fn needs_a_person(&self) -> bool {
         match self {
-            Self::Unresolved(_)
+            Self::NodeWithoutMachine(_)
+            | Self::Unresolved(_)
             | Self::NotReady
             | Self::Silent
             | Self::UnknownVolume(_)

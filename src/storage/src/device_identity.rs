@@ -11,7 +11,8 @@
 //! | it does not answer, or lists no disk at the LUN | the content decides; where the node knows nothing of it, the operator |
 //!
 //! A file system that is unlike the one that the volume had on this node, or that is known as another volume's, is a
-//! *mismatch*; another disk at the LUN is a *contradiction*. Time never turns either into a match, and silence never
+//! *mismatch*, and so is a raw device that is not the disk from which the volume was staged since the machine has started;
+//! another disk at the LUN is a *contradiction*. Time never turns either into a match, and silence never
 //! erases one. Only metadata that confirms the disk does, for a mismatch twice and further apart than it lags, or an
 //! operator who accepts this content for this volume.
 
@@ -56,6 +57,8 @@ pub enum Content {
     CopyOfAnother,
     /// A raw device that this node has not staged.
     Raw,
+    /// A raw device, while this node has staged the volume from another disk since the machine has started.
+    RawOfAnother,
     /// What is neither formatted nor mounted, whichever disk it is.
     Unusable,
 }
@@ -95,7 +98,7 @@ impl Content {
     /// Whether it speaks against the disk.
     fn is_mismatch(self, was_here: bool, confirms: bool) -> bool {
         match self {
-            Self::OfAnother => true,
+            Self::OfAnother | Self::RawOfAnother => true,
             Self::Blank | Self::Unknown => was_here,
             Self::CopyOfAnother => was_here || !confirms,
             Self::LastAndCopied => !confirms,

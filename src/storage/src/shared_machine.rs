@@ -62,8 +62,14 @@ pub fn other_users<'a>(
 }
 
 /// What becomes of a request for a Node. `nodes` are all the Nodes that name the machine; `vm` as in [`owner`].
+///
+/// One read that does not find the machine is no proof that it is gone, and its computer name may be another Node's. So the
+/// owner is then not known to a detach, and the VolumeAttachments decide.
 pub fn decide(node: &str, machine: &ArmId, vm: Option<&Vm>, nodes: &[&str], request: Request<'_>) -> Decision {
-    let owner = owner(machine, vm, nodes);
+    let owner = match (request, vm) {
+        (Request::Detach(..), None) => None,
+        (Request::Attach, _) | (_, Some(_)) => owner(machine, vm, nodes),
+    };
     if owner.is_some_and(|owner| owner.eq_ignore_ascii_case(node)) {
         return Decision::IsNode;
     }
@@ -152,5 +158,18 @@ mod tests {
         ] {
             assert_eq!(decide(node, &machine(), Some(&vm(None)), nodes, request), expected, "{case}");
         }
+        // A machine that is not found may have the computer name of another Node.
+        for (case, node, attachments, expected) in [
+            ("another Node uses it", "vm-1", &of_rogue, refused(None, &["rogue"])),
+            ("both use it", "vm-1", &of_both, refused(None, &["rogue"])),
+            ("no other Node uses it", "vm-1", &none, Decision::Leave),
+        ] {
+            assert_eq!(decide(node, &machine(), None, &named, detach(attachments)), expected, "not found, {case}");
+        }
+        assert_eq!(
+            decide("vm-1", &machine(), None, &named, Request::Attach),
+            Decision::IsNode,
+            "its attach fails anyway"
+        );
     }
 }

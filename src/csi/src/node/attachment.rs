@@ -8,7 +8,10 @@ use std::time::Duration;
 use lazuli_azure::imds::{Imds, InstanceDisk, InstanceDiskSource};
 use lazuli_host::Deadline;
 use lazuli_model::{Lun, VolumeId};
-use lazuli_storage::device_identity::{Answer, Heard, Identity, Listed, ListedDisk, Metadata};
+use lazuli_storage::{
+    device_identity::{Answer, Heard, Identity, Listed, ListedDisk, Metadata},
+    staging::unstage::ListedAt,
+};
 
 use super::Node;
 
@@ -83,11 +86,18 @@ pub(super) async fn identify(node: &Node, volume: &VolumeId, lun: Lun, deadline:
     Asked { identity, why }
 }
 
-/// Where the metadata has the volume, as far as it says without waiting.
-pub(super) async fn locate(imds: Option<&Imds>, volume: &VolumeId, deadline: Deadline) -> Option<Lun> {
-    let instance = tokio::time::timeout_at(deadline.instant(), imds?.refresh()).await.ok()?.ok()?;
+/// Where the metadata has the volume, by one question.
+pub(super) async fn locate(imds: Option<&Imds>, volume: &VolumeId, deadline: Deadline) -> ListedAt {
+    let Some(imds) = imds else { return ListedAt::Unused };
     let is_it = |disk: &&InstanceDisk| matches!(&disk.source, InstanceDiskSource::Managed(id) if id == volume.disk());
-    instance.data_disks.iter().find(is_it).map(|disk| disk.lun)
+    match tokio::time::timeout_at(deadline.instant(), imds.refresh()).await {
+        Ok(Ok(instance)) => {
+            let listed = instance.data_disks.iter().find(is_it);
+            listed.map_or(ListedAt::Nowhere, |disk| ListedAt::Lun(disk.lun))
+        }
+        Ok(Err(error)) => ListedAt::Silent(crate::server::chain(&error)),
+        Err(_) => ListedAt::Silent("it does not answer in time".to_owned()),
+    }
 }
 
 #[cfg(test)]

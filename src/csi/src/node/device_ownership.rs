@@ -27,6 +27,6 @@ pub(super) async fn belongs_to(node: &Node, volume: &str, device: &Device) -> bo
 async fn listed(node: &Node, volume: &str) -> Option<Device> {
     let id = volume.parse::<VolumeId>().ok()?;
     let quick = Deadline::after(node.config.timeouts.instance);
-    let lun = locate(node.imds.as_ref(), &id, quick).await?;
+    let lun = locate(node.imds.as_ref(), &id, quick).await.lun()?;
     device::find_by_lun(&node.host, lun.get().into()).await.ok()
 }

@@ -110,6 +110,13 @@ pub(super) enum NodeError {
     NotStaged(PathBuf),
     #[error("the volume is published at {} and its access mode allows one pod only", .0.display())]
     PublishedElsewhere(PathBuf),
+    #[error(
+        "nothing is mounted at {}, and this node has no record of the volume, so the instance metadata alone can say whether \
+         its disk is still attached, and is silent: {why}; the volume stays staged until the metadata answers: see that \
+         http://169.254.169.254 can be reached from this node",
+        path.display()
+    )]
+    ReleaseUnproved { path: PathBuf, why: String },
     #[error("the disk cannot be released")]
     Release(#[source] ReleaseError),
     #[error("the volume cannot be grown")]
@@ -163,6 +170,7 @@ impl CallError for NodeError {
             | Self::Unseen { .. }
             | Self::UnseenForLong { .. }
             | Self::AfterMount(_)
+            | Self::ReleaseUnproved { .. }
             | Self::Instance(_)
             | Self::Silent(_)
             // What it did before it was lost may have taken effect: kubelet must not take it for undone.

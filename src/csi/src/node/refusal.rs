@@ -136,6 +136,9 @@ pub(super) fn remembered(past: &Past) -> String {
         (Content::OfAnother | Content::CopyOfAnother | Content::LastAndCopied, Some(other), _) => {
             format!("that file system was here as {other}'s before")
         }
+        (Content::RawOfAnother, ..) => {
+            "this volume was staged here from another disk since the machine started".to_owned()
+        }
         (_, _, Some(last)) => format!("this volume had the file system {last} when it was here before"),
         (_, _, None) => "this node has never had the volume".to_owned(),
     }

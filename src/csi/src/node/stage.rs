@@ -117,7 +117,7 @@ impl Call<'_> {
             Look::MountsNow => seen.mounts_now = Some(mount::seen(host).await.map_err(NodeError::Mount)?),
             Look::BtrfsTurn => {
                 self.turn = node.btrfs.acquire().await.ok();
-                seen.has_btrfs_turn = true;
+                *seen = Seen::with_btrfs_turn();
             }
             Look::Content(device) => self.content(&device).await?,
             Look::Records(uuid) => {

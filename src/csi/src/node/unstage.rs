@@ -10,9 +10,11 @@ use lazuli_host::{
     release::{self, ReleaseError, Released},
 };
 use lazuli_model::VolumeId;
-use lazuli_storage::staging::unstage::{AtLun, Look, Next, Request, Seen};
+use lazuli_storage::staging::Record;
+use lazuli_storage::staging::unstage::{AtLun, ListedAt, Look, Next, Request, Seen};
 
 use super::{Node, attachment::locate, error::NodeError};
+use crate::server::chain;
 
 /// Undoes staging and proves that the disk may be detached; repeating it is success.
 pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result<(), NodeError> {
@@ -25,9 +27,13 @@ pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result
             Next::Look(look) => gather(node, request, look, deadline, &mut seen).await?,
             Next::Release(device) => break Some(device),
             Next::Nothing => break None,
+            Next::Silent(why) => return Err(NodeError::ReleaseUnproved { path: staging.to_owned(), why }),
             Next::PathOfAnother(other) => return Err(NodeError::StagingOfAnother { path: staging.to_owned(), other }),
         }
     };
+    if let Some(record) = device.as_ref().and_then(|device| seen.missing_record(request, device)) {
+        keep(node, record).await;
+    }
     match (mount::unmount(host, staging, deadline).await, &device) {
         (Ok(_), _) => {}
         (Err(mount::MountError::Busy { .. }), Some(device)) => {
@@ -44,6 +50,18 @@ pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result
         }
     }
     node.retire(volume).await
+}
+
+/// Writes a record for a repeated unstage. Without it this one is carried out all the same.
+async fn keep(node: &Node, record: Record) {
+    let volume = record.volume_id.clone();
+    // What was on the volume when it was here before is not forgotten by it.
+    let past = node.look_up(&node.past, &volume).await;
+    let (fs_uuid, fs_type) = past.map(|past| (past.fs_uuid, past.fs_type)).unwrap_or_default();
+    if let Err(error) = node.remember(Record { fs_uuid, fs_type, ..record }).await {
+        let error = chain(&error);
+        tracing::warn!(volume, error, "the device of the volume is not recorded before its unmount");
+    }
 }
 
 async fn gather(
@@ -74,7 +92,8 @@ async fn gather(
             let quick = deadline.capped(node.config.timeouts.instance);
             seen.listed = Some(match request.volume.parse::<VolumeId>() {
                 Ok(id) => locate(node.imds.as_ref(), &id, quick).await,
-                Err(_) => None,
+                // No disk has such an id.
+                Err(_) => ListedAt::Nowhere,
             });
         }
         Look::AtListed(lun) => {

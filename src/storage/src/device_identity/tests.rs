@@ -5,7 +5,7 @@ use super::*;
 const LAG: Duration = Duration::from_secs(120);
 const METADATA: [Metadata; 5] =
     [Metadata::Confirms(None), Metadata::Contradicts, Metadata::Unlisted, Metadata::Silent, Metadata::Unused];
-const CONTENTS: [Content; 9] = [
+const CONTENTS: [Content; 10] = [
     Content::Blank,
     Content::OwnFormat,
     Content::Unknown,
@@ -14,6 +14,7 @@ const CONTENTS: [Content; 9] = [
     Content::OfAnother,
     Content::CopyOfAnother,
     Content::Raw,
+    Content::RawOfAnother,
     Content::Unusable,
 ];
 const TIMES: [Duration; 4] = [Duration::ZERO, Duration::from_secs(60), LAG, Duration::from_secs(1_000_000)];
@@ -100,7 +101,9 @@ fn heard(answers: &[Option<Answer>]) -> Heard {
 /// the metadata may have said, before and after its lag.
 #[test]
 fn a_device_is_used_only_where_a_witness_says_that_it_is_the_volume_s_disk() {
-    use Content::{Blank, CopyOfAnother, Last, LastAndCopied, OfAnother, OwnFormat, Raw, Unknown, Unusable};
+    use Content::{
+        Blank, CopyOfAnother, Last, LastAndCopied, OfAnother, OwnFormat, Raw, RawOfAnother, Unknown, Unusable,
+    };
     use Decision::{Contradicted, Mismatch, Unconfirmed, Use, UseAsConfirmed, UseByLun};
     let wait = Decision::WaitForLag(LAG);
     // (content, was here; confirmed, confirmed for longer than the lag, silent or unlisted, the same where the operator
@@ -119,6 +122,8 @@ fn a_device_is_used_only_where_a_witness_says_that_it_is_the_volume_s_disk() {
         (OwnFormat, false, Use, Use, Use, Use, Use, Use),
         (OwnFormat, true, Use, Use, Use, Use, Use, Use),
         (Raw, false, Use, Use, Unconfirmed, UseByLun, Contradicted, Use),
+        (RawOfAnother, false, wait, UseAsConfirmed, Mismatch, Mismatch, Contradicted, Mismatch),
+        (RawOfAnother, true, wait, UseAsConfirmed, Mismatch, Mismatch, Contradicted, Mismatch),
         (Last, false, Use, Use, Use, Use, Use, Use),
         (Unusable, false, Use, Use, Use, Use, Use, Use),
         (Unusable, true, Use, Use, Use, Use, Use, Use),

@@ -87,8 +87,11 @@ impl<W: WorkFailure> Free<W> {
                     return Err(self.not_dangling(cx, &reason, Some(&of.node), Some(of.command())));
                 }
                 // Kubernetes may have begun to use it there since it was asked.
-                if is_used_on(cx, &of.holder) || may_be_used_by_a_nameless_node(cx, &of.holder) {
+                if is_used_on(cx, &of.holder) {
                     return Err(self.in_use());
+                }
+                if let Some(reason) = other_node(cx, &of.holder) {
+                    return Err(self.not_dangling(cx, &reason, Some(&of.node), Some(of.command())));
                 }
                 cx.reports.push(Report::Freeing(of.node.clone()));
                 // A person may attach the disk there again while the cluster is asked and the detach waits. So the VM worker
@@ -131,10 +134,11 @@ impl<W: WorkFailure> Free<W> {
                 Some(true) | None => self.in_use(),
             });
         };
-        if may_be_used_by_a_nameless_node(cx, &holder) {
-            return Err(self.in_use());
+        let of = Attachment { disk, holder, node: node.clone() };
+        if let Some(reason) = other_node(cx, &of.holder) {
+            return Err(self.not_dangling(cx, &reason, Some(&of.node), Some(of.command())));
         }
-        self.at = At::Asking(Attachment { disk, holder, node: node.clone() });
+        self.at = At::Asking(of);
         Ok(Next::Call(Call::AskNode(node)))
     }
 
@@ -198,7 +202,8 @@ fn is_used_on(cx: &Context<'_, '_>, holder: &ArmId) -> bool {
 /// Whether the holder, which one Node names, may be another Node, which names no machine and may use the disk there: it has
 /// the name of the VM, or its VolumeAttachment names the disk. kubelet may choose the provider id of its own Node, so the one
 /// that names the VM may claim what is another one's, and says nothing of what that uses.
-fn may_be_used_by_a_nameless_node(cx: &Context<'_, '_>, holder: &ArmId) -> bool {
-    let is_nameless = |name: &str| cx.env.cluster.has_node_without_machine(name);
-    is_nameless(holder.name()) || cx.env.attachments.nodes_naming(&cx.of.disk).any(is_nameless)
+fn other_node(cx: &Context<'_, '_>, holder: &ArmId) -> Option<NotDangling> {
+    let mut names = [holder.name()].into_iter().chain(cx.env.attachments.nodes_naming(&cx.of.disk));
+    let node = names.find(|name| cx.env.cluster.has_node_without_machine(name))?;
+    Some(NotDangling::NodeWithoutMachine(node.to_owned()))
 }

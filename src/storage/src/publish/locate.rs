@@ -118,7 +118,12 @@ impl Locate {
                     Purpose::Attach => shared_machine::Request::Attach,
                     Purpose::Detach => shared_machine::Request::Detach(&cx.of.disk, cx.env.attachments),
                 };
-                match decide(&cx.of.node, machine, vm.as_deref(), &names, request) {
+                let decision = decide(&cx.of.node, machine, vm.as_deref(), &names, request);
+                if *purpose == Purpose::Detach && !matches!(decision, Decision::Refused { .. }) {
+                    // The Node may have ceased to name the machine while it was read.
+                    check_others(cx, machine)?;
+                }
+                match decision {
                     Decision::IsNode => {
                         Ok(Next::Done(Candidate { has_its_name: true, ..Candidate::named(machine.clone()) }))
                     }

@@ -51,13 +51,23 @@ pub(super) struct Missing<W> {
     pub(super) error: W,
 }
 
-/// The evidence that it is gone.
+/// Whether a machine that was not found exists, by all that was asked.
 #[derive(Debug)]
-pub(super) struct Gone<W> {
-    missing: Missing<W>,
+pub(super) enum Existence {
+    Gone,
+    /// It was found again, or a list has it.
+    Present(Option<Box<Vm>>),
+}
+
+/// Gathers the evidence that a machine is gone.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    vm: ArmId,
     /// Machines that may exist beside it.
     others: Arc<Vec<Vm>>,
     evidence: Evidence<Duration>,
+    /// The machine, where it was found again.
+    found: Option<Box<Vm>>,
     at: At,
 }
 
@@ -69,35 +79,27 @@ enum At {
     Others { sent_at: Duration, reading: ArmId, left: Vec<ArmId> },
 }
 
-impl<W: WorkFailure> Gone<W> {
-    pub(super) fn begin<E: AzureFailure>(
-        cx: &Context<'_, '_>,
-        missing: Missing<W>,
-        others: Arc<Vec<Vm>>,
-    ) -> (Self, Turn<(), E, W>) {
-        let requested_at = cx.of.requested_at;
-        let mut evidence = Evidence::new(requested_at);
-        // The worker answers so only by a read of the VM that was sent after the request came.
-        if *missing.error.fault() == Fault::NotFound {
-            evidence.machine.push(Sent { sent_at: requested_at, answered_at: cx.now, answer: Machine::Missing });
-        }
-        let mut gone = Self { missing, others, evidence, at: At::Machine };
-        let turn = gone.follow(cx);
-        (gone, turn)
+impl Gathering {
+    /// The machine, of which this was read so far. Without `others` the list of the machines beside it is asked for.
+    pub(super) fn new(vm: ArmId, others: Arc<Vec<Vm>>, evidence: Evidence<Duration>) -> Self {
+        Self { vm, others, evidence, found: None, at: At::Machine }
     }
 
-    /// The machine that is missing.
-    pub(super) fn into_missing(self) -> Missing<W> {
-        self.missing
-    }
-
+    /// `is_it` tells whether a machine of a list is this one.
+    ///
     /// # Errors
-    /// The failure of the detach, or [`Fault::Conflict`], when the machine is there; Azure's own failures.
-    pub(super) fn next<E: AzureFailure>(&mut self, cx: &Context<'_, '_>, event: Event<E, W>) -> Turn<(), E, W> {
-        let Self { missing, evidence, at, .. } = &mut *self;
+    /// Azure's own failures.
+    pub(super) fn next<E: AzureFailure, W: WorkFailure>(
+        &mut self,
+        cx: &Context<'_, '_>,
+        event: Event<E, W>,
+        is_it: impl Fn(&Vm) -> bool,
+    ) -> Turn<Existence, E, W> {
+        let Self { vm, evidence, found, at, .. } = &mut *self;
         match (at, event) {
             (At::Machine, Event::Vm { sent_at, read }) => {
-                let answer = read_existence(&missing.vm, read)?;
+                *found = read.as_ref().ok().cloned();
+                let answer = read_existence(vm, read)?;
                 evidence.machine.push(Sent { sent_at, answered_at: cx.now, answer });
             }
             (At::ScaleSet(set), Event::ScaleSet { sent_at, exists }) => {
@@ -107,37 +109,30 @@ impl<W: WorkFailure> Gone<W> {
             (At::List(beside), event) => match beside.next(event)? {
                 Next::Call(call) => return Ok(Next::Call(call)),
                 Next::Done((sent_at, machines)) => {
-                    // A machine that is named is no other one, whatever the name of that is.
-                    let is_it = |beside: &Vm| {
-                        beside.id == missing.vm || missing.known == NodeVm::Guessed && is_machine(beside, &cx.of.node)
-                    };
-                    let answer = machines.iter().any(is_it);
-                    evidence.lists.push(Sent { sent_at, answered_at: cx.now, answer });
+                    *found = machines.iter().find(|beside| is_it(beside)).cloned().map(Box::new);
+                    evidence.lists.push(Sent { sent_at, answered_at: cx.now, answer: found.is_some() });
                 }
             },
             (At::Others { sent_at, reading, left }, Event::Vm { read, .. }) => {
-                let found = read_existence(reading, read)? == Machine::Found;
-                if let (false, Some(other)) = (found, left.pop()) {
+                let is_found = read_existence(reading, read)? == Machine::Found;
+                if let (false, Some(other)) = (is_found, left.pop()) {
                     *reading = other;
                     return Ok(Next::Call(read_vm(reading, None)));
                 }
-                evidence.controls.push(Sent { sent_at: *sent_at, answered_at: cx.now, answer: found });
+                evidence.controls.push(Sent { sent_at: *sent_at, answered_at: cx.now, answer: is_found });
             }
             (at, event) => unexpected(&at, &event),
         }
-        self.follow(cx)
+        Ok(self.follow(cx))
     }
 
     /// What the evidence asks for.
-    fn follow<E: AzureFailure>(&mut self, cx: &Context<'_, '_>) -> Turn<(), E, W> {
-        let Missing { vm, error, .. } = &self.missing;
+    pub(super) fn follow(&mut self, cx: &Context<'_, '_>) -> Next<Existence> {
+        let vm = &self.vm;
         loop {
             let (at, call) = match self.evidence.next() {
-                gone::Next::Gone => return Ok(Next::Done(())),
-                gone::Next::Present if *error.fault() == Fault::NotFound => {
-                    return Err(Failure::refused(Fault::Conflict, Why::ThereAgain(cx.node())));
-                }
-                gone::Next::Present => return Err(Failure::work(error.clone())),
+                gone::Next::Gone => return Next::Done(Existence::Gone),
+                gone::Next::Present => return Next::Done(Existence::Present(self.found.take())),
                 gone::Next::ReadMachine(from) => (At::Machine, read_vm(vm, Some(from))),
                 gone::Next::ReadScaleSet(from) => match scale_set_of(vm) {
                     Some(set) => (At::ScaleSet(set.clone()), Call::ReadScaleSet { set, not_before: Some(from) }),
@@ -166,7 +161,61 @@ impl<W: WorkFailure> Gone<W> {
                 }
             };
             self.at = at;
-            return Ok(Next::Call(call));
+            return Next::Call(call);
+        }
+    }
+}
+
+/// Whether the machine is gone from which a disk was to be detached.
+#[derive(Debug)]
+pub(super) struct Gone<W> {
+    missing: Missing<W>,
+    gathering: Gathering,
+}
+
+impl<W: WorkFailure> Gone<W> {
+    pub(super) fn begin<E: AzureFailure>(
+        cx: &Context<'_, '_>,
+        missing: Missing<W>,
+        others: Arc<Vec<Vm>>,
+    ) -> (Self, Turn<(), E, W>) {
+        let requested_at = cx.of.requested_at;
+        let mut evidence = Evidence::new(requested_at);
+        // The worker answers so only by a read of the VM that was sent after the request came.
+        if *missing.error.fault() == Fault::NotFound {
+            evidence.machine.push(Sent { sent_at: requested_at, answered_at: cx.now, answer: Machine::Missing });
+        }
+        let gathering = Gathering::new(missing.vm.clone(), others, evidence);
+        let mut gone = Self { missing, gathering };
+        let next = gone.gathering.follow(cx);
+        let turn = gone.turn(cx, next);
+        (gone, turn)
+    }
+
+    /// The machine that is missing.
+    pub(super) fn into_missing(self) -> Missing<W> {
+        self.missing
+    }
+
+    /// # Errors
+    /// The failure of the detach, or [`Fault::Conflict`], when the machine is there; Azure's own failures.
+    pub(super) fn next<E: AzureFailure>(&mut self, cx: &Context<'_, '_>, event: Event<E, W>) -> Turn<(), E, W> {
+        let Missing { vm, known, .. } = &self.missing;
+        // A machine that is named is no other one, whatever the name of that is.
+        let is_it = |beside: &Vm| beside.id == *vm || *known == NodeVm::Guessed && is_machine(beside, &cx.of.node);
+        let next = self.gathering.next(cx, event, is_it)?;
+        self.turn(cx, next)
+    }
+
+    fn turn<E: AzureFailure>(&self, cx: &Context<'_, '_>, next: Next<Existence>) -> Turn<(), E, W> {
+        let error = &self.missing.error;
+        match next {
+            Next::Call(call) => Ok(Next::Call(call)),
+            Next::Done(Existence::Gone) => Ok(Next::Done(())),
+            Next::Done(Existence::Present(_)) if *error.fault() == Fault::NotFound => {
+                Err(Failure::refused(Fault::Conflict, Why::ThereAgain(cx.node())))
+            }
+            Next::Done(Existence::Present(_)) => Err(Failure::work(error.clone())),
         }
     }
 }

@@ -21,8 +21,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether the device is handed out: the metadata names it, or the volume was staged from it, and its file system is
-    /// not staged. `staging` is the staging path as the mount table names it.
+    /// Whether the device is handed out: the metadata names it and the volume was not staged from another disk since, or the
+    /// volume was staged from it, and its file system is not staged. `staging` is the staging path as the mount table names it.
     ///
     /// # Errors
     /// [`Refusal::Elsewhere`], [`Refusal::StagedAsFilesystem`] or [`Refusal::NotStaged`].
@@ -37,7 +37,8 @@ impl Seen {
             return Err(Refusal::StagedAsFilesystem { device, place });
         }
         let is_node = *node == Some(device.number);
-        match is_node && (identity.is_confirmed() || records.names(device)) {
+        let is_confirmed = identity.is_confirmed() && !records.names_another(device);
+        match is_node && (is_confirmed || records.names(device)) {
             true => Ok(()),
             false => Err(Refusal::NotStaged),
         }

@@ -63,13 +63,25 @@ impl Record {
         let (Some(recorded), Some(found)) = (&self.sequence, &device.sequence) else {
             return RecordedDevice::SameNumber;
         };
-        let boot = |sequence: &str| sequence.rsplit_once('/').map(|(boot, _)| boot.to_owned());
         match recorded == found {
             true => RecordedDevice::Same,
             false if boot(recorded) == boot(found) => RecordedDevice::Other,
             false => RecordedDevice::SameNumber,
         }
     }
+
+    /// Whether the volume was staged, since the machine has started, with another disk. In another boot the kernel has counted
+    /// its disks anew, so the record says nothing of it.
+    #[must_use]
+    pub fn names_another(&self, device: &Device) -> bool {
+        let both = self.sequence.as_deref().zip(device.sequence.as_deref());
+        self.device.is_some() && both.is_some_and(|(one, two)| one != two && boot(one) == boot(two))
+    }
+}
+
+/// The boot, and how the kernel counted its disks.
+fn boot(sequence: &str) -> Option<&str> {
+    sequence.rsplit_once('/').map(|(boot, _)| boot)
 }
 
 /// What the node remembers of a volume, and of others with the same file system.
@@ -100,6 +112,12 @@ impl Records {
     #[must_use]
     pub fn names(&self, device: &Device) -> bool {
         self.own.as_ref().is_some_and(|record| record.names(device) == RecordedDevice::Same)
+    }
+
+    /// Whether the volume is recorded as staged from another disk since the machine has started.
+    #[must_use]
+    pub fn names_another(&self, device: &Device) -> bool {
+        self.own.as_ref().is_some_and(|record| record.names_another(device))
     }
 
     /// Where the other volumes with this UUID are or were.

@@ -149,7 +149,7 @@ pub struct Seen {
     pub is_dead_mount_gone: bool,
     /// The mount table.
     pub mounts: Option<Vec<Mounted>>,
-    /// This call alone looks at btrfs devices and mounts one.
+    /// This call alone looks at btrfs devices and mounts one, and has waited for that before all else that was seen.
     pub has_btrfs_turn: bool,
     /// What is on the device.
     pub content: Option<OnDevice>,
@@ -186,7 +186,7 @@ pub enum Look {
     StagingPath,
     /// The mount table: `mounts`.
     Mounts,
-    /// Wait until no other call looks at btrfs devices: `has_btrfs_turn`.
+    /// Wait until no other call looks at btrfs devices, and begin anew: [`Seen::with_btrfs_turn`].
     BtrfsTurn,
     /// What is on the device: `content`.
     Content(Device),
@@ -314,6 +314,12 @@ struct Desired {
 }
 
 impl Seen {
+    /// After the wait for the turn, which may have taken long: what was seen before it is stale, and is looked at again.
+    #[must_use]
+    pub fn with_btrfs_turn() -> Self {
+        Self { has_btrfs_turn: true, ..Self::default() }
+    }
+
     /// What to look at or to do next, or how the volume is staged.
     #[must_use]
     pub fn next(&self, request: &Request) -> Next {
@@ -373,7 +379,11 @@ impl Seen {
             let (device, place) = (found.device.path.clone(), mounted.mount.target.clone());
             return refuse(Refusal::StagedAsFilesystem { device, place });
         }
-        let content = if records.names(found.device) { Content::Last } else { Content::Raw };
+        let content = match records.names(found.device) {
+            true => Content::Last,
+            false if records.names_another(found.device) => Content::RawOfAnother,
+            false => Content::Raw,
+        };
         let accepted = self.admitted(request, found, records, content, "raw".to_owned())?;
         Ok(found.staged(How::Raw, false, accepted))
     }

@@ -1,7 +1,8 @@
 //! Unstaging: whose the staging path is, and which device must be proved released before Azure detaches the disk.
 //!
 //! What is mounted at the staging path names the device. Where nothing is mounted, the node's record does, and without a
-//! record the metadata (a raw block volume that another driver staged). A device that has the number of one that left is
+//! record the metadata (a raw block volume that another driver staged). Metadata that do not answer then leave it open whether
+//! a disk is attached of which nothing was proved, so the volume stays staged. A device that has the number of one that left is
 //! none of the volume's: another volume uses it, and says nothing of whether this one is free.
 
 use std::path::Path;
@@ -30,6 +31,30 @@ pub enum AtLun {
     Unclear,
 }
 
+/// Where the metadata has a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListedAt {
+    /// At this LUN.
+    Lun(Lun),
+    /// At none: it answers, and lists the volume nowhere.
+    Nowhere,
+    /// No metadata is used.
+    Unused,
+    /// It does not answer, for this reason.
+    Silent(String),
+}
+
+impl ListedAt {
+    /// The LUN, where there is one.
+    #[must_use]
+    pub fn lun(&self) -> Option<Lun> {
+        match self {
+            Self::Lun(lun) => Some(*lun),
+            Self::Nowhere | Self::Unused | Self::Silent(_) => None,
+        }
+    }
+}
+
 /// What was seen so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -43,8 +68,8 @@ pub struct Seen {
     pub at_lun: Option<AtLun>,
     /// The device with the number that the mount or the record names.
     pub numbered: Option<Option<Device>>,
-    /// The LUN at which the metadata lists the volume.
-    pub listed: Option<Option<Lun>>,
+    /// Where the metadata lists the volume.
+    pub listed: Option<ListedAt>,
     /// What is at that LUN.
     pub at_listed: Option<Option<Device>>,
 }
@@ -62,7 +87,7 @@ pub enum Look {
     AtLun(u32),
     /// The device with this number: `numbered`.
     Numbered(DeviceNumber),
-    /// Ask the metadata for the volume's LUN: `listed`.
+    /// Ask the metadata where the volume is: `listed`.
     Listed,
     /// The disk at this LUN, which must be readable: `at_listed`.
     AtListed(Lun),
@@ -79,6 +104,8 @@ pub enum Next {
     Nothing,
     /// Leave it: the staging path is this other volume's.
     PathOfAnother(String),
+    /// Leave it: the metadata alone could say whether the volume's disk is attached, and is silent for this reason.
+    Silent(String),
 }
 
 impl From<Option<Device>> for Next {
@@ -139,11 +166,30 @@ impl Seen {
     }
 
     fn listed(&self) -> Next {
-        match (self.listed, &self.at_listed) {
+        match (&self.listed, &self.at_listed) {
             (None, _) => Next::Look(Look::Listed),
-            (Some(None), _) => Next::Nothing,
-            (Some(Some(lun)), None) => Next::Look(Look::AtListed(lun)),
-            (Some(Some(_)), Some(device)) => device.clone().into(),
+            (Some(ListedAt::Nowhere | ListedAt::Unused), _) => Next::Nothing,
+            (Some(ListedAt::Silent(why)), _) => Next::Silent(why.clone()),
+            (Some(ListedAt::Lun(lun)), None) => Next::Look(Look::AtListed(*lun)),
+            (Some(ListedAt::Lun(_)), Some(device)) => device.clone().into(),
         }
+    }
+
+    /// The record to write before the unmount of a volume that has none, so that an unstage that is repeated after it still
+    /// knows which device to prove released.
+    #[must_use]
+    pub fn missing_record(&self, request: Request<'_>, device: &Device) -> Option<Record> {
+        let is_own = |record: &Record| record.volume_id.eq_ignore_ascii_case(request.volume);
+        let has_own = self.own.iter().flatten().chain(self.records.iter().flatten()).any(is_own);
+        (!has_own).then(|| Record {
+            volume_id: request.volume.to_owned(),
+            lun: device.lun,
+            fs_uuid: None,
+            fs_type: None,
+            staging_path: Some(request.staging.to_owned()),
+            device_name: Some(device.name.clone()),
+            device: Some(device.number),
+            sequence: device.sequence.clone(),
+        })
     }
 }

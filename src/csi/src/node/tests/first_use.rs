@@ -109,7 +109,7 @@ async fn another_disk_at_the_lun_is_not_forgotten_when_the_metadata_falls_silent
             assert!(message.contains("LUN 3") && message.contains(&volume("b")), "{message}");
             assert_eq!(message.contains("create the empty file"), silent, "{message}");
             // kubelet gives up, and the pod comes again.
-            machine.unstage("a").await.unwrap();
+            assert_eq!(machine.unstage("a").await.is_ok(), !silent);
         }
         assert!(machine.disk(0).is_untouched());
         // Nor by a restart of the node plugin.
@@ -214,9 +214,45 @@ async fn a_raw_volume_is_not_known_by_a_device_number_that_another_disk_has_now(
     assert_eq!(code(machine.publish(3, "a", "1", block()).await).0, Grpc::FailedPrecondition);
     assert!(!machine.target("1").exists());
     assert_eq!(code(machine.stage_as(3, "a", block()).await).0, Grpc::Unavailable);
-    // What the metadata confirms needs no record.
+    // The record of another disk outweighs the metadata, until it is confirmed for longer than it lags.
     machine.metadata.lock().unwrap().down = false;
+    assert_eq!(code(machine.publish(3, "a", "1", block()).await).0, Grpc::FailedPrecondition);
+    let (refusal, message) = code(machine.stage_as(3, "a", block()).await);
+    assert!(refusal == Grpc::Unavailable && message.contains("another disk since the machine started"), "{message}");
+    machine.service.0.identity_checks.age(Timeouts::default().identity_check);
+    machine.stage_as(3, "a", block()).await.unwrap();
     machine.publish(3, "a", "1", block()).await.unwrap();
+}
+
+/// The metadata alone could name the device that must be proved released.
+#[tokio::test]
+async fn a_volume_without_a_mount_and_a_record_is_not_unstaged_while_the_metadata_is_silent() {
+    let mut machine = Machine::new().await;
+    machine.metadata.lock().unwrap().down = true;
+    let (refusal, message) = code(machine.unstage("a").await);
+    assert!(refusal == Grpc::Unavailable && message.contains("no record of the volume"), "{refusal} {message}");
+    machine.metadata.lock().unwrap().down = false;
+    machine.unstage("a").await.unwrap();
+}
+
+/// Another driver staged the volume, and this one has no record of it.
+#[tokio::test]
+async fn an_unstage_that_fails_leaves_a_record_of_the_device_that_it_found() {
+    if !able() {
+        return;
+    }
+    let mut machine = Machine::new().await;
+    machine.attach(3, "a");
+    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+    machine.service.0.forget(&volume("a")).await.unwrap();
+    let open = fs::File::create(machine.staging("a").join("open")).unwrap();
+    assert_eq!(code(machine.unstage("a").await).0, Grpc::FailedPrecondition);
+    let record = machine.record("a").await.unwrap();
+    assert_eq!(record.device, device::node_number(&machine.disk(0).node));
+    drop(open);
+    machine.metadata.lock().unwrap().down = true;
+    machine.unstage("a").await.unwrap();
+    assert_eq!(machine.record("a").await, None);
 }
 
 /// The disk of a raw volume was taken off the machine, and another one with its number is in use at its LUN.

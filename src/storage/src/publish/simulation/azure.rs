@@ -24,6 +24,8 @@ pub(super) struct Machine {
     pub(super) exists: bool,
     /// Azure did not find it until then. It is hidden once.
     pub(super) hidden_until: Option<Duration>,
+    /// It is hidden from single reads alone: lists show it, and writes reach it.
+    pub(super) is_listed: bool,
     /// The node as which it registered last.
     pub(super) runs: Option<usize>,
 }
@@ -50,7 +52,7 @@ pub(super) struct Azure {
 
 impl Azure {
     pub(super) fn new(numbers: &mut Numbers) -> Self {
-        let machine = Machine { exists: true, hidden_until: None, runs: None };
+        let machine = Machine { exists: true, hidden_until: None, is_listed: false, runs: None };
         let mut azure = Self {
             machines: [machine; 5],
             disk: None,
@@ -104,6 +106,11 @@ impl Azure {
 
     fn is_found(&self, vm: usize, now: Duration) -> bool {
         self.machines[vm].exists && self.machines[vm].hidden_until.is_none_or(|until| until <= now)
+    }
+
+    /// Whether lists show it and writes reach it.
+    fn is_there(&self, vm: usize, now: Duration) -> bool {
+        self.is_found(vm, now) || self.machines[vm].exists && self.machines[vm].is_listed
     }
 
     fn disk_model(&self, holds: [bool; 5]) -> Option<Disk> {
@@ -227,12 +234,12 @@ impl World {
             }
             Call::List { of, not_before } => Event::Listed(Ok(self.list(&of, not_before, sent_at))),
             Call::FindInstance(computer) => {
-                let is_it = computer == NODES[3] && self.azure.is_found(3, self.now);
+                let is_it = computer == NODES[3] && self.azure.is_there(3, self.now);
                 Event::Instance(Ok(is_it.then(|| Box::new(vm_model(3)))))
             }
             Call::ReadScaleSet { .. } => {
                 // It is hidden with its instance, or is not.
-                let exists = self.azure.is_found(3, self.now) || !self.numbers.one_in(3);
+                let exists = self.azure.is_there(3, self.now) || !self.numbers.one_in(3);
                 Event::ScaleSet { sent_at, exists: Ok(exists) }
             }
             Call::AskFreshFrom => {
@@ -283,7 +290,11 @@ impl World {
             self.count("list from a moment ago");
             return list;
         }
-        let found = members.iter().filter(|vm| self.azure.is_found(**vm, self.now)).map(|vm| vm_model(*vm));
+        let is_listed = |vm: usize| match self.mutant {
+            Some(Mutant::HiddenFromLists) => self.azure.is_found(vm, self.now),
+            _ => self.azure.is_there(vm, self.now),
+        };
+        let found = members.iter().filter(|vm| is_listed(**vm)).map(|vm| vm_model(*vm));
         let list = Arc::new(found.collect::<Vec<_>>());
         if is_home {
             self.azure.listed = Some((sent_at, list.clone()));
@@ -350,7 +361,7 @@ impl World {
         if !attaches && only_if.is_none() && !self.azure.holders()[vm] && (may_come || may_come_from_before) {
             return self.answer(id, refused(Fault::Busy));
         }
-        if !self.azure.is_found(vm, self.now) {
+        if !self.azure.is_there(vm, self.now) {
             let fault = self.missing(Some(vm));
             return self.answer(id, refused(fault));
         }
@@ -379,7 +390,7 @@ impl World {
         let refused = |fault| Err(WorkError { fault, not_dangling: None });
         let outcome = match (write.attaches, self.azure.disk) {
             _ if self.numbers.one_in(40) => refused(Fault::Conflict),
-            _ if !self.azure.is_found(vm, self.now) => refused(self.missing(Some(vm))),
+            _ if !self.azure.is_there(vm, self.now) => refused(self.missing(Some(vm))),
             (true, None) => refused(Fault::NotFound),
             (true, Some(disk)) if disk.holds[vm] || self.azure.may_hold(vm) => {
                 self.attach(&write, disk);

@@ -33,7 +33,7 @@ const INCIDENTS: u64 = 90_000;
 /// So long after the last incident every request is answered.
 const SETTLED: Duration = Duration::from_secs(180);
 
-const REACHED: [&str; 27] = [
+const REACHED: [&str; 29] = [
     "attach lost, and done late",
     "caller gave up",
     "deleted",
@@ -42,10 +42,12 @@ const REACHED: [&str; 27] = [
     "held elsewhere",
     "kept: may be attached",
     "kept: used by others",
+    "kept: a Node names no machine",
     "kept: used there",
     "list from a moment ago",
     "machine deleted",
     "machine hidden",
+    "machine hidden from single reads",
     "machine is gone",
     "node claimed",
     "node deleted",
@@ -93,7 +95,7 @@ pub(super) enum Incident {
     },
     DeleteMachine(usize),
     MakeMachine(usize),
-    /// Azure does not find a machine for so many milliseconds.
+    /// Azure does not find a machine for so many milliseconds; where that is long, single reads alone do not.
     Hide(usize, u64),
     /// The API server is not heard.
     Silence,
@@ -131,7 +133,10 @@ fn incident(numbers: &mut Numbers, node: usize) -> Incident {
         }
         19 => Incident::Claim { node: pick(numbers, 2), machine: pick(numbers, 4) },
         20 => Incident::DeleteMachine(pick(numbers, 5)),
-        21 => Incident::Hide(pick(numbers, 4), 200 + numbers.below(1_700)),
+        21 => {
+            let hidden = if numbers.one_in(3) { 200 + numbers.below(1_700) } else { 5_000 + numbers.below(25_000) };
+            Incident::Hide(pick(numbers, 4), hidden)
+        }
         22 => match numbers.one_in(2) {
             true => Incident::MakeMachine(pick(numbers, 4)),
             false => Incident::Relist,
@@ -172,6 +177,8 @@ pub(super) enum Mutant {
     GoneAtOnce,
     /// A machine that was hidden once is never found again.
     StaysHidden,
+    /// What single reads do not find, lists lack too, however long that is so.
+    HiddenFromLists,
     /// VolumeAttachments name nothing.
     NoAttachments,
     /// Kubernetes says that nothing is used.
@@ -192,11 +199,12 @@ pub(super) enum Mutant {
     PublishAlways,
 }
 
-const MUTANTS: [Mutant; 13] = [
+const MUTANTS: [Mutant; 14] = [
     Mutant::NoHolders,
     Mutant::OldDisk,
     Mutant::GoneAtOnce,
     Mutant::StaysHidden,
+    Mutant::HiddenFromLists,
     Mutant::NoAttachments,
     Mutant::NothingUsed,
     Mutant::GhostNodes,

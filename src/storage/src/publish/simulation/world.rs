@@ -19,6 +19,7 @@ use super::{INCIDENTS, Incident, Mutant, NATURAL, SETTLED, azure::Azure};
 use crate::{
     dangling::{DetachUnused, NotDangling, SeenAttachments},
     disk::AllowedResourceGroups,
+    gone::APART,
     inline_volume::InlineVolumes,
     list::{ResourceGroup, VolumeHandles},
     lun::{LunReservations, Reservation},
@@ -188,6 +189,8 @@ pub(super) struct World {
     pub(super) process: Process,
     /// The Nodes of the API server: the machine that each names.
     pub(super) api: [Option<Option<usize>>; 4],
+    /// The machine that a Node of this number has named last, also where it is deleted.
+    pub(super) named_last: [Option<usize>; 4],
     /// The same as the process sees it.
     pub(super) view: ClusterNodes,
     pub(super) is_silent: bool,
@@ -225,6 +228,7 @@ impl World {
             azure,
             process: Process::default(),
             api: [None; 4],
+            named_last: [None; 4],
             view: ClusterNodes::Known(KnownNodes::default()),
             is_silent: false,
             attachments: [None; 4],
@@ -247,7 +251,8 @@ impl World {
         for (node, machine) in NATURAL.into_iter().enumerate() {
             if !numbers.one_in(8) {
                 world.azure.machines[machine].runs = Some(node);
-                world.api[node] = Some((node == 1 || numbers.one_in(2)).then_some(machine));
+                world.named_last[node] = (node == 1 || numbers.one_in(2)).then_some(machine);
+                world.api[node] = Some(world.named_last[node]);
             }
         }
         world.relist();
@@ -455,11 +460,13 @@ impl World {
                 }
                 self.azure.machines[machine].runs = Some(node);
                 self.api[node] = Some(named.then_some(machine));
+                self.named_last[node] = named.then_some(machine);
                 self.node_changed(node);
             }
             Incident::Claim { node, machine } if self.api[node].is_some() => {
                 self.count("node claimed");
                 self.api[node] = Some(Some(machine));
+                self.named_last[node] = Some(machine);
                 self.node_changed(node);
             }
             Incident::DeleteMachine(vm) if self.azure.machines[vm].exists => {
@@ -490,11 +497,14 @@ impl World {
         self.changed();
     }
 
-    /// A machine is hidden once: two reads that stand apart say that it is gone.
+    /// A machine is hidden once. Where that is for longer than two reads stand apart, it is hidden from single reads alone.
     fn hide(&mut self, vm: usize, ms: u64) {
         if self.azure.machines[vm].hidden_until.is_none() {
-            self.count("machine hidden");
-            self.azure.machines[vm].hidden_until = Some(self.now + Duration::from_millis(ms));
+            let hidden_for = Duration::from_millis(ms);
+            let is_listed = hidden_for >= APART;
+            self.count(if is_listed { "machine hidden from single reads" } else { "machine hidden" });
+            let machine = &mut self.azure.machines[vm];
+            (machine.hidden_until, machine.is_listed) = (Some(self.now + hidden_for), is_listed);
         }
     }
 
@@ -566,6 +576,9 @@ impl World {
             self.tell_story(|| format!("{id}:   {report:?}"));
             match report {
                 Report::MachineGone => self.count("machine is gone"),
+                Report::KeptDangling { why, .. } if why.contains("has no spec.providerID") => {
+                    self.count("kept: a Node names no machine");
+                }
                 Report::Freed { .. } => self.count("detached as dangling"),
                 _ => {}
             }

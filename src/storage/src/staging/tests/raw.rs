@@ -45,7 +45,9 @@ fn a_raw_device_is_handed_out_where_the_metadata_or_the_record_names_this_very_d
                     let target = |at: usize| mounts.get(at).map(|mounted| mounted.mount.target.clone());
                     let is_staged = *mounts == tables[2] || own.is_some() && *mounts == tables[3];
                     let is_recorded = *own == Some(record("a", &one, None));
-                    let is_named = matches!(metadata, Metadata::Confirms(_)) || is_recorded;
+                    // The numbers of disks after the slash are of one boot.
+                    let is_swapped = own.as_ref().is_some_and(|own| own.sequence == two.sequence);
+                    let is_named = matches!(metadata, Metadata::Confirms(_)) && !is_swapped || is_recorded;
                     let is_elsewhere = matches!(metadata, Metadata::Contradicts | Metadata::Silent);
                     let decided = seen.decide(&staging());
                     if let (true, Some(against)) = (is_elsewhere, contradiction.clone()) {

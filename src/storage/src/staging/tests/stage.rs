@@ -83,7 +83,7 @@ fn answers(request: &Request, seen: &Seen, look: &Look) -> Vec<Seen> {
         Look::Partition(..) => [None, Some(part())].map(|part| with(&|s| s.part = Some(part.clone()))).into(),
         Look::StagingPath => at_paths(request, seen).iter().map(|at| with(&|s| s.at_path = Some(at.clone()))).collect(),
         Look::Mounts => mount_tables(request).iter().map(|table| with(&|s| s.mounts = Some(table.clone()))).collect(),
-        Look::BtrfsTurn => vec![with(&|s| s.has_btrfs_turn = true)],
+        Look::BtrfsTurn => vec![Seen::with_btrfs_turn()],
         Look::Content(_) => contents().iter().map(|content| with(&|s| s.content = Some(content.clone()))).collect(),
         Look::Records(uuid) => {
             records(uuid.as_deref(), request.mode).iter().map(|all| with(&|s| s.records = Some(all.clone()))).collect()
@@ -205,6 +205,11 @@ struct Course<'a> {
 fn walk(request: &Request, seen: &Seen, past: (&mut Vec<Next>, &mut Vec<Act>), visit: &mut dyn FnMut(&Course<'_>)) {
     let (steps, acts) = past;
     let next = seen.next(request);
+    if next == Next::Look(Look::BtrfsTurn) {
+        // What comes after it is the course that begins with it.
+        assert!(acts.is_empty() && !seen.has_btrfs_turn, "{seen:?}");
+        return;
+    }
     assert!(!steps.contains(&next), "{next:?} comes twice: {steps:?}");
     let after = match &next {
         Next::Look(look) => answers(request, seen, look),
@@ -243,6 +248,9 @@ fn every_course(visit: &mut dyn FnMut(&Course<'_>)) {
     ];
     for request in all {
         walk(&request, &Seen::default(), (&mut Vec::new(), &mut Vec::new()), visit);
+        if request.mode == writable(FsType::Btrfs) {
+            walk(&request, &Seen::with_btrfs_turn(), (&mut Vec::new(), &mut Vec::new()), visit);
+        }
     }
 }
 
@@ -370,6 +378,11 @@ fn judge_unconfirmed(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
         let is_other = last.is_some() && last.as_deref() != course.uuid();
         let is_begun = matches!(seen.content, Some(OnDevice::OwnFormat));
         let long = course.is_confirmed_for_long();
+        let is_swapped = request.mode == Mode::Raw && {
+            let own = seen.records.as_ref().and_then(|records| records.own.clone());
+            own.and_then(|own| own.sequence).is_some_and(|sequence| Some(sequence) != device(1).sequence)
+        };
+        law(!is_swapped || accepted || long, "a raw volume that was staged from another disk waits for the lag");
         law(!is_other || is_begun || accepted || long, "what differs from the record waits for the lag");
         let records = seen.records.clone().unwrap_or_default();
         let is_last = last.is_some() && !is_other;
@@ -527,7 +540,7 @@ fn a_new_disk_is_formatted_and_mounted_and_an_old_one_is_checked_and_mounted() {
     assert_eq!(staged.how, How::Mount(filesystem("ext3", "A"), FsType::Ext3));
 
     let (steps, _) = ordinary(&request(writable(FsType::Btrfs)), old("btrfs"));
-    assert_eq!(steps, course(&[&first, &["BtrfsTurn"], &proof, &["MountsNow", "BtrfsMembers", "Repair"]]));
+    assert_eq!(steps, course(&[&first, &["BtrfsTurn"], &first, &proof, &["MountsNow", "BtrfsMembers", "Repair"]]));
     let read_only = request(Mode::Filesystem { fs: FsType::Ext4, read_only: true });
     let (steps, end) = ordinary(&read_only, old("ext4"));
     assert_eq!(steps, course(&[&first, &proof, &["MountsNow"]]));

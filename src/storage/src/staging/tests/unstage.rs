@@ -57,7 +57,10 @@ fn answers(seen: &Seen, look: Look) -> Vec<Seen> {
             .map(|numbered| Seen { numbered: Some(numbered), ..seen.clone() })
             .collect(),
         Look::Listed => {
-            [None, Some(Lun::try_from(3).unwrap())].map(|listed| Seen { listed: Some(listed), ..seen.clone() }).into()
+            let lun = ListedAt::Lun(Lun::try_from(3).unwrap());
+            [lun, ListedAt::Nowhere, ListedAt::Unused, ListedAt::Silent("timeout".into())]
+                .map(|listed| Seen { listed: Some(listed), ..seen.clone() })
+                .into()
         }
         Look::AtListed(_) => [None, Some(two)].map(|at| Seen { at_listed: Some(at), ..seen.clone() }).into(),
     }
@@ -77,7 +80,7 @@ fn every_course(seen: &Seen, depth: u32, visit: &mut dyn FnMut(&Seen, &Next)) {
 
 #[test]
 fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record_or_the_metadata_names() {
-    let (mut released, mut nothing, mut refused) = (0, 0, 0);
+    let (mut released, mut nothing, mut refused, mut silent) = (0, 0, 0, 0);
     every_course(&Seen::default(), 0, &mut |seen, end| {
         let mount = match seen.at_path.as_ref().unwrap() {
             AtPath::Mounted(top) | AtPath::Dead { top: Some(top), .. } => Some(top.mount.device),
@@ -92,6 +95,17 @@ fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record
         match end {
             Next::Release(device) => {
                 released += 1;
+                // A retry knows the device by the record that is there, or that is written before the unmount.
+                let request = Request { volume: VOLUME, staging: &staging() };
+                if let Some(record) = seen.missing_record(request, device) {
+                    assert!(seen.own.clone().flatten().is_none());
+                    let again = Seen { at_path: Some(AtPath::Nothing), own: Some(Some(record)), ..Seen::default() };
+                    let again = match again.next(request) {
+                        Next::Look(Look::AtLun(_)) => Seen { at_lun: Some(AtLun::Disk(device.clone())), ..again },
+                        _ => Seen { numbered: Some(Some(device.clone())), ..again },
+                    };
+                    assert_eq!(again.next(request), *end);
+                }
                 match (mount, &record) {
                     (Some(number), _) => assert_eq!(device.number, number, "{seen:?}"),
                     (None, Some(_)) => assert!(is_about(device), "{seen:?} {device:?}"),
@@ -112,6 +126,8 @@ fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record
                     (None, Some(_)) => devices.iter().flatten().any(is_about),
                     (None, None) => seen.at_listed.clone().flatten().is_some(),
                 };
+                // Silence proves no absence.
+                assert!(!matches!(seen.listed, Some(ListedAt::Silent(_))), "{seen:?}");
                 assert!(!is_left, "the volume's device is there and nothing is proved of it: {seen:?}");
                 // What cannot be read proves no absence.
                 assert!(seen.at_lun != Some(AtLun::Unclear) || seen.numbered.is_some(), "{seen:?}");
@@ -127,10 +143,14 @@ fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record
                 assert!(records.iter().all(|record| record.volume_id == "volume-b"), "{seen:?}");
                 assert_eq!(mount, Some(device(1).number));
             }
+            Next::Silent(why) => {
+                silent += 1;
+                assert_eq!((mount, &record, why.as_str()), (None, &None, "timeout"), "{seen:?}");
+            }
             Next::Look(look) => panic!("{look:?} is no end"),
         }
     });
-    assert!(released > 8 && nothing > 8 && refused > 1, "{released} {nothing} {refused}");
+    assert!(released > 8 && nothing > 8 && refused > 1 && silent > 0, "{released} {nothing} {refused} {silent}");
 }
 
 #[test]
