@@ -336,7 +336,7 @@ fn make_file(path: &Path) -> io::Result<()> {
 /// system means that it is to be tried again.
 pub(super) fn is_corruption(error: &io::Error, mounts: &[Mount]) -> bool {
     use nix::libc;
-    let is_share = || mounts.last().is_some_and(|top| super::smb::is_share(top));
+    let is_share = || mounts.last().is_some_and(super::smb::is_share);
     error.raw_os_error() == Some(libc::EAGAIN) && is_share()
         || matches!(
             error.raw_os_error(),

@@ -81,8 +81,10 @@ impl World {
     /// Law 8, when an attach takes place.
     pub(super) fn judge_late(&mut self, write: &Write) {
         let Some(node) = write.node.filter(|node| self.azure.machines[write.vm].runs == Some(*node)) else { return };
-        // A Node that came to be elsewhere, and may be deleted by now: the attach to its former machine is not suspected.
-        let is_elsewhere = self.named_last[node].is_some_and(|named| named != write.vm);
+        // A Node that had come to be elsewhere, and may be deleted or be back by now: the attach to its former machine is not
+        // suspected.
+        let named = [self.named_last[node], self.unpublished_from[node]];
+        let is_elsewhere = named.into_iter().flatten().any(|named| named != write.vm);
         let is_known = self.is_known(node, write.vm, self.process.saw[node], false) && !is_elsewhere;
         if self.unpublished[node].is_some_and(|at| write.sent_at < at) && is_known {
             self.breaks(format!("law 8: an attach for {} takes place after its unpublish", NODES[node]));
@@ -120,6 +122,7 @@ impl World {
                 self.judge_unpublish(asked, node, &truths);
                 self.attachments[node] = None;
                 self.unpublished[node] = Some(asked.since);
+                self.unpublished_from[node] = self.named_last[node];
             }
             (Done::Unpublished, None) => {
                 self.unpublished_all = Some(asked.since);

@@ -191,6 +191,8 @@ pub(super) struct World {
     pub(super) api: [Option<Option<usize>>; 4],
     /// The machine that a Node of this number has named last, also where it is deleted.
     pub(super) named_last: [Option<usize>; 4],
+    /// The same when its last unpublish was answered.
+    pub(super) unpublished_from: [Option<usize>; 4],
     /// The same as the process sees it.
     pub(super) view: ClusterNodes,
     pub(super) is_silent: bool,
@@ -229,6 +231,7 @@ impl World {
             process: Process::default(),
             api: [None; 4],
             named_last: [None; 4],
+            unpublished_from: [None; 4],
             view: ClusterNodes::Known(KnownNodes::default()),
             is_silent: false,
             attachments: [None; 4],
