@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 use lazuli_model::{ArmId, FileShare, Gib, fault::Code, file_share::CREATED_BY, op::ShareWrite, parameter::Parameters};
 
 use crate::{
-    adoption::{Adoptions, LASTS, Unseen},
+    adoption::{Adoptions, BEGINNING, Unseen},
     mount::share_of,
     name,
     secret::{account_of_secret, is_account_name, key_source},
@@ -291,7 +291,7 @@ pub enum NotNow {
     /// This process does not know which requests have got it.
     #[error(
         "share {0} is named by its StorageClass, and the controller has begun less than {minutes} minutes ago: it does not know \
-         whether another claim has just got the share; the deletion is tried again", minutes = LASTS.as_secs() / 60
+         whether another claim has just got the share; the deletion is tried again", minutes = BEGINNING.as_secs() / 60
     )]
     JustBegun(String),
     /// It is not known whether another PersistentVolume names it.

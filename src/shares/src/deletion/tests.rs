@@ -184,7 +184,7 @@ fn a_share_that_a_request_has_just_got_is_not_deleted() {
     // A process that has just begun deletes what no class can have named, and keeps what nobody proves to be its own.
     let young = Adoptions::beginning(NOW);
     let (code, why) = refused(&young, &[]);
-    assert!(code == Code::Unavailable && why.contains("begun less than 10 minutes ago"), "{why}");
+    assert!(code == Code::Unavailable && why.contains("begun less than 20 minutes ago"), "{why}");
     let foreign = marked("pvc-1", "me");
     let foreign = Evidence { share: ShareSeen::There(&foreign), adoptions: &young, ..evidence };
     assert!(matches!(may_delete(&foreign), Verdict::Keep(Kept::NotOurs { .. })));
