@@ -10,7 +10,7 @@ use lazuli_model::{ArmId, FileShare, Gib, fault::Code, file_share::CREATED_BY, o
 
 use crate::{
     adoption::{Adoptions, BEGINNING, Unseen},
-    mount::share_of,
+    mount::{says_its_account, share_of},
     name,
     secret::{account_of_secret, is_account_name, key_source},
     volume_id::ShareVolumeId,
@@ -61,7 +61,7 @@ pub struct VolumeRef {
     pub name: String,
     /// Its volume id; `None` for one of the in-tree plugin.
     pub volume_id: Option<String>,
-    /// The account; `None` where only a Secret names it.
+    /// The account; `None` where it is not certain, because a Secret names it.
     pub account: Option<String>,
     /// The server that it is mounted from.
     pub server: Server,
@@ -95,10 +95,12 @@ impl VolumeRef {
         is_released_for_deletion: bool,
     ) -> Self {
         let id = ShareVolumeId::parse(volume_id).ok();
+        let is_sure = says_its_account(Parameters::context(attributes), id.as_ref()).unwrap_or(false);
+        let account = key_source(attributes, id.as_ref()).ok().and_then(|source| source.account);
         Self {
             name: name.to_owned(),
             volume_id: Some(volume_id.to_owned()),
-            account: key_source(attributes, id.as_ref()).ok().and_then(|source| source.account),
+            account: account.filter(|_| is_sure),
             server: match Parameters::context(attributes).get("server") {
                 Ok(server) => server.map_or(Server::OfAccount, |server| Server::read(server.value)),
                 Err(error) => Server::Unknown(error.to_string()),

@@ -219,6 +219,9 @@ fn a_persistent_volume_names_the_share_that_a_node_would_mount() {
         ("vol1", &[("shareName", "a"), ("sharename", "b")], None, None),
         ("g#f1#pvc-1###ns", &[("storageAccount", "a"), ("storageaccount", "b")], None, Some("pvc-1")),
         ("vol1", &[], None, None),
+        // It may be the name of a Secret, with another account in it: it counts as equal, and keeps the share.
+        ("#f1#data#pv#ns", &[], None, Some("data")),
+        ("#f1#data#pv#ns", &[("storageAccount", "f2")], Some("f2"), Some("data")),
     ] {
         let found = VolumeRef::of_driver("pv", id, &attributes(pairs), true);
         assert_eq!((found.account.as_deref(), found.share.as_deref()), (account, share), "{id} {pairs:?}");

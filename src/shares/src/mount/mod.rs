@@ -248,6 +248,13 @@ fn folder(context: Context<'_>, templates: &Templates<'_>, sub_path: &str) -> Re
     Ok(Some(parts.join("/")).filter(|folder| !folder.is_empty()))
 }
 
+/// Whether the account that a volume names is its account for certain. Without a resource group the id is that of a Pod's
+/// own volume or of an in-tree one: it may have the name of a Secret where the account stands in others.
+pub(crate) fn says_its_account(context: Context<'_>, id: Option<&ShareVolumeId>) -> Result<bool, ParameterError> {
+    let is_sure = id.is_none_or(|id| !id.resource_group.is_empty() || id.account.is_empty());
+    Ok(is_sure || context.get("storageaccount")?.is_some_and(|parameter| !parameter.value.trim().is_empty()))
+}
+
 fn server(
     context: Context<'_>,
     id: Option<&ShareVolumeId>,
@@ -261,10 +268,7 @@ fn server(
     }
     let suffix = context.get("storageendpointsuffix")?.map(|parameter| parameter.value.trim());
     let suffix = suffix.filter(|suffix| !suffix.is_empty()).unwrap_or(defaults.storage_endpoint_suffix);
-    // Without a resource group the id is that of a Pod's own volume or of an in-tree one: it may have the name of a Secret
-    // where the account stands in others.
-    let is_sure = id.is_none_or(|id| !id.resource_group.is_empty() || id.account.is_empty())
-        || context.get("storageaccount")?.is_some_and(|parameter| !parameter.value.trim().is_empty());
+    let is_sure = says_its_account(context, id)?;
     let named = key.account.as_ref().filter(|_| is_sure);
     let Some(account) = named.or(request.account.as_ref()) else {
         return Ok(key.secret.clone().map_or(Server::OfRequest, Server::OfSecret));
