@@ -14,7 +14,7 @@ use lazuli_emulator::call_log::Call;
 use lazuli_journal::Recorder;
 use lazuli_model::event::{Event, Reason, Regarding};
 use lazuli_rig::{Folder, Lab, Options, ShareView, secret_writer};
-use lazuli_shares::{adoption::LASTS, deletion::VolumeRef};
+use lazuli_shares::{adoption::BEGINNING, deletion::VolumeRef};
 use lazuli_telemetry::lossy;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;
@@ -192,9 +192,9 @@ async fn file_a_share_that_another_volume_names_or_nobody_made_stays() {
     assert!(message.contains("are not known yet"), "{message}");
     rig.volumes.send_replace(Some(Arc::default()));
     let message = refused(delete(&rig.client, &volume.volume_id).await, Code::Unavailable);
-    assert!(message.contains("has begun less than 10 minutes ago"), "{message}");
+    assert!(message.contains("has begun less than 20 minutes ago"), "{message}");
     assert_eq!(deletions(&rig), 0);
-    tokio::time::sleep(LASTS).await;
+    tokio::time::sleep(BEGINNING).await;
     delete(&rig.client, &volume.volume_id).await.unwrap();
     assert_eq!(deletions(&rig), 1, "this driver made it");
 }
@@ -202,7 +202,7 @@ async fn file_a_share_that_another_volume_names_or_nobody_made_stays() {
 #[tokio::test(start_paused = true)]
 async fn file_a_share_that_a_claim_has_just_got_is_not_deleted_with_another_claim() {
     let mut rig = Rig::start().await;
-    tokio::time::sleep(LASTS).await;
+    tokio::time::sleep(BEGINNING).await;
     let together = [("shareName", "together")];
     let first = create(&rig.client, request("pvc-1", 5, &together)).await.unwrap();
     rig.volumes.send_replace(Some(Arc::new(vec![pv("pvc-1", &first, true)])));

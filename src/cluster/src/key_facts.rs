@@ -12,7 +12,7 @@ use std::{
 use kube::{Client, api::ListParams};
 use lazuli_model::{Secret, kube_name::is_subdomain};
 use lazuli_shares::{
-    secret::{PodSeen, Requester, VolumeSeen, key_source},
+    secret::{PodSeen, Requester, VolumeSeen, key_source_of},
     volume_id::ShareVolumeId,
 };
 use serde::Deserialize;
@@ -24,6 +24,7 @@ use super::{
     metrics_review::{ReviewError, TOKEN_REVIEWS, UserInfo, made},
     reservations::VOLUMES,
     server::ApiError,
+    shares::StageSecret,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -109,6 +110,7 @@ struct KeyVolumeCsi {
     volume_handle: String,
     #[serde(default, deserialize_with = "null_as_empty")]
     volume_attributes: BTreeMap<String, String>,
+    node_stage_secret_ref: Option<StageSecret>,
 }
 
 #[derive(Default, Deserialize)]
@@ -174,7 +176,8 @@ pub async fn share_volume(
         bound = now.filter(|now| claim.is_bound(name, now)).map(|_| (claim.namespace, claim.name));
     }
     let id = ShareVolumeId::parse(volume_id).ok();
-    let key = key_source(&csi.volume_attributes, id.as_ref());
+    let staged = csi.node_stage_secret_ref.and_then(StageSecret::secret);
+    let key = key_source_of(&csi.volume_attributes, id.as_ref(), staged.as_ref());
     Ok(Some(VolumeSeen { name: name.to_owned(), claim: bound, key }))
 }
 
@@ -317,6 +320,7 @@ pub async fn service_addresses(
 #[cfg(test)]
 mod tests {
     use lazuli_apiserver::{ApiServer, Options};
+    use lazuli_shares::secret::SecretRef;
 
     use super::*;
 
@@ -381,6 +385,11 @@ mod tests {
         assert_eq!(seen.claim, Some(("db".to_owned(), "data".to_owned())));
         assert_eq!(seen.key.unwrap().account.as_deref(), Some("f1"));
         assert_eq!(read("g#f1#s###dB").await, None);
+        let spec = json!({"csi": {"driver": DRIVER, "volumeHandle": "any text", "volumeAttributes": {"shareName": "s"},
+            "nodeStageSecretRef": {"name": "mine", "namespace": "team"}}});
+        server.put("persistentvolumes", json!({"metadata": {"name": "pv-1"}, "spec": spec})).unwrap();
+        let staged = read("any text").await.unwrap().key.unwrap().secret;
+        assert_eq!(staged, Some(SecretRef { namespace: "team".into(), name: "mine".into() }));
         put(DRIVER, "of-a-claim-before");
         assert_eq!(read("g#f1#s###db").await.unwrap().claim, None);
         put(DRIVER, "");

@@ -9,8 +9,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube::Client;
 use lazuli_diagnosis::shares::ShareVolume;
-use lazuli_model::Gib;
-use lazuli_shares::deletion::{ShareVolumes, VolumeRef};
+use lazuli_model::{Gib, kube_name::is_subdomain};
+use lazuli_shares::{
+    deletion::{ShareVolumes, VolumeRef},
+    secret::SecretRef,
+};
 use lazuli_storage::admission::bytes_of_quantity;
 use lazuli_telemetry::Condition;
 use serde::Deserialize;
@@ -168,6 +171,23 @@ struct SlimCsi {
     volume_handle: String,
     #[serde(default)]
     volume_attributes: BTreeMap<String, String>,
+    node_stage_secret_ref: Option<StageSecret>,
+}
+
+/// `spec.csi.nodeStageSecretRef`.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StageSecret {
+    name: String,
+    namespace: String,
+}
+
+impl StageSecret {
+    /// The Secret; `None` for a name that no Secret can have.
+    pub(super) fn secret(self) -> Option<SecretRef> {
+        let Self { name, namespace } = self;
+        (is_subdomain(&name) && is_subdomain(&namespace)).then_some(SecretRef { namespace, name })
+    }
 }
 
 #[derive(Clone, Deserialize)]
@@ -217,10 +237,15 @@ impl SlimShareVolume {
     /// The same for a person's command, with what its claim and its mount options are.
     fn listed(self, driver: &str) -> Option<ShareVolume> {
         let refers = self.refers(driver)?;
+        let (attributes, stage_secret) = match self.spec.csi {
+            Some(csi) => (csi.volume_attributes, csi.node_stage_secret_ref.and_then(StageSecret::secret)),
+            None => (BTreeMap::new(), None),
+        };
         Some(ShareVolume {
             refers,
             claim: self.spec.claim_ref.map(|claim| claim.to_string()),
-            attributes: self.spec.csi.map(|csi| csi.volume_attributes).unwrap_or_default(),
+            attributes,
+            stage_secret,
             mount_options: self.spec.mount_options,
         })
     }
@@ -370,7 +395,7 @@ mod tests {
     async fn a_command_gets_volumes_with_claim_and_mount_options_and_the_handles_of_snapshots() {
         let server = FakeApiServer::default();
         let csi = json!({"driver": "file.csi.azure.com", "volumeHandle": "rg#account#pvc-1###default",
-            "volumeAttributes": {"protocol": "smb"}});
+            "volumeAttributes": {"protocol": "smb"}, "nodeStageSecretRef": {"name": "mine", "namespace": "db"}});
         let spec =
             json!({"csi": csi, "claimRef": {"namespace": "shop", "name": "data"}, "mountOptions": ["actimeo=30"]});
         server.put(VOLUMES, volume("pvc-1", spec, "Bound"));
@@ -392,6 +417,8 @@ mod tests {
             .map(|one| (one.refers.name.as_str(), one.claim.as_deref(), one.attributes.len(), one.mount_options.len()))
             .collect();
         assert_eq!(shown, [("pv-2", None, 0, 0), ("pvc-1", Some("shop/data"), 1, 1)]);
+        let staged: Vec<_> = listed.iter().map(|one| one.stage_secret.clone()).collect();
+        assert_eq!(staged, [None, Some(SecretRef { namespace: "db".into(), name: "mine".into() })]);
         assert_eq!(list_snapshot_handles(&server.client(), driver).await.unwrap(), ["made", "given"]);
         server.mood(CONTENTS, Mood::Forbids);
         let refused = list_snapshot_handles(&server.client(), driver).await.unwrap_err().to_string();

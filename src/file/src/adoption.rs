@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lazuli_model::ArmId;
 use lazuli_reconcile::Clock;
-use lazuli_shares::adoption::Adoptions;
+use lazuli_shares::{adoption::Adoptions, deletion::ShareVolumes};
+use tokio::sync::watch;
 
 /// The memory. Clones share it.
 #[derive(Debug, Clone)]
@@ -14,14 +15,16 @@ pub(crate) struct Memory {
     adoptions: Arc<Mutex<Arc<Adoptions>>>,
     /// It starts with that of the shares' steps.
     clock: Clock,
+    /// The PersistentVolumes of the cluster.
+    volumes: watch::Receiver<ShareVolumes>,
 }
 
 impl Memory {
     /// That of a process that begins now.
-    pub(crate) fn begin() -> Self {
+    pub(crate) fn begin(volumes: watch::Receiver<ShareVolumes>) -> Self {
         let clock = Clock::start();
         let adoptions = Adoptions::beginning(clock.now());
-        Self { adoptions: Arc::new(Mutex::new(Arc::new(adoptions))), clock }
+        Self { adoptions: Arc::new(Mutex::new(Arc::new(adoptions))), clock, volumes }
     }
 
     fn adoptions(&self) -> MutexGuard<'_, Arc<Adoptions>> {
@@ -35,7 +38,14 @@ impl Memory {
 
     /// A call of a request for this share, until it is dropped.
     pub(crate) fn call(&self, share: &ArmId, request: &str) -> Call {
-        Arc::make_mut(&mut self.adoptions()).begin(share, request);
+        let volumes = self.volumes.borrow().clone();
+        let mut shown = self.adoptions();
+        let adoptions = Arc::make_mut(&mut shown);
+        if let Some(volumes) = &volumes {
+            adoptions.seen(volumes);
+        }
+        adoptions.begin(share, request);
+        drop(shown);
         Call { memory: self.clone(), share: share.clone(), request: request.to_owned(), has_share: false }
     }
 

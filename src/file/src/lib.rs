@@ -118,7 +118,7 @@ impl Shares {
         let Settings { storage, network, volumes, driver_name, subscription, resource_group, .. } = settings;
         let Settings { allowed_resource_groups, metrics, journal, .. } = settings;
         let regions = Regions::new(storage);
-        let adopted = Memory::begin();
+        let adopted = Memory::begin(volumes.clone());
         let calls =
             ShareCalls { regions: regions.clone(), volumes: volumes.clone(), adopted: adopted.clone(), driver_name };
         let networks = Networks::new(regions.clone(), network, metrics.clone(), journal.clone());

@@ -29,7 +29,7 @@ use lazuli_shares::secret::{
 };
 use lazuli_telemetry::http::{BearerToken, Peer};
 use tokio::{
-    sync::{Semaphore, watch},
+    sync::{Semaphore, SemaphorePermit, watch},
     time::{Instant, timeout, timeout_at},
 };
 
@@ -49,6 +49,8 @@ pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 const UPDATE_WITHIN: Duration = Duration::from_secs(2);
 /// How many requests of nodes are worked on at a time. Each may hold the Pods of a node, about a megabyte.
 const REQUESTS: usize = 8;
+/// How many accounts' keys are listed at a time. A listing that is slow keeps no request waiting that needs none.
+const LISTINGS: usize = 4;
 /// How many PersistentVolumes are read at a time for a request, where several have one volume id.
 const READS: usize = 8;
 
@@ -116,6 +118,9 @@ struct Broker {
     metrics: Metrics,
     reviews: Reviews,
     requests: Semaphore,
+    listings: Semaphore,
+    /// The accounts whose keys are being listed: each by one request at a time.
+    listed: Mutex<Vec<(AzureAccount, Arc<Semaphore>)>>,
     rates: Mutex<Rates>,
     began: Instant,
 }
@@ -129,6 +134,8 @@ pub fn router(settings: Settings, metrics: Metrics) -> Router {
         metrics,
         reviews: Reviews::default(),
         requests: Semaphore::new(REQUESTS),
+        listings: Semaphore::new(LISTINGS),
+        listed: Mutex::default(),
         rates: Mutex::default(),
         began: Instant::now(),
     });
@@ -211,7 +218,7 @@ impl Broker {
         let node = asking_node(&SecretAccess::Broker, node_plugin, requester.as_ref())?;
         asked.node = Some(node.to_owned());
         self.take(node)?;
-        let _place = self.requests.acquire().await.map_err(|_| unavailable("the controller stops; try again"))?;
+        let place = self.requests.acquire().await.map_err(|_| unavailable("the controller stops; try again"))?;
         let volumes = self.volumes(&question.volume_id).await.map_err(not_read)?;
         let pods = match volumes.as_deref() {
             // Nothing rests on them then.
@@ -225,7 +232,8 @@ impl Broker {
             volumes: volumes.as_deref(),
             pods: Some(&pods),
         })?;
-        self.read(grant, question.refused.as_ref()).await
+        drop(pods);
+        self.read(grant, question.refused.as_ref(), place).await
     }
 
     /// Whose token it is. The API server's own words are for the log of this process alone: they may name addresses, and
@@ -265,7 +273,14 @@ impl Broker {
     }
 
     /// Reads the key of a grant, and writes it where it follows a rotation.
-    async fn read(&self, Grant { volume, key }: Grant, refused: Option<&Fingerprint>) -> Result<Granted, KeyError> {
+    /// `place` is given back before Azure is asked.
+    async fn read(
+        &self,
+        Grant { volume, key }: Grant,
+        refused: Option<&Fingerprint>,
+        place: SemaphorePermit<'_>,
+    ) -> Result<Granted, KeyError> {
+        let mut place = Some(place);
         let stored = match &key.secret {
             Some(secret) => stored(&self.settings.client, secret).await?,
             None => None,
@@ -273,7 +288,10 @@ impl Broker {
         let mut listed = None;
         loop {
             match self.step(&volume, &key, stored.as_ref(), listed.as_deref(), refused) {
-                Step::ListKeys { account } => listed = Some(self.list_keys(&key, account).await?),
+                Step::ListKeys { account } => {
+                    drop(place.take());
+                    listed = Some(self.list_keys(&key, account).await?);
+                }
                 Step::Give(handout) => {
                     let read = stored.as_ref().map(|stored| &stored.read);
                     self.follow(&volume, read, &handout).await;
@@ -307,7 +325,25 @@ impl Broker {
         let nobody = || unavailable("this controller lists no keys in Azure; try again");
         let AccountReader(read) = self.settings.azure.as_ref().ok_or_else(nobody)?;
         let (subscription, resource_group) = (source.subscription.clone(), source.resource_group.clone());
-        read(AzureAccount { subscription, resource_group, account }).await
+        let account = AzureAccount { subscription, resource_group, account };
+        let turn = self.turn(&account);
+        let stops = |_| unavailable("the controller stops; try again");
+        let _turn = turn.acquire().await.map_err(stops)?;
+        let _place = self.listings.acquire().await.map_err(stops)?;
+        read(account).await
+    }
+
+    /// The turn of an account. The next one to list its keys finds what the one before has just read.
+    fn turn(&self, account: &AzureAccount) -> Arc<Semaphore> {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that nobody waits for are the list's alone.
+        listed.retain(|(_, turn)| Arc::strong_count(turn) > 1);
+        if let Some((_, turn)) = listed.iter().find(|(other, _)| other == account) {
+            return turn.clone();
+        }
+        let turn = Arc::new(Semaphore::new(1));
+        listed.push((account.clone(), turn.clone()));
+        turn
     }
 
     /// Writes a key into the Secret that follows it. What fails is logged and counted: the node has its key all the same.

@@ -3,38 +3,46 @@
 //! A class may name its share, and all of its claims then have that one. CreateVolume answers, external-provisioner makes
 //! the PersistentVolume, and only then does the watch see it. A DeleteVolume of another volume of the same share that comes
 //! in between finds no PersistentVolume that needs the share. So an answer is remembered until its PersistentVolume is
-//! seen, and for [`LASTS`] at most.
+//! seen, or its volume is deleted. No time ends that: external-provisioner stores a PersistentVolume again and again, up to
+//! 1000 s apart, and does not call CreateVolume in between.
 //!
 //! Memory is a process's own:
-//! - A process that has just begun does not know what the one before it has answered. For [`LASTS`] it deletes no share
-//!   that a class has named.
+//! - A process that has just begun does not know what the one before it has answered. For [`BEGINNING`] it deletes no
+//!   share that a class has named. The same holds once more than [`MOST`] answers are open: the oldest is forgotten then.
 //! - Another replica may have answered before external-provisioner's leadership came to this one. The provisioner that
 //!   answered has stored the PersistentVolume, or will never do so: it ends with its lease. What remains is a watch that
 //!   lags more than a takeover of the lease takes (seconds). A request whose PersistentVolume was never stored is repeated,
 //!   and has its share made anew; no Pod has written into it yet.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use lazuli_model::ArmId;
 
 use crate::deletion::VolumeRef;
 
-/// How long an answer is remembered whose PersistentVolume is not seen: longer than external-provisioner takes to store
-/// one, with its repetitions. While the API server does not answer, nothing is deleted anyway.
-pub const LASTS: Duration = Duration::from_secs(10 * 60);
+/// How long a process does not know what was answered before it: longer than external-provisioner pauses between two tries
+/// to store a PersistentVolume (source: its work queue, 1000 s at most). While the API server does not answer, nothing is
+/// deleted anyway.
+pub const BEGINNING: Duration = Duration::from_secs(20 * 60);
+
+/// How many answers are remembered whose PersistentVolumes are not seen.
+pub const MOST: usize = 4_096;
 
 /// One request for a share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Adoption {
     /// How many calls of it are being served.
     calls: u32,
-    /// When the last of them was answered with the share.
+    /// When the last of them was answered with the share; `None` too once its PersistentVolume was seen.
     answered: Option<Duration>,
 }
 
 impl Adoption {
-    fn counts(&self, now: Duration) -> bool {
-        self.calls > 0 || self.answered.is_some_and(|at| now < at + LASTS)
+    fn counts(&self) -> bool {
+        self.calls > 0 || self.answered.is_some()
     }
 }
 
@@ -43,7 +51,7 @@ impl Adoption {
 pub struct Adoptions {
     /// By share, then by request.
     requests: BTreeMap<ArmId, BTreeMap<String, Adoption>>,
-    /// When the memory began; `None` where nothing was answered before it.
+    /// When the memory began, or last forgot an answer; `None` where nothing was answered before it.
     began: Option<Duration>,
 }
 
@@ -77,10 +85,47 @@ impl Adoptions {
                 adoption.answered = Some(now);
             }
         }
+        self.tidy(share);
+        while self.len() > MOST && self.forget_oldest() {
+            self.began = Some(now);
+        }
+    }
+
+    /// These PersistentVolumes are seen: their requests need no memory any more.
+    pub fn seen(&mut self, volumes: &[VolumeRef]) {
+        if self.is_empty() {
+            return;
+        }
+        let names: BTreeSet<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
         self.requests.retain(|_, requests| {
-            requests.retain(|_, adoption| adoption.counts(now));
+            requests.retain(|request, adoption| {
+                adoption.answered = adoption.answered.filter(|_| !names.contains(request.as_str()));
+                adoption.counts()
+            });
             !requests.is_empty()
         });
+    }
+
+    /// Drops what counts no more.
+    fn tidy(&mut self, share: &ArmId) {
+        if let Some(requests) = self.requests.get_mut(share) {
+            requests.retain(|_, adoption| adoption.counts());
+            if requests.is_empty() {
+                self.requests.remove(share);
+            }
+        }
+    }
+
+    /// Whether there was one that no call needs.
+    fn forget_oldest(&mut self) -> bool {
+        let all = self.requests.iter().flat_map(|(share, requests)| requests.iter().map(move |one| (share, one)));
+        let idle = all.filter(|(_, (_, adoption))| adoption.calls == 0);
+        let oldest = idle.min_by_key(|(_, (_, adoption))| adoption.answered);
+        let Some((share, request)) = oldest.map(|(share, (request, _))| (share.clone(), request.clone())) else {
+            return false;
+        };
+        self.forget(&share, &request);
+        true
     }
 
     /// The volume of a request is deleted.
@@ -88,6 +133,7 @@ impl Adoptions {
         if let Some(requests) = self.requests.get_mut(share) {
             requests.retain(|other, adoption| other != request || adoption.calls > 0);
         }
+        self.tidy(share);
     }
 
     /// What may need a share when the volume of `request` goes, beside the PersistentVolumes that are known.
@@ -95,10 +141,10 @@ impl Adoptions {
     pub fn unseen<'a>(&'a self, share: &ArmId, request: &str, volumes: &[VolumeRef], now: Duration) -> Unseen<'a> {
         let is_seen = |other: &str| volumes.iter().any(|volume| volume.name == other);
         let given = self.requests.get(share).into_iter().flatten();
-        let mut open = given.filter(|(other, adoption)| *other != request && adoption.counts(now));
+        let mut open = given.filter(|(other, adoption)| *other != request && adoption.counts());
         match open.find(|(other, _)| !is_seen(other)) {
             Some((other, _)) => Unseen::Request(other),
-            None if self.began.is_some_and(|began| now < began + LASTS) => Unseen::Forgotten,
+            None if self.began.is_some_and(|began| now < began + BEGINNING) => Unseen::Forgotten,
             None => Unseen::Nothing,
         }
     }
@@ -131,7 +177,7 @@ mod tests {
     const NOW: Duration = Duration::from_secs(50);
 
     #[test]
-    fn an_answer_counts_until_its_volume_is_seen_or_its_time_is_over() {
+    fn an_answer_counts_until_its_volume_is_seen_however_late() {
         let (data, mut all) = (share("data"), Adoptions::default());
         all.begin(&data, "pvc-b");
         // The call is not answered yet, and may be at any moment.
@@ -142,12 +188,36 @@ mod tests {
         assert_eq!(all.unseen(&share("other"), "pvc-a", &[], NOW), Unseen::Nothing);
         assert_eq!(all.unseen(&data, "pvc-a", &[volume("pvc-b")], NOW), Unseen::Nothing);
         assert_eq!(all.unseen(&data, "pvc-a", &[volume("pvc-c")], NOW), Unseen::Request("pvc-b"));
-        assert_eq!(all.unseen(&data, "pvc-a", &[], NOW + LASTS - Duration::from_secs(1)), Unseen::Request("pvc-b"));
-        assert_eq!(all.unseen(&data, "pvc-a", &[], NOW + LASTS), Unseen::Nothing);
-        // What is over is not kept.
-        all.begin(&data, "pvc-c");
-        all.end(&data, "pvc-c", false, NOW + LASTS);
+        // external-provisioner stores it after its longest pause, or after many.
+        for late in [1_000, 100_000] {
+            let late = NOW + Duration::from_secs(late);
+            all.begin(&data, "pvc-c");
+            all.end(&data, "pvc-c", false, late);
+            assert_eq!(all.unseen(&data, "pvc-a", &[], late), Unseen::Request("pvc-b"));
+        }
+        // Once it was seen, a person may delete it.
+        all.seen(&[volume("pvc-b")]);
+        assert_eq!(all.unseen(&data, "pvc-a", &[], NOW), Unseen::Nothing);
         assert!(all.is_empty());
+    }
+
+    #[test]
+    fn of_too_many_answers_the_oldest_is_forgotten_and_nothing_is_known_then() {
+        let (data, mut all) = (share("data"), Adoptions::default());
+        let mut now = NOW;
+        for at in 0..=MOST {
+            now += Duration::from_secs(1);
+            let request = format!("pvc-{at}");
+            all.begin(&data, &request);
+            all.end(&data, &request, true, now);
+        }
+        assert_eq!(all.len(), MOST);
+        let rest: Vec<VolumeRef> = (1..=MOST).map(|at| volume(&format!("pvc-{at}"))).collect();
+        all.seen(&rest[1..]);
+        assert_eq!(all.unseen(&data, "pvc-a", &[], now), Unseen::Request("pvc-1"));
+        all.seen(&rest);
+        assert_eq!(all.unseen(&data, "pvc-a", &[], now), Unseen::Forgotten);
+        assert_eq!(all.unseen(&data, "pvc-a", &[], now + BEGINNING), Unseen::Nothing);
     }
 
     #[test]
@@ -169,7 +239,9 @@ mod tests {
     fn a_process_that_has_just_begun_does_not_know_what_was_answered_before() {
         let (data, mut all) = (share("data"), Adoptions::beginning(NOW));
         assert_eq!(all.unseen(&data, "pvc-a", &[], NOW), Unseen::Forgotten);
-        assert_eq!(all.unseen(&data, "pvc-a", &[], NOW + LASTS), Unseen::Nothing);
+        let last = NOW + Duration::from_secs(1_001);
+        assert_eq!(all.unseen(&data, "pvc-a", &[], last), Unseen::Forgotten, "a PersistentVolume may still be stored");
+        assert_eq!(all.unseen(&data, "pvc-a", &[], NOW + BEGINNING), Unseen::Nothing);
         all.begin(&data, "pvc-b");
         assert_eq!(all.unseen(&data, "pvc-a", &[], NOW), Unseen::Request("pvc-b"));
     }
@@ -177,8 +249,8 @@ mod tests {
     proptest! {
         /// Whatever was begun, ended and forgotten: what was answered with the share and is not seen keeps it.
         #[test]
-        fn no_answer_is_lost_before_its_time(
-            steps in proptest::collection::vec((0u8..4, 0usize..3, 0u64..300, any::<bool>()), 0..20),
+        fn no_answer_is_lost_before_its_volume_is_seen(
+            steps in proptest::collection::vec((0u8..5, 0usize..3, 0u64..300, any::<bool>()), 0..20),
             seen in proptest::collection::vec(0usize..3, 0..3),
         ) {
             const NAMES: [&str; 3] = ["pvc-0", "pvc-1", "pvc-2"];
@@ -205,13 +277,17 @@ mod tests {
                         all.forget(&data, NAMES[request]);
                         *answered = None;
                     }
+                    4 => {
+                        all.seen(&[volume(NAMES[request])]);
+                        *answered = None;
+                    }
                     _ => {}
                 }
             }
             let volumes: Vec<VolumeRef> = seen.iter().map(|request| volume(NAMES[*request])).collect();
             let open = |request: &usize| {
                 let (calls, answered) = told[*request];
-                !seen.contains(request) && (calls > 0 || answered.is_some_and(|at| now - at < LASTS))
+                !seen.contains(request) && (calls > 0 || answered.is_some())
             };
             let expected = (1..3).find(open).map_or(Unseen::Nothing, |request| Unseen::Request(NAMES[request]));
             prop_assert_eq!(all.unseen(&data, NAMES[0], &volumes, now), expected);

@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 use lazuli_model::{ArmId, FileShare, Gib, fault::Code, file_share::CREATED_BY, op::ShareWrite, parameter::Parameters};
 
 use crate::{
-    adoption::{Adoptions, LASTS, Unseen},
-    mount::share_of,
+    adoption::{Adoptions, BEGINNING, Unseen},
+    mount::{says_its_account, share_of},
     name,
     secret::{account_of_secret, is_account_name, key_source},
     volume_id::ShareVolumeId,
@@ -61,7 +61,7 @@ pub struct VolumeRef {
     pub name: String,
     /// Its volume id; `None` for one of the in-tree plugin.
     pub volume_id: Option<String>,
-    /// The account; `None` where only a Secret names it.
+    /// The account; `None` where it is not certain, because a Secret names it.
     pub account: Option<String>,
     /// The server that it is mounted from.
     pub server: Server,
@@ -95,10 +95,12 @@ impl VolumeRef {
         is_released_for_deletion: bool,
     ) -> Self {
         let id = ShareVolumeId::parse(volume_id).ok();
+        let is_sure = says_its_account(Parameters::context(attributes), id.as_ref()).unwrap_or(false);
+        let account = key_source(attributes, id.as_ref()).ok().and_then(|source| source.account);
         Self {
             name: name.to_owned(),
             volume_id: Some(volume_id.to_owned()),
-            account: key_source(attributes, id.as_ref()).ok().and_then(|source| source.account),
+            account: account.filter(|_| is_sure),
             server: match Parameters::context(attributes).get("server") {
                 Ok(server) => server.map_or(Server::OfAccount, |server| Server::read(server.value)),
                 Err(error) => Server::Unknown(error.to_string()),
@@ -291,7 +293,7 @@ pub enum NotNow {
     /// This process does not know which requests have got it.
     #[error(
         "share {0} is named by its StorageClass, and the controller has begun less than {minutes} minutes ago: it does not know \
-         whether another claim has just got the share; the deletion is tried again", minutes = LASTS.as_secs() / 60
+         whether another claim has just got the share; the deletion is tried again", minutes = BEGINNING.as_secs() / 60
     )]
     JustBegun(String),
     /// It is not known whether another PersistentVolume names it.

@@ -139,6 +139,19 @@ pub fn key_source(
     context: &BTreeMap<String, String>,
     volume: Option<&ShareVolumeId>,
 ) -> Result<KeySource, ParameterError> {
+    key_source_of(context, volume, None)
+}
+
+/// The same where the PersistentVolume itself is known: `stage_secret` is its `spec.csi.nodeStageSecretRef`, which counts
+/// where its attributes name no Secret.
+///
+/// # Errors
+/// As [`key_source`].
+pub fn key_source_of(
+    context: &BTreeMap<String, String>,
+    volume: Option<&ShareVolumeId>,
+    stage_secret: Option<&SecretRef>,
+) -> Result<KeySource, ParameterError> {
     let read = Parameters::context(context);
     let templates = Templates::of_context(read)?;
     let text = |key: &str| -> Result<Option<String>, ParameterError> {
@@ -156,8 +169,9 @@ pub fn key_source(
     let account = text("storageaccount")?.or_else(|| account_of_id.into_iter().next());
     let resource_group = text("resourcegroup")?.or_else(|| of_id(|id| &id.resource_group));
     let subscription = text("subscriptionid")?.or_else(|| of_id(|id| &id.subscription));
-    let name =
-        text("secretname")?.or_else(|| account.as_deref().map(secret_name)).or_else(|| secret_of_id.into_iter().next());
+    let named = text("secretname")?;
+    let staged = stage_secret.filter(|_| named.is_none());
+    let name = named.or_else(|| account.as_deref().map(secret_name)).or_else(|| secret_of_id.into_iter().next());
     let namespace = text("secretnamespace")?
         .or_else(|| of_id(|id| &id.namespace))
         .or_else(|| templates.pvc_namespace.map(str::to_owned))
@@ -168,7 +182,7 @@ pub fn key_source(
         None => false,
     };
     Ok(KeySource {
-        secret: name.map(|name| SecretRef { namespace, name }),
+        secret: staged.cloned().or_else(|| name.map(|name| SecretRef { namespace, name })),
         may_ask_azure: !only_secret && account.is_some(),
         account,
         resource_group,

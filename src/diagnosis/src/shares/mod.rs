@@ -22,7 +22,7 @@ use lazuli_model::{AccountKind, FileShare, StorageAccount, file_share::CREATED_B
 use lazuli_shares::{
     deletion::{DRIVER_NAME, VolumeRef},
     name,
-    secret::key_source,
+    secret::{SecretRef, key_source},
     volume_id::ShareVolumeId,
 };
 
@@ -37,6 +37,8 @@ pub struct ShareVolume {
     pub claim: Option<String>,
     /// `spec.csi.volumeAttributes`; empty for one of the in-tree plugin.
     pub attributes: BTreeMap<String, String>,
+    /// `spec.csi.nodeStageSecretRef`: the Secret that kubelet passes when it stages.
+    pub stage_secret: Option<SecretRef>,
     /// `spec.mountOptions`.
     pub mount_options: Vec<String>,
 }

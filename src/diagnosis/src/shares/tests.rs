@@ -17,6 +17,7 @@ fn volume(name: &str, handle: &str, attributes: &[(&str, &str)]) -> ShareVolume 
         refers: VolumeRef::of_driver(name, handle, &attributes, false),
         claim: Some(format!("shop/{name}")),
         attributes,
+        stage_secret: None,
         mount_options: Vec::new(),
     }
 }
@@ -26,6 +27,7 @@ fn in_tree(name: &str, share: &str, secret: &str) -> ShareVolume {
         refers: VolumeRef::of_in_tree(name, share, secret, false),
         claim: None,
         attributes: BTreeMap::new(),
+        stage_secret: None,
         mount_options: Vec::new(),
     }
 }
@@ -205,7 +207,15 @@ fn what_no_node_mounts_is_said_in_the_words_of_the_node() {
     let kata = volume("pv-c", "g#f1#c###default", &[("runtimeclasshandler", "kata-cc")]);
     let found = volumes::mounts(&[kata], "core.windows.net");
     assert!(text(&found).0 == Grade::Note && text(&found).1.contains("confidential containers"), "{found:?}");
+    let nameless = volume("staged", "any", &[("shareName", "a")]);
+    let found = volumes::mounts(std::slice::from_ref(&nameless), "core.windows.net");
+    assert!(text(&found).0 == Grade::Wrong && text(&found).1.contains("no storage account"), "{found:?}");
     let fine = [
+        // kubelet passes a Secret that names the account.
+        ShareVolume {
+            stage_secret: Some(SecretRef { namespace: "db".to_owned(), name: "mine".to_owned() }),
+            ..nameless
+        },
         volume("pv-1", "g#f1#a###default", &[("protocol", "smb")]),
         volume("by-secret", "any", &[("shareName", "a"), ("secretName", "mine")]),
         in_tree("pv-t", "a", "mine"),
@@ -213,7 +223,7 @@ fn what_no_node_mounts_is_said_in_the_words_of_the_node() {
     let found = volumes::mounts(&fine, "core.windows.net");
     assert_eq!(
         text(&found),
-        (Grade::Fine, "2 PersistentVolumes of the driver ask for nothing that nodes do not mount")
+        (Grade::Fine, "3 PersistentVolumes of the driver ask for nothing that nodes do not mount")
     );
 }
 

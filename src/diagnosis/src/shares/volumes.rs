@@ -68,7 +68,13 @@ fn refusal(volume: &ShareVolume, defaults: &Defaults<'_>) -> Option<String> {
         mount_flags: volume.mount_options.clone(),
         ..Request::default()
     };
-    mount::plan(&request, defaults).err().map(|error| error.to_string())
+    let plan = mount::plan(&request, defaults);
+    let plan = match &volume.stage_secret {
+        // It may name the account.
+        Some(_) => plan,
+        None => plan.and_then(|plan| plan.to_mount(&request.volume_id)),
+    };
+    plan.err().map(|error| error.to_string())
 }
 
 /// Volumes whose account or share Azure does not have. Only what is in the groups `listed` is looked at.

@@ -81,3 +81,28 @@ async fn a_secret_of_another_account_than_the_volume_s_is_refused_with_both_name
     assert_eq!(cluster.another("n1", VOLUME, KEY).await.unwrap_err().code, Code::FailedPrecondition);
     assert_eq!(cluster.stored(OWN_SECRET), encode(KEY));
 }
+
+#[tokio::test]
+async fn slow_listings_of_one_account_keep_nobody_waiting_whose_key_is_in_a_secret() {
+    let cluster = Cluster::start().await;
+    cluster.trusted_replica().await;
+    let id = "g#slow#of-slow###db";
+    cluster.volume("slow", "slow", id, json!({})).await;
+    cluster.pod("db", "slow", "n1", "app", json!([{"name": "v", "persistentVolumeClaim": {"claimName": "slow"}}]));
+    cluster.pod("db", "app-2", "n2", "app", json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]));
+    let node = cluster.node("n1");
+    let none = BTreeMap::new();
+    let slow = futures::future::join_all((0..8).map(|_| node.key(id, &none, None)));
+    let other = async {
+        while cluster.asked.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        timeout(Duration::from_secs(4), cluster.key("n2", VOLUME)).await
+    };
+    tokio::select! {
+        _ = slow => panic!("a listing has ended"),
+        key = other => assert_eq!(key.expect("it has no turn to wait for"), expected("f1", KEY)),
+    }
+    assert_eq!(cluster.asked.lock().unwrap().len(), 1, "one listing of an account at a time");
+}

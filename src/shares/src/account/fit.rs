@@ -1,9 +1,12 @@
 //! Whether an account has the properties that a class asks for: the same properties as in the Go driver.
 
-use lazuli_model::{FileService, NetworkAction, StorageAccount, tags};
+use lazuli_model::{ArmId, FileService, NetworkAction, StorageAccount, tags};
 
 use super::AccountRequest;
-use crate::parameters::{AccountSource, Endpoint, SKIP_MATCHING};
+use crate::{
+    network::{PrivateNetwork, Wanted},
+    parameters::{AccountSource, Endpoint, SKIP_MATCHING},
+};
 
 /// Whether an account fits, by what a list shows of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +83,7 @@ pub fn fit(request: &AccountRequest<'_>, account: &StorageAccount) -> Fit {
         (Mismatch::NetworkRules, lets_in(&class.endpoint, account)),
         (
             Mismatch::PrivateEndpoint,
-            !matches!(class.endpoint, Endpoint::Private(_)) || !account.private_endpoint_connections.is_empty(),
+            !matches!(&class.endpoint, Endpoint::Private(network) if !is_reached(network, account)),
         ),
     ];
     match checks.into_iter().find(|(_, is_fine)| !is_fine) {
@@ -103,6 +106,17 @@ fn lets_in(endpoint: &Endpoint, account: &StorageAccount) -> bool {
     subnets.iter().all(|subnet| {
         rules.virtual_networks.iter().any(|rule| rule.action == NetworkAction::Allow && rule.subnet == *subnet)
     })
+}
+
+/// Whether a private endpoint leads to the account from the network of the class, as far as a list shows that: one that a
+/// driver has named is of the network in whose resource group it is. A list shows no subnets of endpoints.
+fn is_reached(network: &PrivateNetwork, account: &StorageAccount) -> bool {
+    let connections = &account.private_endpoint_connections;
+    let wanted = Wanted::endpoint(&account.id, network).ok();
+    let wanted = wanted.as_ref().and_then(Wanted::endpoint_id);
+    let of_driver = |endpoint: &ArmId| wanted.is_some_and(|wanted| wanted.name().eq_ignore_ascii_case(endpoint.name()));
+    let mut made = connections.iter().filter_map(|one| one.endpoint.as_ref()).filter(|one| of_driver(one)).peekable();
+    !connections.is_empty() && (made.peek().is_none() || made.any(|one| Some(one) == wanted))
 }
 
 /// Whether the file service of an account is as a class asks for.

@@ -233,7 +233,7 @@ pub fn candidate_name(request: &AccountRequest<'_>, number: u8) -> String {
     let optional = |value: Option<bool>| value.map_or("", |value| if value { "true" } else { "false" }).to_owned();
     let subnets = match &class.endpoint {
         Endpoint::Any => String::new(),
-        Endpoint::Private(_) => "private".to_owned(),
+        Endpoint::Private(network) => format!("private:{},{}", network.subnet.folded(), network.zone.folded()),
         Endpoint::Subnets(subnets) => subnets.iter().map(|id| format!("{},", id.folded())).collect(),
     };
     let (by_tags, own) = match &class.account {

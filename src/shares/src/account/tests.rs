@@ -502,6 +502,26 @@ fn an_account_with_a_private_endpoint_is_used_and_else_one_is_made_once() {
 }
 
 #[test]
+fn classes_of_different_networks_make_no_account_together() {
+    let of = |pairs: &[(&str, &str)]| class(&[&[("networkEndpointType", "privateEndpoint")], pairs].concat());
+    let own = of(&[]);
+    let others =
+        [of(&[("subnetName", "b")]), of(&[("vnetResourceGroup", "h")]), of(&[("privateDNSZoneResourceGroup", "h")])];
+    let unfinished = made(&created(choose(&asking(&own), &[], &none(), 0)));
+    for other in &others {
+        assert_ne!(candidate_name(&asking(&own), 0), candidate_name(&asking(other), 0), "{:?}", other.endpoint);
+        created(choose(&asking(other), &[seen(&unfinished)], &none(), 0));
+    }
+    // The endpoint that a driver has made is of the network in whose group it is.
+    let Endpoint::Private(network) = &own.endpoint else { panic!("{own:?}") };
+    let mut account = unfinished;
+    let endpoint = network::Wanted::endpoint(&account.id, network).unwrap().endpoint_id().cloned();
+    account.private_endpoint_connections = vec![PrivateEndpointConnection { id: "pe".into(), endpoint }];
+    assert_eq!(fit(&asking(&own), &account), Fit::Fits);
+    assert_eq!(fit(&asking(&others[1]), &account), Fit::Differs(Mismatch::PrivateEndpoint));
+}
+
+#[test]
 fn an_account_that_is_made_for_subnets_needs_their_service_endpoints_first() {
     let service = class(&[("networkEndpointType", "serviceEndpoint"), ("subnetName", "a,b")]);
     let candidate = created(choose(&asking(&service), &[], &none(), 0));

@@ -49,6 +49,9 @@ pub enum Server {
     /// That of the account which stands beside its key alone: a person's volume names nothing but a Secret. It is known once
     /// [`Request::account`] is.
     OfSecret(SecretRef),
+    /// That of the account in the secrets that kubelet passes when it stages, and at no other time: a person's volume names
+    /// nothing else. A publish does not need it; what mounts does ([`MountPlan::to_mount`]).
+    OfRequest,
 }
 
 impl fmt::Display for Server {
@@ -56,6 +59,7 @@ impl fmt::Display for Server {
         match self {
             Self::Named(server) => f.write_str(server),
             Self::OfSecret(SecretRef { namespace, name }) => write!(f, "(the account in Secret {namespace}/{name})"),
+            Self::OfRequest => f.write_str("(the account in the secrets of the request)"),
         }
     }
 }
@@ -82,6 +86,21 @@ pub struct MountPlan {
 }
 
 impl MountPlan {
+    /// The same plan, to mount by: it needs an account that somebody names.
+    ///
+    /// # Errors
+    /// When neither the volume nor a Secret names it.
+    pub fn to_mount(self, volume_id: &str) -> Result<Self, ParameterError> {
+        match self.server {
+            Server::Named(_) | Server::OfSecret(_) => Ok(self),
+            Server::OfRequest => Err(ParameterError::invalid(
+                "volume_id",
+                volume_id,
+                "it names no storage account, and neither do the attributes storageAccount and server; allowed is one of them",
+            )),
+        }
+    }
+
     /// The source of the mount: `//server/share/folder`.
     pub fn source(&self) -> String {
         match &self.folder {
@@ -91,7 +110,7 @@ impl MountPlan {
     }
 }
 
-/// How a share is mounted.
+/// How a share is mounted. Whoever mounts it asks for [`MountPlan::to_mount`].
 ///
 /// # Errors
 /// When the volume cannot be mounted, or not by this version. Nothing has been done then, and a repetition would fail in
@@ -229,6 +248,13 @@ fn folder(context: Context<'_>, templates: &Templates<'_>, sub_path: &str) -> Re
     Ok(Some(parts.join("/")).filter(|folder| !folder.is_empty()))
 }
 
+/// Whether the account that a volume names is its account for certain. Without a resource group the id is that of a Pod's
+/// own volume or of an in-tree one: it may have the name of a Secret where the account stands in others.
+pub(crate) fn says_its_account(context: Context<'_>, id: Option<&ShareVolumeId>) -> Result<bool, ParameterError> {
+    let is_sure = id.is_none_or(|id| !id.resource_group.is_empty() || id.account.is_empty());
+    Ok(is_sure || context.get("storageaccount")?.is_some_and(|parameter| !parameter.value.trim().is_empty()))
+}
+
 fn server(
     context: Context<'_>,
     id: Option<&ShareVolumeId>,
@@ -242,20 +268,10 @@ fn server(
     }
     let suffix = context.get("storageendpointsuffix")?.map(|parameter| parameter.value.trim());
     let suffix = suffix.filter(|suffix| !suffix.is_empty()).unwrap_or(defaults.storage_endpoint_suffix);
-    // Without a resource group the id is that of a Pod's own volume or of an in-tree one: it may have the name of a Secret
-    // where the account stands in others.
-    let is_sure = id.is_none_or(|id| !id.resource_group.is_empty() || id.account.is_empty())
-        || context.get("storageaccount")?.is_some_and(|parameter| !parameter.value.trim().is_empty());
+    let is_sure = says_its_account(context, id)?;
     let named = key.account.as_ref().filter(|_| is_sure);
     let Some(account) = named.or(request.account.as_ref()) else {
-        if let Some(secret) = &key.secret {
-            return Ok(Server::OfSecret(secret.clone()));
-        }
-        return Err(ParameterError::invalid(
-            "volume_id",
-            &request.volume_id,
-            "it names no storage account, and neither do the attributes storageAccount and server; allowed is one of them",
-        ));
+        return Ok(key.secret.clone().map_or(Server::OfRequest, Server::OfSecret));
     };
     let host = format!("{account}.file.{suffix}");
     name::check_host(&host).map_err(|why| ParameterError::invalid("storageAccount", account, why))?;

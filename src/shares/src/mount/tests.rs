@@ -233,7 +233,6 @@ fn what_cannot_be_mounted_says_why() {
     {
         assert!(plan(&request(ID, &[context], &[]), &DEFAULTS).is_ok(), "{context:?}");
     }
-    refused("vol1", &[("shareName", "data")], &[], "volume_id", "no storage account");
     refused("vol1", &[("server", "nas")], &[], "volume_id", "names no share");
     refused("g#f1##", &[], &[], "volume_id", "names no share");
     refused("g#f1#s#d.vhd#", &[], &[], "volume_id", "VHD");
@@ -284,7 +283,17 @@ fn an_account_that_stands_beside_its_key_alone_names_the_server() {
     assert_eq!(plan(&own, &DEFAULTS).unwrap().source(), "//f1.file.core.windows.net/pvc-1", "the volume's counts");
     let with_server = request("any", &[("shareName", "d"), ("secretName", "s"), ("server", "h")], &[]);
     assert_eq!(plan(&with_server, &DEFAULTS).unwrap().server, Server::Named("h".into()));
-    refused("any", &[("shareName", "d")], &[], "volume_id", "no storage account");
+}
+
+#[test]
+fn a_volume_that_names_no_account_can_be_compared_and_not_mounted() {
+    let request = request("unique-volumeid", &[("shareName", "d")], &[]);
+    let unknown = plan(&request, &DEFAULTS).unwrap();
+    assert_eq!((&unknown.server, unknown.share.as_str(), &unknown.key.secret), (&Server::OfRequest, "d", &None));
+    let error = unknown.to_mount("unique-volumeid").unwrap_err();
+    assert!(error.parameter == "volume_id" && error.to_string().contains("no storage account"), "{error}");
+    let staged = plan(&Request { account: Some("f9".into()), ..request }, &DEFAULTS).unwrap();
+    assert_eq!(staged.to_mount("unique-volumeid").unwrap().source(), "//f9.file.core.windows.net/d");
 }
 
 #[test]

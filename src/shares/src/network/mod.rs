@@ -127,6 +127,14 @@ impl Wanted {
         })))
     }
 
+    /// The id of the private endpoint, where it is one that is wanted.
+    pub(crate) fn endpoint_id(&self) -> Option<&ArmId> {
+        match self {
+            Self::Endpoint(wanted) => Some(&wanted.endpoint),
+            Self::ServiceEndpoints(_) | Self::Zone(_) => None,
+        }
+    }
+
     fn network(&self) -> Option<&PrivateNetwork> {
         match self {
             Self::ServiceEndpoints(_) => None,

@@ -8,6 +8,8 @@
 //!     └─ there is none ───────────────────────┴▶ list the keys in Azure ──▶ give one, update the driver's Secret
 //!                                                                       └─▶ it is the refused one: refuse
 //! ```
+//!
+//! A Secret whose key Azure lists holds no key that was rotated, and is left as it is.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -150,10 +152,11 @@ pub enum NoKey {
         /// The account in it.
         found: String,
     },
-    /// The server refuses the key in a Secret of a person.
+    /// The server refuses the key in a Secret of a person, or in one that a class has named (`secretName`).
     #[error(
-        "the file server refuses the key in Secret {}/{}, which no driver has written and this driver does not change: write \
-         the account's current key into its {ACCOUNT_KEY}, or see whether the firewall of the storage account lets this node in",
+        "the file server refuses the key in Secret {}/{}, which does not follow a rotation: that does a Secret named \
+         azure-storage-account-ACCOUNT-secret that holds nothing but what a driver writes; write the account's current key \
+         into its {ACCOUNT_KEY}, or see whether the firewall of the storage account lets this node in",
         .secret.namespace, .secret.name
     )]
     OfAPerson {
@@ -207,27 +210,33 @@ pub fn handout(evidence: &Evidence<'_>) -> Step {
         volumes: std::slice::from_ref(source),
     };
     match may_update(&known) {
-        true => of_azure(evidence, Some(secret)),
+        true => of_azure(evidence, Some((secret, &stored.credentials.key))),
         false => Step::Refuse(NoKey::OfAPerson { secret: secret.clone() }),
     }
 }
 
-/// The key in Azure; `stale` is the Secret of a driver that holds the refused one.
-fn of_azure(evidence: &Evidence<'_>, stale: Option<&SecretRef>) -> Step {
+/// The key in Azure; `held` is the Secret of a driver that holds the refused one, and that key.
+fn of_azure(evidence: &Evidence<'_>, held: Option<(&SecretRef, &Secret)>) -> Step {
     let Evidence { source, azure, .. } = *evidence;
     let account = source.account.as_ref().filter(|_| source.may_ask_azure);
     let keys = match (account, azure) {
         (Some(account), AzureKeys::Listed(keys)) => (account, keys),
         (Some(account), AzureKeys::NotListed) => return Step::ListKeys { account: account.clone() },
-        (_, AzureKeys::NotHere) | (None, _) => return Step::Refuse(not_listed(source, stale)),
+        (_, AzureKeys::NotHere) | (None, _) => return Step::Refuse(not_listed(source, held.map(|(secret, _)| secret))),
     };
     let (account, keys) = keys;
     let Some(key) = choose_key(keys, source.latest) else { return Step::Refuse(NoKey::NotInAzure(account.clone())) };
     if is_refused(evidence, &key.value) {
         return Step::Refuse(NoKey::Current(account.clone()));
     }
+    // A key that Azure lists was not rotated: the server refuses it for another reason.
+    let stale = held.filter(|(_, held)| keys.iter().all(|key| key.value != **held));
     let credentials = Credentials { account: account.clone(), key: key.value.clone() };
-    Step::Give(Handout { credentials, origin: Origin::Azure(key.name.clone()), updates: stale.cloned() })
+    Step::Give(Handout {
+        credentials,
+        origin: Origin::Azure(key.name.clone()),
+        updates: stale.map(|(secret, _)| secret.clone()),
+    })
 }
 
 fn not_listed(source: &KeySource, stale: Option<&SecretRef>) -> NoKey {

@@ -45,31 +45,37 @@ impl Planned {
     pub(super) fn is_at(&self, found: &Mount) -> bool {
         match self.server {
             Server::Named(_) => self.share.is_at(found),
-            Server::OfSecret(_) => self.share.is_at_some_server(found),
+            Server::OfSecret(_) | Server::OfRequest => self.share.is_at_some_server(found),
         }
     }
 }
 
-/// Plans the mount by the request alone.
+/// Plans by the request alone: what a mount is compared with.
 pub(super) fn planned(node: &Node, desired: &Desired) -> Result<Planned, ShareError> {
-    planned_with(node, desired, desired.request.account.clone())
+    let plan = plan(&desired.request, &node.config.defaults()).map_err(ShareError::Parameter)?;
+    Ok(shown(&desired.request, plan))
 }
 
-fn planned_with(node: &Node, desired: &Desired, account: Option<String>) -> Result<Planned, ShareError> {
+/// Plans a mount by the request and the account that came with its key.
+fn planned_to_mount(node: &Node, desired: &Desired, account: Option<String>) -> Result<Planned, ShareError> {
     let request = lazuli_shares::mount::Request { account, ..desired.request.clone() };
-    let MountPlan { server, share, folder, creates_folder, options, is_read_only, key: _, warnings } =
-        plan(&request, &node.config.defaults()).map_err(ShareError::Parameter)?;
+    let plan = plan(&request, &node.config.defaults()).and_then(|plan| plan.to_mount(&request.volume_id));
+    Ok(shown(&request, plan.map_err(ShareError::Parameter)?))
+}
+
+fn shown(request: &lazuli_shares::mount::Request, plan: MountPlan) -> Planned {
+    let MountPlan { server, share, folder, creates_folder, options, is_read_only, key: _, warnings } = plan;
     for warning in warnings {
         tracing::warn!(volume = request.volume_id, "{warning}");
     }
     let share =
         Share { server: server.to_string(), share, folder, makes_folder: creates_folder, options, is_read_only };
-    Ok(Planned { server, share })
+    Planned { server, share }
 }
 
 /// Makes the volume ready to be published; repeating it is success.
 pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), ShareError> {
-    let planned = planned(node, &request.desired)?;
+    let planned = planned_to_mount(node, &request.desired, request.desired.request.account.clone())?;
     let replaces = match at(node, &request.staging).await? {
         Place::Bare => Replaces::Nothing,
         Place::Dead(error) => {
@@ -175,7 +181,9 @@ async fn attempt(
 fn located(node: &Node, desired: &Desired, planned: &Planned, credentials: &Credentials) -> Result<Share, ShareError> {
     match planned.server {
         Server::Named(_) => Ok(planned.share.clone()),
-        Server::OfSecret(_) => Ok(planned_with(node, desired, Some(credentials.account.clone()))?.share),
+        Server::OfSecret(_) | Server::OfRequest => {
+            Ok(planned_to_mount(node, desired, Some(credentials.account.clone()))?.share)
+        }
     }
 }
 

@@ -297,6 +297,36 @@ async fn only_a_staged_share_is_published_and_only_once_where_the_mode_says_so()
 }
 
 #[tokio::test]
+async fn a_volume_whose_account_is_in_the_secrets_of_its_stage_alone_is_published_without_them() {
+    let lab = Lab::with(|_| Ok(Credentials { account: "f9".into(), key: Secret::new(KEY) }));
+    let context = [("shareName", "data"), ("storageEndpointSuffix", "invalid")];
+    let (staging, target) = (lab.folder("staging"), lab.path("pods/1/pvc/mount"));
+    lab.folder("pods/1/pvc");
+    let secrets = map(&[("azurestorageaccountname", "f9"), ("azurestorageaccountkey", KEY)]);
+    let stage =
+        |secrets| NodeStageVolumeRequest { volume_id: "unique-volumeid".into(), secrets, ..lab.to_stage(&context) };
+    let publish = || NodePublishVolumeRequest {
+        volume_id: "unique-volumeid".into(),
+        volume_context: map(&context),
+        ..lab.to_publish(Mode::MultiNodeMultiWriter)
+    };
+    let share = |path, share| (path, "rw", "cifs", share);
+    lab.table(&[share(&*staging, "//f9.file.invalid/data"), share(&*target, "//f9.file.invalid/data")]);
+    lab.stage(stage(secrets.clone())).await.unwrap();
+    // kubelet passes the secrets of a stage to no publish.
+    lab.publish(publish()).await.unwrap();
+    lab.table(&[share(&*staging, "//f9.file.invalid/other")]);
+    let (code, message) = status_of(lab.publish(publish()).await);
+    assert_eq!(code, tonic::Code::FailedPrecondition, "{message}");
+    // Another server's share is not taken for it where the server is known.
+    lab.table(&[share(&*staging, "//f1.file.invalid/data")]);
+    assert_eq!(status_of(lab.stage(stage(secrets)).await).0, tonic::Code::AlreadyExists);
+    let (code, message) = status_of(lab.stage(stage(HashMap::new())).await);
+    assert!(code == tonic::Code::InvalidArgument && message.contains("no storage account"), "{message}");
+    assert_eq!(lab.asked(), []);
+}
+
+#[tokio::test]
 async fn what_no_share_can_be_is_refused_before_a_key_is_asked_for() {
     let lab = Lab::new();
     let mut block = lab.to_stage(&[]);
