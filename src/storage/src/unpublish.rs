@@ -68,8 +68,13 @@ pub fn needs_holders(known: NodeVm, cluster: &ClusterNodes, node: &str, vm: &Arm
 /// One VM at most holds a disk that is not shared. So whichever machine holds it after the detach has got it since, from
 /// another hand. A shared disk may be on other machines before, as those of another cluster. There the VM that has the
 /// node's name and had the disk is the node's.
-pub fn leaves_no_doubt(before: &Disk, vm: &Vm, node: &str) -> bool {
+///
+/// A machine that a Node of this name named before is one that the disk must leave too.
+pub fn leaves_no_doubt(before: &Disk, vm: &Vm, node: &str, cluster: &ClusterNodes) -> bool {
     let holders = before.holders();
+    if cluster.former_machines(node).into_iter().any(|former| *former != vm.id && holders.contains(&former)) {
+        return false;
+    }
     holders.contains(&&vm.id) && (before.max_shares <= 1 && holders.len() == 1 || is_machine(vm, node))
 }
 
@@ -318,10 +323,20 @@ mod tests {
             ("it had the shared disk under another name", disk(2, &[&old, &rescue]), "node-7", false),
             ("another cluster had the shared disk alone", disk(2, &[&rescue]), "old", false),
         ] {
-            assert_eq!(leaves_no_doubt(&before, &vm(old.clone(), None), node), expected, "{case}");
+            let nodes = ClusterNodes::NoCluster;
+            assert_eq!(leaves_no_doubt(&before, &vm(old.clone(), None), node, &nodes), expected, "{case}");
         }
         let host = vm(old.clone(), Some("node-7"));
-        assert!(leaves_no_doubt(&disk(2, &[&old, &rescue]), &host, "node-7"), "its computer name is the node's");
+        let nodes = ClusterNodes::NoCluster;
+        assert!(
+            leaves_no_doubt(&disk(2, &[&old, &rescue]), &host, "node-7", &nodes),
+            "its computer name is the node's"
+        );
+        let mut nodes = known(&[("node-7", Some(rescue.clone()))]);
+        nodes.replace([("node-7".to_owned(), on(Some(old.clone())))]);
+        let nodes = ClusterNodes::Known(nodes);
+        let case = "the other holder is the node's machine of before";
+        assert!(!leaves_no_doubt(&disk(2, &[&old, &rescue]), &host, "node-7", &nodes), "{case}");
     }
 
     #[test]

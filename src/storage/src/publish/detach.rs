@@ -114,7 +114,7 @@ impl<W: WorkFailure> Unpublish<W> {
             }
             (At::Left(left, known, before), Event::Vm { read, .. }) => {
                 let vm = found(read).map_err(|error| Failure::azure(Why::Unreadable(left.clone()), error))?;
-                if vm.is_some_and(|vm| unpublish::leaves_no_doubt(&before, &vm, &cx.of.node)) {
+                if vm.is_some_and(|vm| unpublish::leaves_no_doubt(&before, &vm, &cx.of.node, cx.env.cluster)) {
                     return Ok(Next::Done(Done::Unpublished));
                 }
                 self.read_holders(left, known)
