@@ -1,4 +1,5 @@
-//! The keys of accounts. They live in memory alone, and for a moment: one read serves a burst of claims.
+//! The keys of accounts. They live in memory alone: one read serves a burst of claims. What is old answers nobody, and is
+//! dropped when the keys of another account are asked for.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +21,13 @@ use crate::{
 /// How old a read of keys may be. A key that was rotated since is refused by the server, and read again.
 const LASTS: Duration = Duration::from_secs(10);
 
-type Slot = Arc<Mutex<Option<(Instant, Arc<Vec<AccountKey>>)>>>;
+/// How long a failure answers. A lock, a missing right or a missing account would cost a request for each question.
+const FAILURE_LASTS: Duration = Duration::from_secs(5);
+
+type Read = Result<Arc<Vec<AccountKey>>, ShareError>;
+
+/// A read, and since when it counts.
+type Slot = Arc<Mutex<Option<(Instant, Read)>>>;
 
 /// The keys of accounts. Clones share them.
 #[derive(Clone)]
@@ -40,8 +47,8 @@ impl Keys {
         Self { regions, slots: Arc::default() }
     }
 
-    /// The keys of an account, by a read that is [`LASTS`] old at most.
-    pub(crate) async fn of(&self, account: &ArmId) -> Result<Arc<Vec<AccountKey>>, ShareError> {
+    /// The keys of an account, by a read that is [`LASTS`] old at most, or a failure that is [`FAILURE_LASTS`] old at most.
+    pub(crate) async fn of(&self, account: &ArmId) -> Read {
         let slot = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             // Nobody holds these, and what they keep is old soon.
@@ -49,17 +56,20 @@ impl Keys {
             slots.entry(account.clone()).or_default().clone()
         };
         let mut kept = slot.lock().await;
-        if let Some((read_at, keys)) = &*kept
-            && read_at.elapsed() <= LASTS
+        if let Some((since, read)) = &*kept
+            && since.elapsed() <= if read.is_ok() { LASTS } else { FAILURE_LASTS }
         {
-            return Ok(keys.clone());
+            return read.clone();
         }
         let read_at = Instant::now();
         let until = Until::working(PATIENCE);
         let keys = self.regions.of(account).list_keys(account, Priority::Create, &until).await;
-        let keys =
-            Arc::new(keys.map_err(|error| ShareError::azure(format!("the keys of {account} cannot be read"), error))?);
-        *kept = Some((read_at, keys.clone()));
-        Ok(keys)
+        // A failure is as old as its answer, which may have taken long.
+        let since = if keys.is_ok() { read_at } else { Instant::now() };
+        let read = keys
+            .map(Arc::new)
+            .map_err(|error| ShareError::azure(format!("the keys of {account} cannot be read"), error));
+        *kept = Some((since, read.clone()));
+        read
     }
 }

@@ -203,3 +203,21 @@ async fn an_account_that_waits_for_its_permit_is_not_made_when_its_claims_have_g
     shares.create(&other).await.unwrap();
     assert_eq!(writes(false), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_listing_of_keys_answers_for_five_seconds() {
+    let rig = Rig::start(Options::default()).await;
+    let shares = rig.replica(1);
+    let account = ArmId::storage_account(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, "missing").unwrap();
+    let first = shares.keys(&account).await.unwrap_err();
+    let again = shares.keys(&account).await.unwrap_err();
+    let same = |one: &ShareError, other: &ShareError| {
+        let source =
+            |error: &ShareError| std::error::Error::source(error).map(|source| std::ptr::from_ref(source).cast::<()>());
+        source(one).is_some() && source(one) == source(other)
+    };
+    assert!(same(&first, &again), "{again}");
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let later = shares.keys(&account).await.unwrap_err();
+    assert!(!same(&first, &later), "{later}");
+}
