@@ -34,7 +34,7 @@ async fn shares_are_printed_with_account_volume_and_what_is_deleted() {
     }
     snapshot(&cluster, "files1", "mine").await;
     delete_share(&cluster, "files1", "pvc-2").await;
-    cluster.server.put("persistentvolumes", volume("pv-1", "#files1#pvc-1###default")).unwrap();
+    cluster.server.put("persistentvolumes", volume("pv-1", "lazuli#files1#pvc-1###default")).unwrap();
     let arguments = cluster.arguments();
 
     let text = got(&arguments, &["--used"]).await.unwrap();
