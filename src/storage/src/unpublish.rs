@@ -52,13 +52,17 @@ fn names(vm: &Vm) -> impl Iterator<Item = &str> {
 }
 
 /// Whether the disk's own state must be read singly before a detach from `vm`, which is taken for the node, is answered OK:
-/// the VM is a guess, and no Node of this name makes it more; or Nodes of this name were seen to name other machines.
+/// the VM is a guess, and no Node of this name makes it more; or a Node of this name names another
+/// machine, or was seen to.
 pub fn needs_holders(known: NodeVm, cluster: &ClusterNodes, node: &str, vm: &ArmId) -> bool {
     let is_certain = || match cluster.place(node) {
         Some(Place::Shared { .. }) => false,
         _ => cluster.has_node(node),
     };
-    known == NodeVm::Guessed && !is_certain() || cluster.former_machines(node).into_iter().any(|former| former != vm)
+    let names_another = matches!(cluster.place(node), Some(Place::Named(machine)) if machine.id() != vm);
+    known == NodeVm::Guessed && !is_certain()
+        || names_another
+        || cluster.former_machines(node).into_iter().any(|former| former != vm)
 }
 
 /// Whether the detach from a VM that was a guess leaves no doubt about the machines that hold the disk afterwards: none of

@@ -212,6 +212,8 @@ impl<W: WorkFailure> Unpublish<W> {
                 self.go(At::Left(vm, known, before), read)
             }
             Some(Doubt { before: None }) => self.read_holders(vm, known),
+            // The Node may have registered again with another machine meanwhile.
+            None if unpublish::needs_holders(known, cx.env.cluster, &cx.of.node, &vm) => self.read_holders(vm, known),
             None => {
                 cx.env.nodes.learn(&cx.of.node, &vm);
                 Ok(Next::Done(Done::Unpublished))
