@@ -18,22 +18,22 @@ pub(super) fn samba_programs() -> PathBuf {
     printed.lines().last().unwrap().into()
 }
 
-/// A folder of the build, gone afterwards; those of tests that were killed go with the next one.
+/// A folder with a short name, gone afterwards; those of tests that were killed go with the next one.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
     pub(super) fn make() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        fs::create_dir_all(all).unwrap();
-        for entry in fs::read_dir(all).unwrap().flatten() {
+        // Not below the build: Samba's sockets are in it, and the path of a socket has 107 bytes at most.
+        let all = std::env::temp_dir();
+        for entry in fs::read_dir(&all).unwrap().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let of = name.strip_prefix("guest-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+            let of = name.strip_prefix("lz-guest-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
             if of.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
-        let path = all.join(format!("guest-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let path = all.join(format!("lz-guest-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         fs::create_dir(&path).unwrap();
         Self(path)
     }
