@@ -69,7 +69,11 @@ pub(super) const FOLDERS: [(&str, &str); 6] = [
     ("ncalrpc dir", "rpc"),
 ];
 
-/// A path that Samba takes as it is: no substitution, no quotation, no end of a line.
+/// The longest root, in bytes. Below it are `/accounts/`, the name of an account (24 letters), and the socket of a process,
+/// `/server/private/msg.sock/` with its number (7 digits); the path of a socket has 107 bytes (source: unix(7)).
+const LONGEST_ROOT: usize = 107 - 10 - 24 - 25 - 7;
+
+/// A path that Samba takes as it is: no substitution, no quotation, no end of a line, and short enough for its sockets.
 ///
 /// # Errors
 /// The sentence that says so.
@@ -77,6 +81,12 @@ pub(super) fn plain(path: &Path) -> Result<(), String> {
     let fits = path.to_str().is_some_and(|text| {
         text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte))
     });
+    if fits && path.as_os_str().len() > LONGEST_ROOT {
+        let (path, bytes) = (path.display(), path.as_os_str().len());
+        return Err(format!(
+            "the folder {path} has {bytes} bytes: Samba's sockets are below it, so {LONGEST_ROOT} are allowed"
+        ));
+    }
     if fits {
         return Ok(());
     }

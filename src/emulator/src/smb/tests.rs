@@ -117,6 +117,12 @@ fn a_root_that_samba_would_read_in_its_own_way_is_refused() {
         let why = config::plain(Path::new(path)).unwrap_err();
         assert!(why.contains("letters, digits"), "{why}");
     }
+    // A socket of the longest account below a root of 41 bytes has 107.
+    let socket = |root: &str| format!("{root}/accounts/{}/server/private/msg.sock/4194304", "a".repeat(24)).len();
+    let root = |length: usize| format!("/{}", "r".repeat(length - 1));
+    assert_eq!(socket(&root(41)), 107);
+    config::plain(Path::new(&root(41))).unwrap();
+    assert!(config::plain(Path::new(&root(42))).unwrap_err().contains("41 are allowed"));
 }
 
 #[test]
