@@ -82,7 +82,7 @@ fn run_many(
 }
 
 /// The incidents of a schedule that fails, without those that it fails without: first in halves, at last one by one.
-pub fn shortest<T: Clone>(incidents: &[T], fails: impl Fn(&[T]) -> bool) -> Vec<T> {
+fn shortest<T: Clone>(incidents: &[T], fails: impl Fn(&[T]) -> bool) -> Vec<T> {
     let mut shortest = incidents.to_vec();
     let mut part = shortest.len().div_ceil(2);
     while part > 0 {
@@ -134,10 +134,68 @@ fn must_have_reached(reached: &[&str], least: u64, counts: &Counts) {
     assert!(rare.is_empty(), "reached less than {least} times: {rare:?}");
 }
 
+/// What a seed decides: a world, and the incidents in it, of which any can be left out.
+pub trait Schedule: Sized {
+    /// An incident, with its time.
+    type Incident: Clone;
+
+    /// What this seed decides.
+    fn new(seed: u64) -> Self;
+
+    /// What happens.
+    fn incidents(&self) -> &[Self::Incident];
+
+    /// The same world with these incidents.
+    fn with(&self, incidents: &[Self::Incident]) -> Self;
+
+    /// World and incidents, for a reader.
+    fn described(&self) -> String;
+
+    /// A shorter schedule that still fails: none of its incidents can be left out ([`shortest`]).
+    fn shortened(&self, fails: impl Fn(&Self) -> bool) -> Self {
+        self.with(&shortest(self.incidents(), |incidents| fails(&self.with(incidents))))
+    }
+}
+
+/// An incident of a world that is the same for each seed.
+pub trait Incident: Clone + fmt::Debug {
+    /// What happens for this seed, and after how many milliseconds.
+    fn of(seed: u64) -> Vec<(u64, Self)>;
+}
+
+/// The schedule of a world that is the same for each seed.
+#[derive(Debug, Clone)]
+pub struct Incidents<I> {
+    /// The seed of all other numbers.
+    pub seed: u64,
+    /// What happens, after so many milliseconds.
+    pub all: Vec<(u64, I)>,
+}
+
+impl<I: Incident> Schedule for Incidents<I> {
+    type Incident = (u64, I);
+
+    fn new(seed: u64) -> Self {
+        Self { seed, all: I::of(seed) }
+    }
+
+    fn incidents(&self) -> &[(u64, I)] {
+        &self.all
+    }
+
+    fn with(&self, incidents: &[(u64, I)]) -> Self {
+        Self { seed: self.seed, all: incidents.to_vec() }
+    }
+
+    fn described(&self) -> String {
+        format!("{:#?}", self.all)
+    }
+}
+
 /// A simulated world of which seeds decide the schedules, and laws judge what the code under test does there.
 pub trait Simulation {
     /// What a seed decides.
-    type Schedule;
+    type Schedule: Schedule;
     /// A distortion of the code under test, or of what it sees. The default distorts nothing.
     type Mutant: Copy + Default + fmt::Debug + Sync;
 
@@ -153,17 +211,8 @@ pub trait Simulation {
     /// See [`Self::REACHED`].
     const LEAST: u64;
 
-    /// What this seed decides.
-    fn schedule(seed: u64) -> Self::Schedule;
-
     /// Runs a schedule. The story is kept only where it is asked for.
     fn run(schedule: &Self::Schedule, mutant: Self::Mutant, with_story: bool) -> Outcome;
-
-    /// The shortest schedule that still fails ([`shortest`]).
-    fn shortened(schedule: Self::Schedule, fails: impl Fn(&Self::Schedule) -> bool) -> Self::Schedule;
-
-    /// The schedule, for its reader.
-    fn described(schedule: &Self::Schedule) -> String;
 
     /// How often a run of so many schedules must have met each of [`Self::REACHED`].
     fn least(schedules: u64) -> u64 {
@@ -188,14 +237,14 @@ fn broken_law(outcome: &Outcome) -> Option<&str> {
 
 /// The shortest schedule that breaks the law which this seed breaks, with its story.
 pub fn explain<S: Simulation>(seed: u64, mutant: S::Mutant) -> String {
-    let schedule = S::schedule(seed);
+    let schedule = S::Schedule::new(seed);
     let first = S::run(&schedule, mutant, false);
     let shortest = match broken_law(&first) {
-        Some(law) => S::shortened(schedule, |schedule| broken_law(&S::run(schedule, mutant, false)) == Some(law)),
+        Some(law) => schedule.shortened(|schedule| broken_law(&S::run(schedule, mutant, false)) == Some(law)),
         None => schedule,
     };
     let outcome = S::run(&shortest, mutant, true);
-    let (schedule, story) = (S::described(&shortest), outcome.story.join("\n"));
+    let (schedule, story) = (shortest.described(), outcome.story.join("\n"));
     format!("seed {seed}: {:?}\nschedule, shortened:\n{schedule}\nstory:\n{story}", outcome.result)
 }
 
@@ -203,7 +252,7 @@ pub fn explain<S: Simulation>(seed: u64, mutant: S::Mutant) -> String {
 /// what happened until then.
 pub fn noticed<S: Simulation>(seeds: Range<u64>, mutant: S::Mutant, laws: &[&str]) -> (Option<(u64, String)>, Counts) {
     run_many(seeds, |seed| {
-        let outcome = S::run(&S::schedule(seed), mutant, false);
+        let outcome = S::run(&S::Schedule::new(seed), mutant, false);
         let counts =
             laws.is_empty() || laws.iter().any(|law| outcome.result.as_ref().is_err_and(|why| why.starts_with(law)));
         (if counts { outcome.result } else { Ok(()) }, outcome.counts)
@@ -218,7 +267,7 @@ pub fn check_laws<S: Simulation>() {
     let variable = |end: &str| format!("LAZULI_{}_{end}", S::NAME);
     if let Some(seed) = number(&variable("SEED")) {
         println!("{}", explain::<S>(seed, S::Mutant::default()));
-        let outcome = S::run(&S::schedule(seed), S::Mutant::default(), false);
+        let outcome = S::run(&S::Schedule::new(seed), S::Mutant::default(), false);
         assert!(outcome.result.is_ok(), "{:?}", outcome.result);
         return;
     }
@@ -254,7 +303,7 @@ pub fn check_mutants<S: Simulation>(mutants: &[(S::Mutant, &[&str])], schedules:
 /// # Panics
 /// Then.
 pub fn check_replay<S: Simulation>() {
-    let of = |seed| S::run(&S::schedule(seed), S::Mutant::default(), true).story;
+    let of = |seed| S::run(&S::Schedule::new(seed), S::Mutant::default(), true).story;
     assert_eq!(of(7), of(7));
     assert_ne!(of(7), of(8));
 }

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use lazuli_model::{fault::Fault, seeded::Numbers};
+use lazuli_model::{
+    fault::Fault,
+    seeded::{self, Numbers},
+};
 use lazuli_quota::{
     poll::{Durations, Expectation, Kind},
     read::{Accept, By},
@@ -185,13 +188,11 @@ pub(super) struct Run {
 }
 
 /// Runs a schedule to its end. Returns what law it broke.
-pub(super) fn run(schedule: &Schedule, mutant: Mutant, trace: bool) -> (Result<(), String>, Run) {
+pub(super) fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> seeded::Outcome {
     let mut run = Run::new(schedule, mutant);
-    if trace {
-        run.log = Some(Vec::new());
-    }
+    run.log = with_story.then(Vec::new);
     let result = run.play(schedule);
-    (result, run)
+    seeded::Outcome { result, counts: run.counts, story: run.log.unwrap_or_default() }
 }
 
 impl Run {

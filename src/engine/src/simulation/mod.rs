@@ -16,7 +16,7 @@ mod toy;
 mod world;
 
 use driver::run;
-use lazuli_model::seeded::{self, Outcome, Simulation};
+use lazuli_model::seeded::{self, Outcome, Schedule as _, Simulation};
 use mutant::Mutant;
 use schedule::Schedule;
 
@@ -116,21 +116,8 @@ impl Simulation for Steps {
     const REACHED: &'static [&'static str] = &REACHED;
     const LEAST: u64 = 1_000;
 
-    fn schedule(seed: u64) -> Schedule {
-        Schedule::new(seed)
-    }
-
     fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> Outcome {
-        let (result, run) = run(schedule, mutant, with_story);
-        Outcome { result, counts: run.counts, story: run.log.unwrap_or_default() }
-    }
-
-    fn shortened(schedule: Schedule, fails: impl Fn(&Schedule) -> bool) -> Schedule {
-        schedule.shrink(fails)
-    }
-
-    fn described(schedule: &Schedule) -> String {
-        seeded::table(&schedule.incidents)
+        run(schedule, mutant, with_story)
     }
 }
 
@@ -148,7 +135,7 @@ fn the_same_seed_makes_the_same_run() {
 fn a_schedule_that_breaks_a_law_is_shortened_to_a_readable_list() {
     let mutant = Mutant::ReleasesEarly;
     let (seed, _) = seeded::noticed::<Steps>(0..Steps::QUICK, mutant, &[]).0.expect("a schedule notices it");
-    let shortest = Schedule::new(seed).shrink(|schedule| run(schedule, mutant, false).0.is_err());
+    let shortest = Schedule::new(seed).shortened(|schedule| run(schedule, mutant, false).result.is_err());
     assert!((1..6).contains(&shortest.incidents.len()), "{:?}", shortest.incidents);
     let explained = seeded::explain::<Steps>(seed, mutant);
     assert!(explained.contains("Apply(") && explained.contains("write LoadBalancer("), "{explained}");

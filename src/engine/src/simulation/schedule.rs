@@ -169,8 +169,10 @@ fn object(numbers: &mut Numbers) -> Name {
     }
 }
 
-impl Schedule {
-    pub(super) fn new(seed: u64) -> Self {
+impl seeded::Schedule for Schedule {
+    type Incident = (Duration, Incident);
+
+    fn new(seed: u64) -> Self {
         let mut numbers = Numbers::new(seed);
         let by_interface = numbers.one_in(2);
         let mut at = Duration::ZERO;
@@ -303,9 +305,15 @@ impl Schedule {
         Self { seed, by_interface, incidents }
     }
 
-    /// A shorter schedule that still fails: no part of it can be left out.
-    pub(super) fn shrink(self, fails: impl Fn(&Self) -> bool) -> Self {
-        let with = |incidents: &[_]| Self { incidents: incidents.to_vec(), ..self.clone() };
-        with(&seeded::shortest(&self.incidents, |incidents| fails(&with(incidents))))
+    fn incidents(&self) -> &[Self::Incident] {
+        &self.incidents
+    }
+
+    fn with(&self, incidents: &[Self::Incident]) -> Self {
+        Self { incidents: incidents.to_vec(), ..self.clone() }
+    }
+
+    fn described(&self) -> String {
+        seeded::table(&self.incidents)
     }
 }

@@ -32,7 +32,7 @@ use lazuli_model::{
 use self::{
     azure::{Call, Row},
     driver::{Replica, Task, Told},
-    schedule::{Incident, schedule},
+    schedule::Incident,
 };
 use super::{account, pool, share};
 use crate::{
@@ -461,8 +461,7 @@ impl World {
 struct AccountsAndShares;
 
 impl Simulation for AccountsAndShares {
-    /// The seed, and what happens after so many milliseconds.
-    type Schedule = (u64, Vec<(u64, Incident)>);
+    type Schedule = seeded::Incidents<Incident>;
     type Mutant = Option<Mutant>;
 
     const NAME: &'static str = "SHARES";
@@ -471,22 +470,10 @@ impl Simulation for AccountsAndShares {
     const REACHED: &'static [&'static str] = &REACHED;
     const LEAST: u64 = 300;
 
-    fn schedule(seed: u64) -> Self::Schedule {
-        (seed, schedule(seed))
-    }
-
-    fn run((seed, incidents): &Self::Schedule, mutant: Option<Mutant>, with_story: bool) -> Outcome {
-        let mut world = World::new(*seed, incidents, mutant, with_story);
+    fn run(schedule: &Self::Schedule, mutant: Option<Mutant>, with_story: bool) -> Outcome {
+        let mut world = World::new(schedule.seed, &schedule.all, mutant, with_story);
         let result = world.run();
         Outcome { result, counts: world.counts, story: world.story.unwrap_or_default() }
-    }
-
-    fn shortened((seed, incidents): Self::Schedule, fails: impl Fn(&Self::Schedule) -> bool) -> Self::Schedule {
-        (seed, seeded::shortest(&incidents, |incidents| fails(&(seed, incidents.to_vec()))))
-    }
-
-    fn described((_, incidents): &Self::Schedule) -> String {
-        format!("{incidents:#?}")
     }
 
     fn least(schedules: u64) -> u64 {

@@ -120,43 +120,45 @@ enum Goal {
     Grown(u32),
 }
 
-fn schedule(seed: u64) -> Vec<(u64, Incident)> {
-    let mut numbers = Numbers::new(seed);
-    let count = 1 + numbers.below(8);
-    let first = numbers.below(INCIDENTS);
-    let mut incidents: Vec<_> = (0..count)
-        .map(|_| {
-            // Most of them stand close together.
-            let at = if numbers.one_in(3) { numbers.below(INCIDENTS) } else { first + numbers.below(15_000) };
-            let claim = u8::from(numbers.one_in(5));
-            let incident = match numbers.below(13) {
-                0..7 => {
-                    let what = match numbers.below(4) {
-                        0 | 1 => Goal::Made(claim),
-                        2 => Goal::Deleted,
-                        _ => Goal::Grown(5 + u32::from(numbers.one_in(2))),
-                    };
-                    let patience = if numbers.one_in(3) { numbers.below(20_000) } else { u64::MAX };
-                    Incident::Ask { replica: usize::from(numbers.one_in(3)), what, patience }
-                }
-                7 => Incident::Make { claim },
-                8 => Incident::Delete,
-                9 => Incident::Attach,
-                10 => Incident::Detach,
-                11 => Incident::Replace { claim: u8::from(numbers.one_in(2)) },
-                _ => Incident::Operation { fails: numbers.one_in(2), ms: numbers.below(60_000) },
-            };
-            (at, incident)
-        })
-        .collect();
-    // Callers come in bursts, and repeat what they ask.
-    if numbers.one_in(2)
-        && let Some((at, ask @ Incident::Ask { .. })) = incidents.first().copied()
-    {
-        incidents.push((at + numbers.below(3_000), ask));
+impl seeded::Incident for Incident {
+    fn of(seed: u64) -> Vec<(u64, Self)> {
+        let mut numbers = Numbers::new(seed);
+        let count = 1 + numbers.below(8);
+        let first = numbers.below(INCIDENTS);
+        let mut incidents: Vec<_> = (0..count)
+            .map(|_| {
+                // Most of them stand close together.
+                let at = if numbers.one_in(3) { numbers.below(INCIDENTS) } else { first + numbers.below(15_000) };
+                let claim = u8::from(numbers.one_in(5));
+                let incident = match numbers.below(13) {
+                    0..7 => {
+                        let what = match numbers.below(4) {
+                            0 | 1 => Goal::Made(claim),
+                            2 => Goal::Deleted,
+                            _ => Goal::Grown(5 + u32::from(numbers.one_in(2))),
+                        };
+                        let patience = if numbers.one_in(3) { numbers.below(20_000) } else { u64::MAX };
+                        Incident::Ask { replica: usize::from(numbers.one_in(3)), what, patience }
+                    }
+                    7 => Incident::Make { claim },
+                    8 => Incident::Delete,
+                    9 => Incident::Attach,
+                    10 => Incident::Detach,
+                    11 => Incident::Replace { claim: u8::from(numbers.one_in(2)) },
+                    _ => Incident::Operation { fails: numbers.one_in(2), ms: numbers.below(60_000) },
+                };
+                (at, incident)
+            })
+            .collect();
+        // Callers come in bursts, and repeat what they ask.
+        if numbers.one_in(2)
+            && let Some((at, ask @ Incident::Ask { .. })) = incidents.first().copied()
+        {
+            incidents.push((at + numbers.below(3_000), ask));
+        }
+        incidents.sort_by_key(|(at, _)| *at);
+        incidents
     }
-    incidents.sort_by_key(|(at, _)| *at);
-    incidents
 }
 
 /// The disk in Azure.
@@ -659,8 +661,7 @@ fn lost() -> Error {
 struct WholeDisks;
 
 impl Simulation for WholeDisks {
-    /// The seed, and what happens after so many milliseconds.
-    type Schedule = (u64, Vec<(u64, Incident)>);
+    type Schedule = seeded::Incidents<Incident>;
     type Mutant = Option<Mutant>;
 
     const NAME: &'static str = "WHOLE_DISK";
@@ -669,22 +670,10 @@ impl Simulation for WholeDisks {
     const REACHED: &'static [&'static str] = &REACHED;
     const LEAST: u64 = 1_000;
 
-    fn schedule(seed: u64) -> Self::Schedule {
-        (seed, schedule(seed))
-    }
-
-    fn run((seed, incidents): &Self::Schedule, mutant: Option<Mutant>, with_story: bool) -> Outcome {
-        let mut world = World::new(*seed, incidents, mutant, with_story);
+    fn run(schedule: &Self::Schedule, mutant: Option<Mutant>, with_story: bool) -> Outcome {
+        let mut world = World::new(schedule.seed, &schedule.all, mutant, with_story);
         let result = world.run();
         Outcome { result, counts: world.counts, story: world.story.unwrap_or_default() }
-    }
-
-    fn shortened((seed, incidents): Self::Schedule, fails: impl Fn(&Self::Schedule) -> bool) -> Self::Schedule {
-        (seed, seeded::shortest(&incidents, |incidents| fails(&(seed, incidents.to_vec()))))
-    }
-
-    fn described((_, incidents): &Self::Schedule) -> String {
-        format!("{incidents:#?}")
     }
 }
 

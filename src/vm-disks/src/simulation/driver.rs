@@ -9,7 +9,7 @@ use std::{
 use lazuli_engine::Id;
 use lazuli_model::{
     node::ClusterNodes,
-    seeded::{Counts, Numbers},
+    seeded::{Counts, Numbers, Outcome},
     size::SizeLimits,
 };
 use lazuli_quota::read::By;
@@ -268,13 +268,11 @@ pub(super) struct Run {
 }
 
 /// Runs a schedule to its end. Returns what law it broke.
-pub(super) fn run(schedule: &Schedule, mutant: Mutant, trace: bool) -> (Result<(), String>, Run) {
+pub(super) fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> Outcome {
     let mut run = Run::new(schedule, mutant);
-    if trace {
-        run.log = Some(Vec::new());
-    }
+    run.log = with_story.then(Vec::new);
     let result = run.play(schedule);
-    (result, run)
+    Outcome { result, counts: run.counts, story: run.log.unwrap_or_default() }
 }
 
 impl Run {

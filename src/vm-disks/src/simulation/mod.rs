@@ -26,7 +26,7 @@ mod schedule;
 mod words;
 
 use driver::run;
-use lazuli_model::seeded::{self, Outcome, Simulation};
+use lazuli_model::seeded::{self, Outcome, Schedule as _, Simulation};
 use mutant::Mutant;
 use schedule::Schedule;
 
@@ -174,23 +174,8 @@ impl Simulation for VmDisks {
     const REACHED: &'static [&'static str] = &REACHED;
     const LEAST: u64 = 1_000;
 
-    fn schedule(seed: u64) -> Schedule {
-        Schedule::new(seed)
-    }
-
     fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> Outcome {
-        let (result, run) = run(schedule, mutant, with_story);
-        Outcome { result, counts: run.counts, story: run.log.unwrap_or_default() }
-    }
-
-    fn shortened(schedule: Schedule, fails: impl Fn(&Schedule) -> bool) -> Schedule {
-        schedule.shrink(fails)
-    }
-
-    fn described(schedule: &Schedule) -> String {
-        let Schedule { habits, vms, shares, limit, incidents, .. } = schedule;
-        let incidents = seeded::table(incidents);
-        format!("{habits:?}, {vms} VMs, disks shared by {shares:?}, {limit} per VM\n{incidents}")
+        run(schedule, mutant, with_story)
     }
 
     /// In a shorter run at least half as often for each schedule as in a full one.
@@ -231,7 +216,7 @@ fn the_same_seed_makes_the_same_story() {
 fn a_schedule_that_breaks_a_law_is_shortened_to_a_readable_list() {
     let mutant = Mutant::ForgetsReservations;
     let (seed, _) = seeded::noticed::<VmDisks>(0..NOTICED, mutant, &[]).0.expect("a schedule notices it");
-    let shortest = Schedule::new(seed).shrink(|schedule| run(schedule, mutant, false).0.is_err());
+    let shortest = Schedule::new(seed).shortened(|schedule| run(schedule, mutant, false).result.is_err());
     assert!((1..12).contains(&shortest.incidents.len()), "{:?}", shortest.incidents);
     let explained = seeded::explain::<VmDisks>(seed, mutant);
     assert!(explained.contains("Attach(") && explained.contains("which csi-"), "{explained}");

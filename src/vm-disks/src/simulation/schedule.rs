@@ -323,8 +323,10 @@ pub(super) struct Schedule {
     pub(super) incidents: Vec<(Duration, Incident)>,
 }
 
-impl Schedule {
-    pub(super) fn new(seed: u64) -> Self {
+impl seeded::Schedule for Schedule {
+    type Incident = (Duration, Incident);
+
+    fn new(seed: u64) -> Self {
         let mut numbers = Numbers::new(seed);
         let habits = Habits::new(&mut numbers);
         let crowd = numbers.one_in(10) || habits.world == World::OneBadDisk && numbers.one_in(2);
@@ -346,6 +348,24 @@ impl Schedule {
     }
 
     /// A batch of which one disk is bad.
+    fn incidents(&self) -> &[Self::Incident] {
+        &self.incidents
+    }
+
+    fn with(&self, incidents: &[Self::Incident]) -> Self {
+        Self { incidents: incidents.to_vec(), ..self.clone() }
+    }
+
+    fn described(&self) -> String {
+        let Self { habits, vms, shares, limit, .. } = self;
+        let mut incidents = self.incidents.clone();
+        incidents.sort_by_key(|(at, _)| *at);
+        let incidents = seeded::table(&incidents);
+        format!("{habits:?}, {vms} VMs, disks shared by {shares:?}, {limit} per VM\n{incidents}")
+    }
+}
+
+impl Schedule {
     fn one_bad_disk(&mut self, numbers: &mut Numbers) {
         let disks = self.shares.len();
         let kind = if numbers.one_in(2) { Bad::Refused } else { Bad::FailsLate };
@@ -473,12 +493,5 @@ impl Schedule {
             8 if numbers.one_in(3) => Incident::ForeignOperation(vm, 190),
             _ => Incident::DeleteDisk(disk),
         }
-    }
-
-    /// A shorter schedule that still fails: no part of it can be left out.
-    pub(super) fn shrink(mut self, fails: impl Fn(&Self) -> bool) -> Self {
-        self.incidents.sort_by_key(|(at, _)| *at);
-        let with = |incidents: &[_]| Self { incidents: incidents.to_vec(), ..self.clone() };
-        with(&seeded::shortest(&self.incidents, |incidents| fails(&with(incidents))))
     }
 }

@@ -16,7 +16,11 @@ use lazuli_engine::{
     object::{self, After, Cause, EnvChange, Failure, Object},
 };
 use lazuli_model::{
-    ArmId, InstanceView, PowerState, ProvisioningState, address::Cidr, fault::Fault, seeded::Numbers, tags::TagPolicy,
+    ArmId, InstanceView, PowerState, ProvisioningState,
+    address::Cidr,
+    fault::Fault,
+    seeded::{self, Numbers},
+    tags::TagPolicy,
 };
 use lazuli_quota::poll::{Durations, Expectation, Kind};
 use requests::Told;
@@ -240,11 +244,11 @@ pub(super) struct Run {
 }
 
 /// Runs a schedule to its end. Returns what law it broke.
-pub(super) fn run(schedule: &Schedule, mutant: Mutant, trace: bool) -> (Result<(), String>, Run) {
+pub(super) fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> seeded::Outcome {
     let mut run = Run::new(schedule, mutant);
-    run.log = trace.then(Vec::new);
+    run.log = with_story.then(Vec::new);
     let result = run.play(schedule);
-    (result, run)
+    seeded::Outcome { result, counts: run.counts, story: run.log.unwrap_or_default() }
 }
 
 impl Run {

@@ -115,21 +115,8 @@ impl Simulation for NodesAndRoutes {
     const REACHED: &'static [&'static str] = &REACHED;
     const LEAST: u64 = 1_000;
 
-    fn schedule(seed: u64) -> Schedule {
-        Schedule::new(seed)
-    }
-
     fn run(schedule: &Schedule, mutant: Mutant, with_story: bool) -> Outcome {
-        let (result, run) = run(schedule, mutant, with_story);
-        Outcome { result, counts: run.counts, story: run.log.unwrap_or_default() }
-    }
-
-    fn shortened(schedule: Schedule, fails: impl Fn(&Schedule) -> bool) -> Schedule {
-        schedule.shrink(fails)
-    }
-
-    fn described(schedule: &Schedule) -> String {
-        seeded::table(&schedule.incidents)
+        run(schedule, mutant, with_story)
     }
 }
 

@@ -107,8 +107,10 @@ pub(super) struct Schedule {
     pub(super) incidents: Vec<(Duration, Incident)>,
 }
 
-impl Schedule {
-    pub(super) fn new(seed: u64) -> Self {
+impl seeded::Schedule for Schedule {
+    type Incident = (Duration, Incident);
+
+    fn new(seed: u64) -> Self {
         let mut numbers = Numbers::new(seed);
         let mut incidents = Vec::new();
         let mut at = Duration::from_secs(1);
@@ -127,10 +129,16 @@ impl Schedule {
         Self { seed, incidents }
     }
 
-    /// A shorter schedule that still fails: no part of it can be left out.
-    pub(super) fn shrink(self, fails: impl Fn(&Self) -> bool) -> Self {
-        let with = |incidents: &[_]| Self { incidents: incidents.to_vec(), ..self.clone() };
-        with(&seeded::shortest(&self.incidents, |incidents| fails(&with(incidents))))
+    fn incidents(&self) -> &[Self::Incident] {
+        &self.incidents
+    }
+
+    fn with(&self, incidents: &[Self::Incident]) -> Self {
+        Self { incidents: incidents.to_vec(), ..self.clone() }
+    }
+
+    fn described(&self) -> String {
+        seeded::table(&self.incidents)
     }
 }
 

@@ -49,65 +49,69 @@ pub(super) enum Incident {
     DropVolumes,
 }
 
-pub(super) fn schedule(seed: u64) -> Vec<(u64, Incident)> {
-    let mut numbers = Numbers::new(seed);
-    let count = 1 + numbers.below(12);
-    let first = numbers.below(INCIDENTS / 2);
-    let small = |numbers: &mut Numbers, below: u64| usize::try_from(numbers.below(below)).expect("it is small");
-    let class = small(&mut numbers, CLASSES.len() as u64);
-    let mut incidents: Vec<(u64, Incident)> = (0..count)
-        .map(|_| {
-            let at = if numbers.one_in(2) { numbers.below(INCIDENTS) } else { first + numbers.below(40_000) };
-            let class = if numbers.one_in(5) { small(&mut numbers, CLASSES.len() as u64) } else { class };
-            let few = if numbers.one_in(2) { 1 } else { CLAIMS as u64 };
-            let claim = class * CLAIMS + small(&mut numbers, few);
-            let patience = if numbers.one_in(4) { numbers.below(40_000) } else { u64::MAX };
-            let replica = usize::from(numbers.one_in(3));
-            let pick = small(&mut numbers, 3);
-            let incident = match numbers.below(30) {
-                0..11 => Incident::Create { replica, claim, patience },
-                11..14 => Incident::Delete { replica, claim, patience },
-                14..16 => Incident::Grow { replica, claim, patience },
-                16 => Incident::Kill(replica),
-                17 | 18 => Incident::Account { kind: kind_of(class), is_first: numbers.one_in(2) },
-                19 => Incident::DropAccount(pick),
-                20 => Incident::Tag(pick),
-                21 | 22 => {
-                    Incident::Fill { account: pick, left: u32::try_from(numbers.below(3)).expect("it is small") }
-                }
-                23 => Incident::Empty(pick),
-                24 => Incident::Seal(pick),
-                25 => Incident::Share,
-                26 => Incident::Snapshot(claim),
-                27 => Incident::Volume(claim),
-                28 => Incident::DropShare(claim),
-                _ => Incident::DropVolumes,
-            };
-            (at, incident)
-        })
-        .collect();
-    // A named account has to be there, most often. And claims come in bursts, and are repeated.
-    if numbers.one_in(2) {
-        incidents.push((0, Incident::Account { kind: kind_of(class), is_first: true }));
-    }
-    if numbers.one_in(2)
-        && let Some((at, Incident::Create { replica, claim, .. })) = incidents.first().copied()
-    {
-        for number in 0..=small(&mut numbers, CLAIMS as u64) {
-            let claim = if numbers.one_in(3) { claim } else { claim - claim % CLAIMS + number };
-            let replica = if numbers.one_in(3) { 1 - replica } else { replica };
-            incidents.push((at + numbers.below(4_000), Incident::Create { replica, claim, patience: u64::MAX }));
-        }
+impl seeded::Incident for Incident {
+    fn of(seed: u64) -> Vec<(u64, Self)> {
+        let mut numbers = Numbers::new(seed);
+        let count = 1 + numbers.below(12);
+        let first = numbers.below(INCIDENTS / 2);
+        let small = |numbers: &mut Numbers, below: u64| usize::try_from(numbers.below(below)).expect("it is small");
+        let class = small(&mut numbers, CLASSES.len() as u64);
+        let mut incidents: Vec<(u64, Incident)> = (0..count)
+            .map(|_| {
+                let at = if numbers.one_in(2) { numbers.below(INCIDENTS) } else { first + numbers.below(40_000) };
+                let class = if numbers.one_in(5) { small(&mut numbers, CLASSES.len() as u64) } else { class };
+                let few = if numbers.one_in(2) { 1 } else { CLAIMS as u64 };
+                let claim = class * CLAIMS + small(&mut numbers, few);
+                let patience = if numbers.one_in(4) { numbers.below(40_000) } else { u64::MAX };
+                let replica = usize::from(numbers.one_in(3));
+                let pick = small(&mut numbers, 3);
+                let incident = match numbers.below(30) {
+                    0..11 => Incident::Create { replica, claim, patience },
+                    11..14 => Incident::Delete { replica, claim, patience },
+                    14..16 => Incident::Grow { replica, claim, patience },
+                    16 => Incident::Kill(replica),
+                    17 | 18 => Incident::Account { kind: kind_of(class), is_first: numbers.one_in(2) },
+                    19 => Incident::DropAccount(pick),
+                    20 => Incident::Tag(pick),
+                    21 | 22 => {
+                        Incident::Fill { account: pick, left: u32::try_from(numbers.below(3)).expect("it is small") }
+                    }
+                    23 => Incident::Empty(pick),
+                    24 => Incident::Seal(pick),
+                    25 => Incident::Share,
+                    26 => Incident::Snapshot(claim),
+                    27 => Incident::Volume(claim),
+                    28 => Incident::DropShare(claim),
+                    _ => Incident::DropVolumes,
+                };
+                (at, incident)
+            })
+            .collect();
+        // A named account has to be there, most often. And claims come in bursts, and are repeated.
         if numbers.one_in(2) {
-            incidents
-                .push((at + 30_000 + numbers.below(60_000), Incident::Create { replica, claim, patience: u64::MAX }));
+            incidents.push((0, Incident::Account { kind: kind_of(class), is_first: true }));
         }
+        if numbers.one_in(2)
+            && let Some((at, Incident::Create { replica, claim, .. })) = incidents.first().copied()
+        {
+            for number in 0..=small(&mut numbers, CLAIMS as u64) {
+                let claim = if numbers.one_in(3) { claim } else { claim - claim % CLAIMS + number };
+                let replica = if numbers.one_in(3) { 1 - replica } else { replica };
+                incidents.push((at + numbers.below(4_000), Incident::Create { replica, claim, patience: u64::MAX }));
+            }
+            if numbers.one_in(2) {
+                incidents.push((
+                    at + 30_000 + numbers.below(60_000),
+                    Incident::Create { replica, claim, patience: u64::MAX },
+                ));
+            }
+        }
+        if class == NAMED_SHARE && numbers.one_in(2) {
+            incidents.extend(one_goes_while_another_comes(&mut numbers, first));
+        }
+        incidents.sort_by_key(|(at, _)| *at);
+        incidents
     }
-    if class == NAMED_SHARE && numbers.one_in(2) {
-        incidents.extend(one_goes_while_another_comes(&mut numbers, first));
-    }
-    incidents.sort_by_key(|(at, _)| *at);
-    incidents
 }
 
 /// Two claims of the named share: one is deleted when the other has just got it, perhaps by a process that has just begun.

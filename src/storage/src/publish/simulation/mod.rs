@@ -153,21 +153,23 @@ fn incident(numbers: &mut Numbers, node: usize) -> Incident {
     }
 }
 
-pub(super) fn schedule(seed: u64) -> Vec<(u64, Incident)> {
-    let mut numbers = Numbers::new(seed);
-    let count = 2 + numbers.below(11);
-    let first = numbers.below(INCIDENTS / 2);
-    // Most incidents are about one node, and stand close together.
-    let main = numbers.below(4);
-    let mut incidents: Vec<_> = (0..count)
-        .map(|_| {
-            let at = if numbers.one_in(3) { numbers.below(INCIDENTS) } else { first + numbers.below(15_000) };
-            let node = if numbers.one_in(3) { numbers.below(4) } else { main };
-            (at, incident(&mut numbers, usize::try_from(node).expect("it is small")))
-        })
-        .collect();
-    incidents.sort_by_key(|(at, _)| *at);
-    incidents
+impl seeded::Incident for Incident {
+    fn of(seed: u64) -> Vec<(u64, Self)> {
+        let mut numbers = Numbers::new(seed);
+        let count = 2 + numbers.below(11);
+        let first = numbers.below(INCIDENTS / 2);
+        // Most incidents are about one node, and stand close together.
+        let main = numbers.below(4);
+        let mut incidents: Vec<_> = (0..count)
+            .map(|_| {
+                let at = if numbers.one_in(3) { numbers.below(INCIDENTS) } else { first + numbers.below(15_000) };
+                let node = if numbers.one_in(3) { numbers.below(4) } else { main };
+                (at, incident(&mut numbers, usize::try_from(node).expect("it is small")))
+            })
+            .collect();
+        incidents.sort_by_key(|(at, _)| *at);
+        incidents
+    }
 }
 
 /// A distortion that a law must notice.
@@ -224,8 +226,7 @@ const MUTANTS: [Mutant; 14] = [
 struct Requests;
 
 impl Simulation for Requests {
-    /// The seed, and what happens after so many milliseconds.
-    type Schedule = (u64, Vec<(u64, Incident)>);
+    type Schedule = seeded::Incidents<Incident>;
     type Mutant = Option<Mutant>;
 
     const NAME: &'static str = "PUBLISH";
@@ -234,22 +235,10 @@ impl Simulation for Requests {
     const REACHED: &'static [&'static str] = &REACHED;
     const LEAST: u64 = 250;
 
-    fn schedule(seed: u64) -> Self::Schedule {
-        (seed, schedule(seed))
-    }
-
-    fn run((seed, incidents): &Self::Schedule, mutant: Option<Mutant>, with_story: bool) -> Outcome {
-        let mut world = World::new(*seed, incidents, mutant, with_story);
+    fn run(schedule: &Self::Schedule, mutant: Option<Mutant>, with_story: bool) -> Outcome {
+        let mut world = World::new(schedule.seed, &schedule.all, mutant, with_story);
         let result = world.run();
         Outcome { result, counts: world.counts, story: world.story.unwrap_or_default() }
-    }
-
-    fn shortened((seed, incidents): Self::Schedule, fails: impl Fn(&Self::Schedule) -> bool) -> Self::Schedule {
-        (seed, seeded::shortest(&incidents, |incidents| fails(&(seed, incidents.to_vec()))))
-    }
-
-    fn described((_, incidents): &Self::Schedule) -> String {
-        format!("{incidents:#?}")
     }
 
     fn least(schedules: u64) -> u64 {
