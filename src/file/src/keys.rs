@@ -1,15 +1,10 @@
 //! The keys of accounts. They live in memory alone: one read serves a burst of claims. What is old answers nobody, and is
 //! dropped when the keys of another account are asked for.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex as SyncMutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use lazuli_azure::Until;
-use lazuli_model::{AccountKey, ArmId};
+use lazuli_model::{AccountKey, ArmId, by_key::ByKey};
 use lazuli_quota::permit::Priority;
 use tokio::{sync::Mutex, time::Instant};
 
@@ -27,13 +22,13 @@ const FAILURE_LASTS: Duration = Duration::from_secs(5);
 type Read = Result<Arc<Vec<AccountKey>>, ShareError>;
 
 /// A read, and since when it counts.
-type Slot = Arc<Mutex<Option<(Instant, Read)>>>;
+type Slot = Mutex<Option<(Instant, Read)>>;
 
 /// The keys of accounts. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Keys {
     regions: Regions,
-    slots: Arc<SyncMutex<BTreeMap<ArmId, Slot>>>,
+    slots: Arc<ByKey<ArmId, Slot>>,
 }
 
 impl fmt::Debug for Keys {
@@ -49,12 +44,7 @@ impl Keys {
 
     /// The keys of an account, by a read that is [`LASTS`] old at most, or a failure that is [`FAILURE_LASTS`] old at most.
     pub(crate) async fn of(&self, account: &ArmId) -> Read {
-        let slot = {
-            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-            // Nobody holds these, and what they keep is old soon.
-            slots.retain(|other, slot| other == account || Arc::strong_count(slot) > 1);
-            slots.entry(account.clone()).or_default().clone()
-        };
+        let slot = self.slots.of(account.clone());
         let mut kept = slot.lock().await;
         if let Some((since, read)) = &*kept
             && since.elapsed() <= if read.is_ok() { LASTS } else { FAILURE_LASTS }

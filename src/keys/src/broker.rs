@@ -3,7 +3,7 @@
 use std::{
     fmt,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex as SyncMutex, PoisonError},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ use lazuli_cluster::{
     KeyFactsError, SecretUpdate, SecretValues, ShareVolumes, pods_of_node, review_node_token, share_volume,
     update_secret,
 };
-use lazuli_model::{AccountKey, Secret, fault::Code};
+use lazuli_model::{AccountKey, Secret, by_key::ByKey, fault::Code};
 use lazuli_shares::secret::{
     Credentials, Grant, KeyRequest, KeySource, Refusal, Requester, SecretAccess, VolumeSeen, asking_node, data,
     handout::{AzureKeys, Evidence, Handout, RefusedKey, Step, handout},
@@ -29,7 +29,7 @@ use lazuli_shares::secret::{
 };
 use lazuli_telemetry::http::{BearerToken, Peer};
 use tokio::{
-    sync::{Semaphore, SemaphorePermit, watch},
+    sync::{Mutex, Semaphore, SemaphorePermit, watch},
     time::{Instant, timeout, timeout_at},
 };
 
@@ -55,7 +55,7 @@ const LISTINGS: usize = 4;
 const READS: usize = 8;
 
 /// An account of Azure, as a volume names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AzureAccount {
     /// Its subscription; `None` for the cluster's.
     pub subscription: Option<String>,
@@ -120,8 +120,8 @@ struct Broker {
     requests: Semaphore,
     listings: Semaphore,
     /// The accounts whose keys are being listed: each by one request at a time.
-    listed: Mutex<Vec<(AzureAccount, Arc<Semaphore>)>>,
-    rates: Mutex<Rates>,
+    listed: ByKey<AzureAccount, Mutex<()>>,
+    rates: SyncMutex<Rates>,
     began: Instant,
 }
 
@@ -135,8 +135,8 @@ pub fn router(settings: Settings, metrics: Metrics) -> Router {
         reviews: Reviews::default(),
         requests: Semaphore::new(REQUESTS),
         listings: Semaphore::new(LISTINGS),
-        listed: Mutex::default(),
-        rates: Mutex::default(),
+        listed: ByKey::default(),
+        rates: SyncMutex::default(),
         began: Instant::now(),
     });
     let answer = async |State(broker): State<Arc<Broker>>,
@@ -326,24 +326,12 @@ impl Broker {
         let AccountReader(read) = self.settings.azure.as_ref().ok_or_else(nobody)?;
         let (subscription, resource_group) = (source.subscription.clone(), source.resource_group.clone());
         let account = AzureAccount { subscription, resource_group, account };
-        let turn = self.turn(&account);
+        // The next one to list its keys finds what the one before has just read.
+        let turn = self.listed.of(account.clone());
+        let _turn = turn.lock().await;
         let stops = |_| unavailable("the controller stops; try again");
-        let _turn = turn.acquire().await.map_err(stops)?;
         let _place = self.listings.acquire().await.map_err(stops)?;
         read(account).await
-    }
-
-    /// The turn of an account. The next one to list its keys finds what the one before has just read.
-    fn turn(&self, account: &AzureAccount) -> Arc<Semaphore> {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that nobody waits for are the list's alone.
-        listed.retain(|(_, turn)| Arc::strong_count(turn) > 1);
-        if let Some((_, turn)) = listed.iter().find(|(other, _)| other == account) {
-            return turn.clone();
-        }
-        let turn = Arc::new(Semaphore::new(1));
-        listed.push((account.clone(), turn.clone()));
-        turn
     }
 
     /// Writes a key into the Secret that follows it. What fails is logged and counted: the node has its key all the same.

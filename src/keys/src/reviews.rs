@@ -4,12 +4,9 @@
 //! delays no other source by more than those few. What it sends beyond what may wait is refused, so that it does not hold
 //! the connections of others.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{net::IpAddr, sync::Arc};
 
+use lazuli_model::by_key::ByKey;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 /// How many reviews run at a time.
@@ -24,10 +21,10 @@ const WAITING: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Reviews {
     all: Semaphore,
-    sources: Mutex<HashMap<IpAddr, Source>>,
+    sources: ByKey<IpAddr, Source>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Source {
     waiting: Arc<Semaphore>,
     running: Arc<Semaphore>,
@@ -48,11 +45,12 @@ pub(crate) struct TooMany;
 pub(crate) struct Place<'r> {
     _of_all: SemaphorePermit<'r>,
     _of_source: [OwnedSemaphorePermit; 2],
+    _source: Arc<Source>,
 }
 
 impl Default for Reviews {
     fn default() -> Self {
-        Self { all: Semaphore::new(ALL), sources: Mutex::default() }
+        Self { all: Semaphore::new(ALL), sources: ByKey::default() }
     }
 }
 
@@ -62,17 +60,12 @@ impl Reviews {
     /// # Errors
     /// [`TooMany`] of this source wait already.
     pub(crate) async fn place(&self, source: IpAddr) -> Result<Place<'_>, TooMany> {
-        let Source { waiting, running } = {
-            let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those that nobody waits for are the map's alone.
-            sources.retain(|_, source| Arc::strong_count(&source.waiting) > 1);
-            sources.entry(source).or_default().clone()
-        };
-        let waits = waiting.try_acquire_owned().map_err(|_| TooMany)?;
+        let source = self.sources.of(source);
+        let waits = source.waiting.clone().try_acquire_owned().map_err(|_| TooMany)?;
         // None of them is ever closed.
-        let runs = running.acquire_owned().await.map_err(|_| TooMany)?;
+        let runs = source.running.clone().acquire_owned().await.map_err(|_| TooMany)?;
         let all = self.all.acquire().await.map_err(|_| TooMany)?;
-        Ok(Place { _of_all: all, _of_source: [waits, runs] })
+        Ok(Place { _of_all: all, _of_source: [waits, runs], _source: source })
     }
 }
 
@@ -128,6 +121,6 @@ mod tests {
         assert_eq!(reviews.place(source(1)).await.err(), Some(TooMany));
         sleep(EACH * 51).await;
         drop(reviews.place(source(3)).await);
-        assert_eq!(reviews.sources.lock().unwrap().len(), 1);
+        assert_eq!(reviews.sources.len(), 1);
     }
 }

@@ -8,6 +8,7 @@
 //! | [`address`] | IP families and address ranges |
 //! | [`op`], [`apply`] | every write to a virtual machine, a storage account or a file share, as data, and what one of the first does to the model |
 //! | [`storage_account`], [`file_share`] | their resource types, and the metadata that says who made a share |
+//! | [`by_key`] | a value for each key, while the key is used |
 //! | [`digest`] | a digest for names |
 //! | [`disk_spec`], [`disk_tags`] | the disk to make, whether a disk that exists is it, and the tags that say so |
 //! | [`event`] | which event a person gets about which object, and when it is written |
@@ -27,6 +28,7 @@ pub mod address;
 pub mod apply;
 mod arm_id;
 mod azure_time;
+pub mod by_key;
 pub mod digest;
 mod disk;
 pub mod disk_spec;

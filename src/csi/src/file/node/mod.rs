@@ -27,10 +27,9 @@ mod stage;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
     future::Future,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex as SyncMutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -50,7 +49,7 @@ use lazuli_host::{
     Deadline, Host, mount, mountinfo,
     stats::{self, StatsError},
 };
-use lazuli_model::{event::Event, fault::Code};
+use lazuli_model::{by_key::ByKey, event::Event, fault::Code};
 use lazuli_shares::mount::Defaults;
 use lazuli_telemetry::lossy;
 pub use metrics::ShareMetrics;
@@ -146,30 +145,16 @@ struct Node {
     host: Host,
     config: NodeConfig,
     locks: Locks,
-    /// A dead mount is replaced by one call at a time.
-    restaging: Turns,
+    /// A dead mount is replaced by one call at a time: whose turn it is at each path.
+    restaging: ByKey<PathBuf, Mutex<()>>,
     calls: Calls,
-}
-
-/// Whose turn it is at each path.
-#[derive(Debug, Default)]
-struct Turns(SyncMutex<BTreeMap<PathBuf, Arc<Mutex<()>>>>);
-
-impl Turns {
-    /// The turn at a path.
-    fn of(&self, path: &Path) -> Arc<Mutex<()>> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that nobody waits for are the map's alone.
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        turns.entry(path.to_owned()).or_default().clone()
-    }
 }
 
 impl NodeService {
     /// A service on this machine. `host` is not shared with the node service of disks: what hangs on a server is counted
     /// there, and disks are none of its business.
     pub fn new(host: Host, config: NodeConfig) -> Self {
-        let (locks, restaging, calls) = (Locks::default(), Turns::default(), Calls::default());
+        let (locks, restaging, calls) = (Locks::default(), ByKey::default(), Calls::default());
         Self(Arc::new(Node { host, config, locks, restaging, calls }))
     }
 

@@ -43,7 +43,7 @@ pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), ShareE
             // kubelet stages once for all pods of a node: for a new one the mount is made anew here. Pods that have the
             // dead one keep it: it may heal, and only a restart gives them another.
             let within = node.config.timeouts.look;
-            let turn = node.restaging.of(&request.staging);
+            let turn = node.restaging.of(request.staging.clone());
             let _turn = tokio::time::timeout(within, turn.lock()).await;
             let _turn = _turn.map_err(|_| ShareError::Restaging(request.staging.clone()))?;
             if let Place::Dead(error) = at(node, &request.staging).await? {
