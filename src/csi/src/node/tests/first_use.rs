@@ -204,13 +204,9 @@ async fn a_raw_volume_is_not_known_by_a_device_number_that_another_disk_has_now(
     machine.unpublish("a", "1").await.unwrap();
     machine.stage_as(3, "a", block()).await.unwrap();
 
-    let node = machine.disk(0).node.to_str().unwrap().to_owned();
     let other = machine.scratch.join("other.img");
     fs::File::create(&other).unwrap().set_len(GIB).unwrap();
-    let number = device::node_number(Path::new(&node));
-    run("losetup", &["--detach", &node]);
-    run("losetup", &[&node, other.to_str().unwrap()]);
-    assert_eq!(device::node_number(Path::new(&node)), number);
+    machine.disk(0).exchange(&other);
     assert_eq!(code(machine.publish(3, "a", "1", block()).await).0, Grpc::FailedPrecondition);
     assert!(!machine.target("1").exists());
     assert_eq!(code(machine.stage_as(3, "a", block()).await).0, Grpc::Unavailable);
@@ -277,10 +273,7 @@ async fn a_raw_volume_whose_disk_has_left_is_unstaged_while_another_disk_with_it
 
     let other = machine.scratch.join("other.img");
     fs::File::create(&other).unwrap().set_len(GIB).unwrap();
-    let number = device::node_number(Path::new(&node));
-    run("losetup", &["--detach", &node]);
-    run("losetup", &[&node, other.to_str().unwrap()]);
-    assert_eq!(device::node_number(Path::new(&node)), number);
+    machine.disk(0).exchange(&other);
     machine.tell(3, "b");
     machine.stage_as(3, "b", block()).await.unwrap();
     let open = in_use();

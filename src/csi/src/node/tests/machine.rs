@@ -77,11 +77,28 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn of(file: PathBuf) -> Self {
-        // Two searches for a free device that meet would claim each other's for a moment.
-        let turn = fs::File::open("/dev/loop-control").unwrap();
-        turn.lock().unwrap();
+        let _turn = Self::turn();
         let node = run("losetup", &["--find", "--show", file.to_str().unwrap()]);
         Self { file, node: node.into() }
+    }
+
+    /// The only search for a free device on this machine while it lives: two that meet would claim each other's.
+    fn turn() -> fs::File {
+        let turn = fs::File::open("/dev/loop-control").unwrap();
+        turn.lock().unwrap();
+        turn
+    }
+
+    /// Takes the disk away and gives its device number to another one, of this file: no other test may find the device
+    /// free in between.
+    pub(super) fn exchange(&self, file: &Path) {
+        let number = device::node_number(&self.node);
+        let node = self.node.to_str().unwrap();
+        let turn = Self::turn();
+        run("losetup", &["--detach", node]);
+        run("losetup", &[node, file.to_str().unwrap()]);
+        drop(turn);
+        assert_eq!(device::node_number(&self.node), number);
     }
 
     pub(super) fn name(&self) -> String {
