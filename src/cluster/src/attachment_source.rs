@@ -5,6 +5,7 @@
 //! watch of this process may see it later.
 
 use kube::{Client, api::ListParams, core::Request};
+use lazuli_model::digest::digits;
 use lazuli_storage::inline_volume::AttachmentSource;
 use ring::digest::{Context, SHA256};
 
@@ -26,17 +27,11 @@ pub struct AttachmentSourceError {
 /// The name that Kubernetes gives to the VolumeAttachment of a volume on a node (source: `getAttachmentName` of the
 /// in-tree plugin for CSI volumes, which kube-controller-manager uses).
 fn name(handle: &str, driver: &str, node: &str) -> String {
-    use std::fmt::Write as _;
-
     let mut digest = Context::new(&SHA256);
     for part in [handle, driver, node] {
         digest.update(part.as_bytes());
     }
-    let mut name = "csi-".to_owned();
-    for byte in digest.finish().as_ref() {
-        write!(name, "{byte:02x}").expect("a string takes all that is written");
-    }
-    name
+    format!("csi-{}", digits(digest.finish().as_ref()))
 }
 
 /// Reads what the VolumeAttachment of a volume on a node is about. `driver` is the CSI driver's name.

@@ -8,7 +8,7 @@ use lazuli_balancing::{
     preview::{Environment, Observed, Planned, Subject, not_served, preview},
 };
 use lazuli_engine::service::{Desired, Snapshot};
-use lazuli_model::{ArmId, ServiceKey};
+use lazuli_model::{ArmId, ServiceKey, digest::digits};
 use lazuli_services::network::{load_balancer, private_link, public_ip, security_group};
 use serde_json::Value;
 use tracing::warn;
@@ -25,8 +25,7 @@ pub(crate) fn plan_hash(planned: &[Planned]) -> Option<String> {
     let held = planned.iter().filter(|one| one.replaces).map(|one| format!("{one}\n"));
     let text: String = held.collect();
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    let short = digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    (!text.is_empty()).then_some(short)
+    (!text.is_empty()).then(|| digits(&digest.as_ref()[..8]))
 }
 
 impl Environment for Informed {

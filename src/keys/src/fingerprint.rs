@@ -1,9 +1,7 @@
 //! How a node names the key that a file server has refused, without sending it: HMAC-SHA-256 of the key under a salt that
 //! the node makes up for each request.
 
-use std::fmt::Write as _;
-
-use lazuli_model::Secret;
+use lazuli_model::{Secret, digest::digits};
 use ring::{
     hmac::{HMAC_SHA256, Key, sign, verify},
     rand::{SecureRandom as _, SystemRandom},
@@ -20,14 +18,6 @@ pub(crate) struct Fingerprint {
     digest: String,
 }
 
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // A `String` takes what is written.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 fn of_hex(text: &str) -> Option<Vec<u8>> {
     let is_short = text.len() <= 2 * SALT && text.len().is_multiple_of(2);
     let pairs = text.as_bytes().chunks(2).filter(|_| is_short && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -42,7 +32,7 @@ impl Fingerprint {
         let mut salt = [0; SALT];
         SystemRandom::new().fill(&mut salt).ok()?;
         let digest = sign(&Key::new(HMAC_SHA256, &salt), key.expose().as_bytes());
-        Some(Self { salt: to_hex(&salt), digest: to_hex(digest.as_ref()) })
+        Some(Self { salt: digits(&salt), digest: digits(digest.as_ref()) })
     }
 
     /// Whether it is that of a key. One that cannot be read is that of none.

@@ -8,6 +8,11 @@ pub fn hex(bytes: &[u8]) -> String {
     format!("{digest:032x}")
 }
 
+/// Bytes, such as those of another digest, as lower-case hexadecimal digits.
+pub fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The digest in the form of a UUID, for names in which others put a random one.
 pub fn uuid_like(bytes: &[u8]) -> String {
     let hex = hex(bytes);
@@ -22,6 +27,7 @@ mod tests {
     fn the_digest_is_that_of_the_draft_and_is_the_same_every_time() {
         assert_eq!(hex(b""), "6c62272e07bb014262b821756295c58d");
         assert_eq!(hex(b"a"), "d228cb696f1a8caf78912b704e4a8964");
+        assert_eq!(digits(&[0, 0x0a, 0xff]), "000aff");
         assert_eq!(uuid_like(b"a"), "d228cb69-6f1a-8caf-7891-2b704e4a8964");
     }
 }

@@ -1,5 +1,7 @@
 //! MD5 (RFC 1321), for names only: the Go manager names security rules by it. Nothing here protects anything.
 
+use lazuli_model::digest::digits;
+
 /// Rotations of each round's four steps.
 const ROTATIONS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
@@ -39,7 +41,7 @@ pub(super) fn hex(message: &[u8]) -> String {
             *sum = sum.wrapping_add(part);
         }
     }
-    state.iter().flat_map(|word| word.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect()
+    digits(&state.map(u32::to_le_bytes).concat())
 }
 
 #[cfg(test)]
