@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use lazuli_azure::compute::{Freshness, Snapshot};
-use lazuli_model::{ArmId, Disk};
-use lazuli_quota::read::Seen;
+use lazuli_azure::compute::Freshness;
+use lazuli_model::ArmId;
 use lazuli_storage::{
     dangling::NodeFacts,
     inline_volume::AttachmentSource,
@@ -79,7 +78,7 @@ impl Volumes {
                 self.wait_until(not_before).await;
                 let freshness = Freshness { accept, ..Freshness::single().priority(priority) };
                 let read = self.client.read_disk(disk, freshness).await;
-                Event::Disk(read.map(|read| Box::new(self.seen(read))).map_err(Answer))
+                Event::Disk(read.map(|read| Box::new((read.model, self.workers.seen(read.seen)))).map_err(Answer))
             }
             Call::List { of, not_before } => {
                 self.wait_until(not_before).await;
@@ -115,11 +114,6 @@ impl Volumes {
         if let Some(moment) = moment {
             sleep_until(self.workers.clock().at(moment)).await;
         }
-    }
-
-    fn seen(&self, read: Snapshot<Disk>) -> (Disk, Seen<Duration>) {
-        let Seen { by, sent_at } = read.seen;
-        (read.model, Seen { by, sent_at: self.workers.clock().since(sent_at) })
     }
 
     async fn node_facts(&self, node: String) -> Result<NodeFacts, String> {

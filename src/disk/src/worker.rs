@@ -141,6 +141,11 @@ impl VmWorkers {
         Self { workers: Workers::with_journal(kind.clone(), clock, metrics, journal), kind }
     }
 
+    /// A read's time on the clock of the steps.
+    pub(crate) fn seen(&self, seen: Seen<Instant>) -> Seen<Duration> {
+        by_clock(self.kind.clock, seen)
+    }
+
     /// What is remembered of all VMs.
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         lock(&self.kind.memory)
