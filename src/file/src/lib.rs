@@ -197,8 +197,7 @@ impl Shares {
     /// # Errors
     /// [`Fault::InUse`](lazuli_model::fault::Fault::InUse) naming its snapshots; otherwise Azure's own failures.
     pub async fn delete(&self, volume: ShareVolumeId, prefix: Option<String>) -> Result<Deleted, ShareError> {
-        let share = self.share_of(&volume)?;
-        let account = self.account_of(&volume)?;
+        let (account, share) = self.account_and_share_of(&volume)?;
         let volume = Arc::new(volume);
         let wanted = Wanted::Deleted { volume: volume.clone(), share: share.clone(), prefix };
         let done = self.shares.request(&share, wanted).await?;
@@ -231,7 +230,7 @@ impl Shares {
         required_bytes: i64,
         limit_bytes: i64,
     ) -> Result<Gib, ShareError> {
-        let (share, account) = (self.share_of(volume)?, self.account_of(volume)?);
+        let (account, share) = self.account_and_share_of(volume)?;
         let sku = self.sku(&account).await?;
         match self.shares.request(&share, Wanted::Grown { required_bytes, limit_bytes, sku }).await? {
             Done::Size(size) => Ok(size),
@@ -244,7 +243,7 @@ impl Shares {
     /// # Errors
     /// What such a class cannot change, and what the share cannot have; otherwise Azure's own failures.
     pub async fn modify(&self, volume: &ShareVolumeId, parameters: BTreeMap<String, String>) -> Result<(), ShareError> {
-        let (share, account) = (self.share_of(volume)?, self.account_of(volume)?);
+        let (account, share) = self.account_and_share_of(volume)?;
         check_modification(&parameters).map_err(ShareError::parameter)?;
         let sku = self.sku(&account).await?;
         self.shares.request(&share, Wanted::Modified { parameters: Arc::new(parameters), sku }).await.map(drop)
@@ -255,7 +254,8 @@ impl Shares {
     /// # Errors
     /// Azure's own failures but [`Fault::NotFound`](lazuli_model::fault::Fault::NotFound).
     pub async fn exists(&self, volume: &ShareVolumeId) -> Result<bool, ShareError> {
-        self.shares.exists(&self.share_of(volume)?).await
+        let (_, share) = self.account_and_share_of(volume)?;
+        self.shares.exists(&share).await
     }
 
     /// The keys of an account, as a read shows them that is a moment old at most.
@@ -290,9 +290,9 @@ impl Shares {
         Ok(account)
     }
 
-    fn share_of(&self, volume: &ShareVolumeId) -> Result<ArmId, ShareError> {
-        self.account_of(volume)?;
-        volume.share_id(&self.subscription, &self.resource_group).map_err(ShareError::no_id)
+    fn account_and_share_of(&self, volume: &ShareVolumeId) -> Result<(ArmId, ArmId), ShareError> {
+        let share = volume.share_id(&self.subscription, &self.resource_group).map_err(ShareError::no_id);
+        Ok((self.account_of(volume)?, share?))
     }
 
     /// The SKU of an account, which says how large its shares may be.

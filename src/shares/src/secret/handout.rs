@@ -219,12 +219,11 @@ pub fn handout(evidence: &Evidence<'_>) -> Step {
 fn of_azure(evidence: &Evidence<'_>, held: Option<(&SecretRef, &Secret)>) -> Step {
     let Evidence { source, azure, .. } = *evidence;
     let account = source.account.as_ref().filter(|_| source.may_ask_azure);
-    let keys = match (account, azure) {
+    let (account, keys) = match (account, azure) {
         (Some(account), AzureKeys::Listed(keys)) => (account, keys),
         (Some(account), AzureKeys::NotListed) => return Step::ListKeys { account: account.clone() },
         (_, AzureKeys::NotHere) | (None, _) => return Step::Refuse(not_listed(source, held.map(|(secret, _)| secret))),
     };
-    let (account, keys) = keys;
     let Some(key) = choose_key(keys, source.latest) else { return Step::Refuse(NoKey::NotInAzure(account.clone())) };
     if is_refused(evidence, &key.value) {
         return Step::Refuse(NoKey::Current(account.clone()));
