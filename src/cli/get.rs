@@ -24,10 +24,9 @@ use lazuli_nodes::{
     routing::{Route, RouteTable, names},
 };
 use lazuli_quota::permit::Priority;
-use prometheus_client::registry::Registry;
 use serde_json::{Map, Value};
 
-use super::{Outcome, csi_controller::seed, output::Format};
+use super::{Outcome, connect::azure_of, output::Format};
 
 /// Why something cannot be read.
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -170,7 +169,7 @@ struct Named {
 
 /// The machines of the cluster's resource group, by name: its VMs, and the instances of its uniform scale sets.
 async fn machines(common: &Common, config: &Config) -> Result<Vec<Named>, Box<dyn std::error::Error + Send + Sync>> {
-    let azure = clients::connect(config, common.cloud.routes.table()?, &mut Registry::default(), seed()).await?;
+    let azure = azure_of(&common.cloud, config).await?;
     let (subscription, group) = (&config.cluster.subscription_id, config.cluster.resource_group.as_str());
     let until = Until::within(PATIENCE);
     let list = |kind| azure.network.list(kind, subscription, group, &until);
@@ -250,7 +249,7 @@ pub(super) async fn read_route_table(network: &Network, id: &ArmId, until: &Unti
 
 async fn route_table(common: &Common, config: &Config) -> Result<RouteTable, AnyError> {
     let id = route_table_id(config)?.ok_or(GetError::NoRouteTable)?;
-    let azure = clients::connect(config, common.cloud.routes.table()?, &mut Registry::default(), seed()).await?;
+    let azure = azure_of(&common.cloud, config).await?;
     read_route_table(&azure.network, &id, &Until::within(PATIENCE)).await
 }
 
@@ -314,6 +313,7 @@ mod tests {
         scenario::{self, ScaleSet, Scenario},
     };
     use lazuli_rig::{Folder, azure_json};
+    use prometheus_client::registry::Registry;
     use serde_json::json;
 
     use super::*;

@@ -7,6 +7,7 @@ mod azure_ready;
 #[cfg(feature = "emulator")]
 mod bench;
 mod cloud_controllers;
+mod connect;
 mod core_dumps;
 mod csi_controller;
 mod csi_node;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
-use lazuli_assembly::clients::{self, Azure};
+use lazuli_assembly::clients::Azure;
 use lazuli_azure::Until;
 use lazuli_cluster::{list_nodes, list_reservations, list_volumes, published_sizes};
 use lazuli_config::Config;
@@ -15,11 +15,10 @@ use lazuli_storage::{
     list::{HandleCasing, ResourceGroup, groups},
     lun::{LunReservations, NodeReservations},
 };
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::{
-    super::{csi_controller::seed, machines, output::Format},
+    super::{connect::connected, machines, output::Format},
     Common, NONE, PATIENCE, Table, or_none,
 };
 
@@ -36,10 +35,7 @@ pub(super) struct Disks {
 }
 
 pub(super) async fn printed(options: &Disks) -> Result<String, AnyError> {
-    let cloud = &options.common.cloud;
-    let client = clients::cluster(cloud).await?;
-    let config = clients::configuration(cloud, client.as_ref()).await?;
-    let azure = clients::connect(&config, cloud.routes.table()?, &mut Registry::default(), seed()).await?;
+    let (client, config, azure) = connected(&options.common.cloud).await?;
     let until = Until::within(PATIENCE);
     let volumes = match &client {
         Some(client) => list_volumes(client, DISK_DRIVER).await?,

@@ -6,17 +6,16 @@ use std::{
 };
 
 use clap::Args;
-use lazuli_assembly::clients::{self, CloudOptions};
+use lazuli_assembly::clients::CloudOptions;
 use lazuli_azure::{Until, network::NetworkType};
 use lazuli_balancing::listing::{self, Row, Served};
 use lazuli_cluster::{Change, WatchedService, follow_services};
 use lazuli_controllers::settings;
 use lazuli_model::{ArmId, ServiceKey};
 use lazuli_services::network::{load_balancer::LoadBalancer, public_ip::PublicIp};
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-use super::super::{csi_controller::seed, output::Format};
+use super::super::{connect::connected, output::Format};
 
 /// How long all reads may take together.
 const READS: Duration = Duration::from_secs(120);
@@ -36,11 +35,9 @@ pub(super) async fn printed(options: &LoadBalancers) -> Result<String, Box<dyn s
 }
 
 async fn load_balancers(cloud: &CloudOptions) -> Result<(Vec<Row>, Cluster), Box<dyn std::error::Error + Send + Sync>> {
-    let client = clients::cluster(cloud).await?;
-    let config = clients::configuration(cloud, client.as_ref()).await?;
+    let (client, config, azure) = connected(cloud).await?;
     // To read, the names of subnet and security group are not needed.
     let settings = settings::without_services(&config, "kubernetes");
-    let azure = clients::connect(&config, cloud.routes.table()?, &mut Registry::default(), seed()).await?;
     let until = Until::within(READS);
     let list = |kind, group| azure.network.list(kind, &settings.subscription, group, &until);
     let balancers: Vec<LoadBalancer> = list(NetworkType::LoadBalancer, &settings.load_balancer_resource_group)

@@ -1,7 +1,6 @@
 //! `lazuli get shares`: which volume each file share is, in which storage account, and what is deleted and can come back.
 
 use clap::Args;
-use lazuli_assembly::clients;
 use lazuli_azure::Until;
 use lazuli_cluster::list_share_volumes;
 use lazuli_csi::identity::FILE_DRIVER;
@@ -10,12 +9,11 @@ use lazuli_diagnosis::shares::{
     inventory::{BoundVolume, Row, rows},
 };
 use lazuli_model::{DeletedShare, ShareAccessTier, ShareProtocol, StorageAccount};
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::{
     super::{
-        csi_controller::seed,
+        connect::connected,
         output::Format,
         storage_accounts::{Gathered, gather, measure},
     },
@@ -42,10 +40,7 @@ enum SharesError {
 }
 
 pub(super) async fn printed(options: &Shares) -> Result<String, AnyError> {
-    let cloud = &options.common.cloud;
-    let client = clients::cluster(cloud).await?;
-    let config = clients::configuration(cloud, client.as_ref()).await?;
-    let azure = clients::connect(&config, cloud.routes.table()?, &mut Registry::default(), seed()).await?;
+    let (client, config, azure) = connected(&options.common.cloud).await?;
     let until = Until::within(PATIENCE);
     let volumes = match &client {
         Some(client) => list_share_volumes(client, FILE_DRIVER).await?,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{ArgGroup, Args};
-use lazuli_assembly::clients::{self, CloudOptions};
+use lazuli_assembly::clients::CloudOptions;
 use lazuli_azure::{
     Until,
     compute::{Compute, extension_id},
@@ -19,12 +19,11 @@ use lazuli_csi::server::chain;
 use lazuli_model::{ArmId, fault::Fault};
 use lazuli_nodes::vm_access::{self, Extension, Foreign, Machine, PublicKey, PublicKeyError, Step, User};
 use lazuli_quota::permit::Priority;
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt as _, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Outcome, csi_controller::seed, machines, output::Format};
+use super::super::{Outcome, connect::connected, machines, output::Format};
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -169,9 +168,7 @@ async fn execute(
     out: &mut (impl Write + Send),
 ) -> Outcome {
     let key = read_key(options).await?;
-    let client = clients::cluster(&options.cloud).await?;
-    let config = clients::configuration(&options.cloud, client.as_ref()).await?;
-    let azure = clients::connect(&config, options.cloud.routes.table()?, &mut Registry::default(), seed()).await?;
+    let (client, config, azure) = connected(&options.cloud).await?;
     let reads = Until::new(Instant::now() + READS, stop.clone());
     let machines = machines::of_cluster(&config, client.as_ref(), &azure.compute, &reads).await?;
     let mut chosen: Vec<(String, ArmId)> = Vec::new();

@@ -69,7 +69,8 @@ impl World {
         let config = azure_json(&Scenario::default(), &self.azure.url()).to_string();
         let document = Document::parse("azure.json", config.as_bytes()).unwrap();
         let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default())).unwrap();
-        clients::connect(&config, Routes::none(), &mut Registry::default(), 1).await.unwrap().compute
+        let mut registry = prometheus_client::registry::Registry::default();
+        lazuli_assembly::clients::connect(&config, Routes::none(), &mut registry, 1).await.unwrap().compute
     }
 
     fn incident(&self, incident: Value) {
