@@ -19,17 +19,15 @@ use tower::ServiceExt as _;
 use super::{
     driver::{Driver, to_stage},
     folder::Folder,
+    kubernetes::{DRIVER, HOST, kubeconfig},
     machine::able,
     shares::{Cloud, to_arm},
 };
 
-const DRIVER: &str = "file.csi.azure.com";
 /// As the driver's own volume id says.
 const VOLUME: &str = "g#first#data###default";
 const SECRET: &str = "azure-storage-account-first-secret";
 const BROKER: &str = "lazuli-key-broker";
-/// Where the guest finds what listens on the loopback interface out here.
-const OUTSIDE: &str = "10.0.2.2";
 
 /// A cluster out here: its API server, and the broker of a controller.
 struct Cluster {
@@ -71,7 +69,7 @@ impl Cluster {
     async fn start(cloud: &Cloud, key: &str) -> Self {
         let (server, stop, folder) = (ApiServer::start(Options::default()), CancellationToken::new(), Folder::make());
         let api = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let url = format!("http://{OUTSIDE}:{}", api.local_addr().unwrap().port());
+        let api_port = api.local_addr().unwrap().port();
         let service = server.router();
         tokio::spawn(async move { axum::serve(api, service).await });
 
@@ -103,9 +101,7 @@ impl Cluster {
         let token = cluster.fill(key, port);
         let known = |volumes: &lazuli_cluster::ShareVolumes| volumes.as_ref().is_some_and(|all| !all.is_empty());
         volumes.wait_for(known).await.unwrap();
-        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": url}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}]});
+        let kubeconfig = kubeconfig(HOST, api_port);
         let files = [("kubeconfig", kubeconfig.to_string()), ("token", token), ("ca.crt", made.cert.pem())];
         for (name, content) in files {
             cloud.guest.put(&format!("/tmp/{name}"), 0o600, content.as_bytes()).await;
@@ -133,7 +129,7 @@ impl Cluster {
         put("pods", "kube-system", "node", json!({"nodeName": "node-0", "serviceAccountName": "lazuli-node"}));
         let labels = json!({"kubernetes.io/service-name": BROKER});
         let slice = json!({"metadata": {"name": "k", "namespace": "kube-system", "labels": labels},
-            "endpoints": [{"addresses": [OUTSIDE]}], "ports": [{"port": port}]});
+            "endpoints": [{"addresses": [HOST]}], "ports": [{"port": port}]});
         self.server.put("endpointslices", slice).unwrap();
         self.server.issue_token("kube-system", "node", &[AUDIENCE]).unwrap()
     }

@@ -29,13 +29,13 @@ pub(super) const NODE: &str = "node-0";
 /// Another node, which is this test: it asks for keys as a node does.
 const WITNESS: &str = "witness";
 /// The driver of file shares.
-const DRIVER: &str = "file.csi.azure.com";
+pub(super) const DRIVER: &str = "file.csi.azure.com";
 /// The Service of the controller, as it is named by default, and its namespace.
 const BROKER: (&str, &str) = ("kube-system", "lazuli-key-broker");
 /// The same controller, in a namespace where this test finds it.
 const OUTSIDE: &str = "outside";
 /// This machine's loopback interface, as the guest reaches it.
-const HOST: &str = "10.0.2.2";
+pub(super) const HOST: &str = "10.0.2.2";
 /// How long to wait before a question is asked again whose answer follows from what has been said.
 const AGAIN: Duration = Duration::from_millis(20);
 /// How many lines of the controller's log a failure shows.
@@ -184,7 +184,8 @@ impl Drop for Cluster {
     }
 }
 
-fn kubeconfig(host: &str, port: u16) -> Value {
+/// The kubeconfig of an API server on this port of a host.
+pub(super) fn kubeconfig(host: &str, port: u16) -> Value {
     json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": format!("http://{host}:{port}")}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}]})
