@@ -463,7 +463,7 @@ async fn a_secret_is_updated_only_where_it_is_as_it_was_read_and_keeps_all_else(
     let second = read().await;
     assert_eq!((second.get("k"), second.get("other")), (Some(&b"new"[..]), Some(&b"x"[..])));
     assert_eq!(server.get("secrets", "team", "s").expect("exists")["metadata"]["labels"], json!({"a": "b"}));
-    // Somebody has written in between, or has deleted it.
+    // Another writer came in between, or the Secret was deleted.
     server.put("secrets", object(json!({"k": "bWluZQ=="}))).expect("is changed");
     assert_eq!(update(&second).await.expect("is answered"), SecretUpdate::Changed);
     assert_eq!(read().await.get("k"), Some(&b"mine"[..]));

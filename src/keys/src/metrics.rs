@@ -24,7 +24,7 @@ pub struct Metrics {
 pub(crate) enum Update {
     /// It has the new key.
     Written,
-    /// Somebody else was first.
+    /// The Secret had changed since it was read.
     Changed,
     /// It could not be written.
     Failed,

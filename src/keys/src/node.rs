@@ -44,7 +44,7 @@ impl NodeKeys {
 
     /// The account and key of a volume. `context` is what the request of CSI says of the volume; the broker reads it from
     /// the PersistentVolume instead. `refused` is the key that the file server has refused: the broker looks for another one,
-    /// and a Secret that a node reads itself holds another one when somebody has written it.
+    /// and a Secret that a node reads itself holds another one once a person or a driver has written it.
     ///
     /// # Errors
     /// [`KeyError`], for the caller of the RPC.

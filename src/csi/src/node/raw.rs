@@ -10,7 +10,7 @@ use lazuli_host::{
 use lazuli_model::VolumeId;
 use lazuli_storage::{disk::StageParameters, staging::raw::Seen};
 
-use super::{Node, attachment::identify, error::NodeError, refusal::Told};
+use super::{Node, attachment::identify, error::NodeError, refusal::Context};
 
 /// The device that a raw block volume was staged with, if it is the one at the LUN; see [`lazuli_storage::staging::raw`].
 pub(super) async fn staged_block(
@@ -31,8 +31,8 @@ pub(super) async fn staged_block(
         identity: asked.identity,
         device,
     };
-    let told = Told { volume, lun, staging, why: &asked.why, found: String::new(), acceptance: PathBuf::new() };
-    seen.decide(&as_mounted(staging)).map_err(|refusal| told.failure(refusal))?;
+    let context = Context { volume, lun, staging, why: &asked.why, found: String::new(), acceptance: PathBuf::new() };
+    seen.decide(&as_mounted(staging)).map_err(|refusal| context.failure(refusal))?;
     Ok(seen.device)
 }
 

@@ -13,7 +13,7 @@ use super::error::NodeError;
 
 /// What the words name beside the refusal itself.
 #[derive(Debug)]
-pub(super) struct Told<'a> {
+pub(super) struct Context<'a> {
     /// The volume.
     pub(super) volume: &'a str,
     /// Where it was attached.
@@ -28,7 +28,7 @@ pub(super) struct Told<'a> {
     pub(super) acceptance: PathBuf,
 }
 
-impl Told<'_> {
+impl Context<'_> {
     /// The failure of the call.
     pub(super) fn failure(self, refusal: Refusal) -> NodeError {
         match refusal {

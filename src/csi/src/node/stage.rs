@@ -27,7 +27,7 @@ use super::{
     Node,
     attachment::identify,
     error::NodeError,
-    refusal::{self, Told},
+    refusal::{self, Context},
     request::{Access, Stage},
     tuning,
 };
@@ -83,7 +83,7 @@ impl Call<'_> {
 
     fn refused(&self, refusal: Refusal) -> NodeError {
         let key = self.seen.acceptance.as_ref().map(|acceptance| acceptance.key.as_str()).unwrap_or_default();
-        let told = Told {
+        let context = Context {
             volume: self.volume(),
             lun: self.request.parameters.lun,
             staging: &self.request.staging,
@@ -91,7 +91,7 @@ impl Call<'_> {
             found: refusal::content(self.seen.content.as_ref()),
             acceptance: self.node.acceptances.path(&self.request.volume, key),
         };
-        told.failure(refusal)
+        context.failure(refusal)
     }
 
     async fn look(&mut self, look: Look) -> Result<(), NodeError> {

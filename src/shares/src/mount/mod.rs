@@ -86,7 +86,7 @@ pub struct MountPlan {
 }
 
 impl MountPlan {
-    /// The same plan, to mount by: it needs an account that somebody names.
+    /// The same plan, to mount by: it needs an account, of the volume or of the secrets.
     ///
     /// # Errors
     /// When neither the volume nor a Secret names it.

@@ -13,7 +13,7 @@
 //!   where it lacks the service endpoint: its whole body goes back with one item more, under the etag that was read.
 //! - A zone and a link are PUT under `If-None-Match: *`. Of a private endpoint Azure checks no such condition: it is PUT
 //!   only after a read, behind the permit, that finds neither it nor any connection of the account.
-//! - An account that has private endpoints, and none of this name, is somebody's own arrangement: nothing is made for it,
+//! - An account that has private endpoints, and none of this name, is a person's own arrangement: nothing is made for it,
 //!   and nothing of the network is read. The same holds for an endpoint of this name whose records are in other zones.
 //! - Azure no longer wants the network policies of a subnet switched off for private endpoints, and the Go driver does it
 //!   only where a subnet does not say: subnets are left alone for them.

@@ -55,7 +55,7 @@ enum Action {
 
 /// What an action answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Told {
+enum Answered {
     Id(String),
     Seconds(i64),
     Nothing,
@@ -76,7 +76,7 @@ fn state(lease: Option<&Lease>, now: i128) -> State {
 }
 
 /// The lease after an action, and what is answered.
-fn act(lease: Option<Lease>, action: Action, now: i128) -> Result<(Option<Lease>, Told), Fault> {
+fn act(lease: Option<Lease>, action: Action, now: i128) -> Result<(Option<Lease>, Answered), Fault> {
     let state = state(lease.as_ref(), now);
     let has = |id: &str| lease.as_ref().is_some_and(|lease| lease.id.eq_ignore_ascii_case(id));
     match action {
@@ -88,14 +88,14 @@ fn act(lease: Option<Lease>, action: Action, now: i128) -> Result<(Option<Lease>
                 State::Leased if !is_own => return Err(fault::lease_present()),
                 State::Available | State::Leased | State::Expired | State::Broken => {}
             }
-            let told = Told::Id(proposed.clone());
-            Ok((Some(Lease { id: proposed, length, ends: ends(length, now), is_breaking: false }), told))
+            let answered = Answered::Id(proposed.clone());
+            Ok((Some(Lease { id: proposed, length, ends: ends(length, now), is_breaking: false }), answered))
         }
         Action::Renew { id } => {
             let found = lease.clone().filter(|_| has(&id)).ok_or_else(fault::lease_of_another)?;
             match state {
                 State::Breaking | State::Broken => Err(fault::lease_broken()),
-                _ => Ok((Some(Lease { ends: ends(found.length, now), ..found }), Told::Id(id))),
+                _ => Ok((Some(Lease { ends: ends(found.length, now), ..found }), Answered::Id(id))),
             }
         }
         Action::Change { id, proposed } => {
@@ -106,11 +106,11 @@ fn act(lease: Option<Lease>, action: Action, now: i128) -> Result<(Option<Lease>
             }
             match state {
                 State::Breaking => Err(fault::lease_not_changed()),
-                _ => Ok((Some(Lease { id: proposed.clone(), ..found }), Told::Id(proposed))),
+                _ => Ok((Some(Lease { id: proposed.clone(), ..found }), Answered::Id(proposed))),
             }
         }
         Action::Release { id } => match has(&id) {
-            true => Ok((None, Told::Nothing)),
+            true => Ok((None, Answered::Nothing)),
             false => Err(fault::lease_of_another()),
         },
         Action::Break { period } => {
@@ -123,7 +123,7 @@ fn act(lease: Option<Lease>, action: Action, now: i128) -> Result<(Option<Lease>
                 (None, period) => period.unwrap_or(0),
             };
             let broken = Lease { ends: Some(now + i128::from(wait) * SECOND), is_breaking: true, ..found };
-            Ok((Some(broken), Told::Seconds(wait)))
+            Ok((Some(broken), Answered::Seconds(wait)))
         }
     }
 }
@@ -148,7 +148,7 @@ fn take(context: &mut Context<'_>, asked: &Asked, action: Action) -> Reply {
     let now = context.shared.clock.at(context.now).as_nanosecond();
     let id = id_of(asked);
     let before = context.state.store.document(&id).and_then(|doc| of_document(&doc));
-    let (after, told) = act(before, action, now)?;
+    let (after, answered) = act(before, action, now)?;
     forget(context, asked);
     if let Some(lease) = after {
         let doc = document(&id, path::name_of(&asked.id), &lease);
@@ -158,10 +158,10 @@ fn take(context: &mut Context<'_>, asked: &Asked, action: Action) -> Reply {
     show(context, &asked.account, path::name_of(&asked.id), now);
     Ok(Answer::json(
         200,
-        match told {
-            Told::Id(id) => json!({"leaseId": id}),
-            Told::Seconds(seconds) => json!({"leaseTimeSeconds": seconds.to_string()}),
-            Told::Nothing => json!({}),
+        match answered {
+            Answered::Id(id) => json!({"leaseId": id}),
+            Answered::Seconds(seconds) => json!({"leaseTimeSeconds": seconds.to_string()}),
+            Answered::Nothing => json!({}),
         },
     ))
 }
