@@ -34,16 +34,12 @@ async fn two_nodes_that_have_a_share_read_what_the_other_has_written() {
     // A writer that keeps its file open and has flushed nothing: the other's opening makes the kernel write it.
     for (turn, writer, reader) in [("1", one, &other), ("2", &other, one)] {
         let line = format!(
-            "mkfifo /tmp/go-{turn}; (exec 3>/mnt/data/file-{turn}; echo written >&3; echo >/tmp/go-{turn}; read end \
-             </tmp/go-{turn}; echo more >&3) >/dev/null 2>&1 </dev/null & read begun </tmp/go-{turn}"
+            "mkfifo /tmp/go-{turn}; (exec 3>/mnt/data/file-{turn}; echo written >&3; echo >/tmp/go-{turn}; exec sleep 1000) \
+             >/dev/null 2>&1 </dev/null & read begun </tmp/go-{turn}"
         );
         writer.sh(&line).await;
         assert_eq!(reader.sh(&format!("cat /mnt/data/file-{turn}")).await, "written");
-        // The reader holds the file's content in its cache now, and must learn that it has changed.
-        writer
-            .sh(&format!("echo >/tmp/go-{turn}; until grep -q more /mnt/data/file-{turn}; do sleep 0.05; done"))
-            .await;
-        assert_eq!(reader.sh(&format!("cat /mnt/data/file-{turn}")).await, "written\nmore");
+        // What a node has in its own cache it may see for `actimeo` seconds more: of that nothing is said here.
     }
     // Both write at the same time, and each sees all of the other's lines.
     let append = |name: &str| format!("for n in $(seq 20); do echo {name} $n >>/mnt/data/log-{name}; done; sync");
@@ -165,7 +161,6 @@ async fn a_share_that_is_deleted_under_its_mount_is_told_in_words_and_unmounted(
     driver.publish("1", false, None).await.unwrap();
     let key = driver.cloud.key("first").await;
     refused(driver.publish("3", false, Some(&key)).await, Code::NotFound, "first.file.core.windows.net/data");
-    refused(driver.stage(to_stage(&[], &[], Some(&key))).await, Code::NotFound, "first.file.core.windows.net/data");
     for pod in ["1", "2", "3"] {
         driver.unpublish(pod).await;
     }
