@@ -7,6 +7,7 @@ mod chart;
 mod cloud_controllers;
 mod conformance;
 mod containers;
+mod files;
 mod go_driver;
 mod kubernetes;
 mod node;
@@ -53,9 +54,18 @@ fn able_with_tools() -> Option<PathBuf> {
     tools
 }
 
+/// Which drivers the chart installs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drivers {
+    Disks,
+    /// `azureFile.enabled` is true.
+    DisksAndFiles,
+}
+
 struct Cluster {
     kubernetes: Kubernetes,
     provider: CloudProvider,
+    drivers: Drivers,
     emulator: Process,
     azure: Azure,
     // After the processes: swept when they are no more.
@@ -93,14 +103,15 @@ impl Cluster {
             taints.push(json!({"key": START_UP_TAINT, "effect": "NoExecute"}));
             kubernetes.patch(&path, json!({"spec": {"taints": taints}})).await;
         }
-        Some(Self { kubernetes, provider, emulator, azure, folder })
+        Some(Self { kubernetes, provider, drivers: Drivers::Disks, emulator, azure, folder })
     }
 
     /// The objects of the chart as it is installed here.
     fn objects(&self) -> Vec<Value> {
-        match self.provider {
-            CloudProvider::None => chart::objects(),
-            CloudProvider::External => chart::objects_with_cloud_controllers(),
+        match (self.provider, self.drivers) {
+            (CloudProvider::External, _) => chart::objects_with_cloud_controllers(),
+            (CloudProvider::None, Drivers::Disks) => chart::objects(),
+            (CloudProvider::None, Drivers::DisksAndFiles) => chart::objects_with_files(),
         }
     }
 
@@ -136,8 +147,10 @@ impl Cluster {
     async fn registered(&mut self) {
         for node in NODES {
             let path = format!("/apis/storage.k8s.io/v1/csinodes/{node}");
-            let registered =
-                |found: Option<&Value>| found.is_some_and(|csi| csi["spec"]["drivers"][0]["name"] == DRIVER);
+            let registered = |found: Option<&Value>| {
+                let drivers = found.and_then(|csi| csi["spec"]["drivers"].as_array());
+                drivers.is_some_and(|drivers| drivers.iter().any(|driver| driver["name"] == DRIVER))
+            };
             self.kubernetes.until("the plugin's registration", &path, registered).await;
             let path = format!("/api/v1/nodes/{node}");
             self.kubernetes.until("a ready node", &path, |node| node.is_some_and(schedulable)).await;

@@ -17,12 +17,28 @@ pub(super) const EMULATOR_TLS: &str = "10.213.0.1:8443";
 /// The ConfigMap with the emulator's certificate authority.
 pub(super) const AUTHORITY: &str = "emulator-authority";
 
+/// The Secret and the ConfigMap with the certificate of the key broker and its authority.
+const KEY_BROKER: &str = "lazuli-key-broker";
+
 /// The Secret with the certificate of the webhooks.
 const WEBHOOK_SECRET: &str = "lazuli-webhook";
 
 /// The objects of the plain manifests, which are what the chart renders.
 pub(super) fn objects() -> Vec<Value> {
     read("deploy/manifests/lazuli.yaml")
+}
+
+/// The objects of the plain manifests with both drivers, with the certificate of the key broker.
+pub(super) fn objects_with_files() -> Vec<Value> {
+    let [authority, certificate, key] = certificates::for_name(&format!("{KEY_BROKER}.kube-system.svc"));
+    let metadata = json!({"name": KEY_BROKER, "namespace": "kube-system"});
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls",
+        "stringData": {"tls.crt": certificate, "tls.key": key},
+    });
+    let authority =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": authority}});
+    [secret, authority].into_iter().chain(read("deploy/manifests/lazuli-with-files.yaml")).collect()
 }
 
 /// The objects of the chart with the cloud controllers and the webhooks.
