@@ -220,7 +220,12 @@ pub async fn grow(
     let (program, args): (&'static str, Vec<&std::ffi::OsStr>) = match fs {
         FsType::Ext2 | FsType::Ext3 | FsType::Ext4 => ("resize2fs", vec![node]),
         FsType::Xfs => ("xfs_growfs", vec!["-d".as_ref(), folder]),
-        FsType::Btrfs => ("btrfs", vec!["filesystem".as_ref(), "resize".as_ref(), "max".as_ref(), folder]),
+        // Behind what else changes the whole file system, such as a growth that a killed process began (source:
+        // btrfs-filesystem(8): a second one fails at once without the option, which came with btrfs-progs 5.10).
+        FsType::Btrfs => {
+            let words = ["filesystem", "resize", "--enqueue", "max"].map(std::ffi::OsStr::new);
+            ("btrfs", words.into_iter().chain([folder]).collect())
+        }
     };
     let output = run(host, device, program, &args, mountpoint, deadline).await?;
     tracing::info!(device = %device.path.display(), %fs, said = output.stdout.trim(), "grown");
