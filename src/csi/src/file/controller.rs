@@ -31,7 +31,7 @@ use lazuli_model::{
 use lazuli_shares::{
     parameters::{Defaults, KeyStorage},
     secret::{Credentials, SecretRef, choose_key, secret_name},
-    share::{self as plan, Access, Capability, plan_create},
+    share::{self as plan, Access, Capability, SharePlan, plan_create},
     volume_id::ShareVolumeId,
 };
 use lazuli_telemetry::lossy;
@@ -124,7 +124,8 @@ impl ControllerService {
         failed(rpc, error)
     }
 
-    async fn create(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
+    /// What a request asks for, and the claim that it is made for.
+    fn planned(&self, request: CreateVolumeRequest) -> Result<(Arc<SharePlan>, Option<Claim>), Status> {
         required("name", &request.name)?;
         if request.volume_content_source.is_some() {
             let message =
@@ -145,6 +146,11 @@ impl ControllerService {
         for warning in &plan.class.warnings {
             tracing::warn!(volume = request.name, "{warning}");
         }
+        Ok((plan, claim))
+    }
+
+    async fn create(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
+        let (plan, claim) = self.planned(request)?;
         let created = match self.shares.create(&plan).await {
             Ok(created) => created,
             Err(error) => {
@@ -153,7 +159,8 @@ impl ControllerService {
             }
         };
         let account = &created.account.id;
-        self.store_key(account, &plan.class.key).await?;
+        // On the heap when its turn comes: a thousand claims that wait for their shares need no room for it.
+        Box::pin(self.store_key(account, &plan.class.key)).await?;
         let answer = plan.answer(account, created.size).map_err(|error| failure(Code::InvalidArgument, &error))?;
         Ok(CreateVolumeResponse {
             volume: Some(Volume {
