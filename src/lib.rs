@@ -20,7 +20,7 @@
 //! ```text
 //! +------------------------------------------------------------------------------------------------------+
 //! | lazuli     the command line: a file per subcommand                                                   |
-//! |                                                                         +----------------------------+
+//! |            its tests: test-cluster  a real Kubernetes on one machine   +----------------------------+
 //! |                                                                         | rig   both, in one process |
 //! +-------------------------------------------------------------------------+------------+---------------+
 //! | assembly   from a configuration to clients and gRPC services                         | emulator      |
@@ -77,9 +77,10 @@
 //! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, journal, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
 //! | 6 | `lazuli-keys` | how nodes get the keys of storage accounts: the broker and its client | cluster, model, shares, telemetry | apiserver |
+//! | 6 | `lazuli-test-cluster` | a real Kubernetes on this machine, for the tier `cluster` and `scripts/cluster`; in no program | cluster, emulator | |
 //! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, file, journal, keys, model, reconcile, shares, storage, telemetry | |
 //! | 8 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, journal, model, reconcile, storage, telemetry | |
-//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk, shares |
+//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk, shares, test-cluster |
 //!
 //! # How a request goes
 //!

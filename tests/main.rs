@@ -7,7 +7,7 @@
 //! | `model` | random lives of a cluster against the emulator, on paused time, from one seed | nothing |
 //! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
 //! | `guest` | a machine with a kernel of its own in QEMU, for mounts of file shares | root, and what `scripts/guest` installs |
-//! | `privileged::cluster` | the chart installed in a real Kubernetes, its containers as processes | root, and the programs that `scripts/test cluster` builds |
+//! | `privileged::cluster` | the chart installed in a real Kubernetes, its containers as processes: `lazuli-test-cluster` | root, and the programs that `scripts/test cluster` builds |
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
@@ -82,13 +82,15 @@ mod it {
     mod worker_answers;
 }
 
+use lazuli_test_cluster::certificates;
+
 mod api_server;
-mod certificates;
 mod guest;
 mod model;
 
 mod privileged {
-    mod azure;
+    use lazuli_test_cluster::azure;
+
     mod azure_killed;
     mod cloud;
     mod cluster;

@@ -223,13 +223,13 @@ fn no_crate_names_a_second_library_for_dates() {
 }
 
 #[test]
-fn only_the_rig_and_the_command_line_import_the_emulator() {
+fn only_the_rig_the_command_line_and_the_cluster_of_tests_import_the_emulator() {
     let manifests = in_manifests(&metadata());
     let who = |of: fn(&Imports) -> &Names| {
         let importers = manifests.iter().filter(|(_, imports)| of(imports).contains("emulator"));
         importers.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
     };
-    assert_eq!(who(|imports| &imports.always), ["lazuli", "rig"]);
+    assert_eq!(who(|imports| &imports.always), ["lazuli", "rig", "test-cluster"]);
     assert_eq!(who(|imports| &imports.in_tests), ["azure", "controllers", "disk", "file"]);
 }
 
@@ -246,6 +246,7 @@ fn a_production_build_has_no_emulator() {
         assert!(!production.contains(only_with_emulator), "{only_with_emulator} is in a production build");
     }
     assert!(production.contains("lazuli-csi"));
+    assert!(!whole.contains("lazuli-test-cluster"), "a program has what is of tests");
 }
 
 /// A small table in the form of `lib.rs`.

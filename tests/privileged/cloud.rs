@@ -18,7 +18,8 @@ use csi_proto::csi::{
     volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
 };
 use lazuli_rig as lab;
-use serde_json::Value;
+use lazuli_test_cluster::emulator;
+pub(super) use lazuli_test_cluster::emulator::{NODES, text, words};
 use tokio::{
     net::UnixStream,
     sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
@@ -27,12 +28,10 @@ use tonic::{Code, Status, transport::Channel};
 
 use super::{
     azure::Azure,
-    process::{Folder, PATIENCE, Process, until},
+    process::{self, Folder, PATIENCE, Process},
 };
 
 pub(super) const GIB: i64 = 1 << 30;
-/// The machines of the emulator's own scenario.
-pub(super) const NODES: [&str; 2] = ["node-0", "node-1"];
 
 /// The processes; whatever of them is left is ended when this goes out of scope, and the machine is swept.
 pub(super) struct Cloud {
@@ -155,14 +154,6 @@ pub(super) fn node_call(
             }
         }
     }
-}
-
-pub(super) fn text(path: &Path) -> String {
-    path.to_str().unwrap().to_owned()
-}
-
-pub(super) fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Connects to a process's socket as soon as it is this very process that serves there: a program that was just being
@@ -427,32 +418,15 @@ impl Cloud {
     }
 }
 
-pub(super) async fn start_emulator(folder: &Folder, listen: &str, options: &[String]) -> (Process, Azure) {
-    let path = |name: &str| text(&folder.path().join(name));
-    let mut arguments = words(&["emulator", "--listen", listen, "--no-throttling", "--retry-after", "0"]);
-    arguments.extend(words(&["--output", "json", "--azure-json", &path("azure.json")]));
-    arguments.extend(words(&["--hypervisor", "loop", "--hypervisor-root", &path("azure"), "--state", &path("state")]));
-    arguments.extend(options.iter().cloned());
-    let log = folder.path().join("emulator.log");
-    // What an earlier one said must not be taken for this one's word.
-    let _ = fs::rename(&log, folder.path().join("emulator.log.before"));
-    let mut process = Process::start("the emulator", &log, &arguments);
-    let url = until("the emulator's address", || {
-        process.must_run();
-        let log = process.log();
-        let line = log.lines().find(|line| line.starts_with('{') && line.ends_with('}'))?;
-        let ready: Value = serde_json::from_str(line).ok()?;
-        Some(ready["url"].as_str()?.to_owned())
-    });
-    let url = url.await;
-    (process, Azure { url })
+async fn start_emulator(folder: &Folder, listen: &str, options: &[String]) -> (Process, Azure) {
+    emulator::start(Path::new(env!("CARGO_BIN_EXE_lazuli")), folder, listen, options).await
 }
 
 fn start_controller(folder: &Folder) -> Process {
     let path = |name: &str| text(&folder.path().join(name));
     let endpoint = format!("unix://{}", path("controller.sock"));
     let arguments = words(&["csi-controller", "--endpoint", &endpoint, "--cloud-config", &path("azure.json")]);
-    Process::start("the controller", &folder.path().join("controller.log"), &arguments)
+    process::start("the controller", &folder.path().join("controller.log"), &arguments)
 }
 
 fn start_node(folder: &Folder, azure: &Azure, node: &str, options: &[String]) -> Process {
@@ -463,7 +437,7 @@ fn start_node(folder: &Folder, azure: &Azure, node: &str, options: &[String]) ->
     arguments.extend(words(&["--host-root", &path(&format!("azure/vms/{node}"))]));
     arguments.extend(words(&["--imds-url", &format!("{}/_imds/{node}", azure.url)]));
     arguments.extend(options.iter().cloned());
-    Process::start(node, &folder.path().join(format!("{node}.log")), &arguments)
+    process::start(node, &folder.path().join(format!("{node}.log")), &arguments)
 }
 
 /// Fails unless the call was refused with this code; gives the message.

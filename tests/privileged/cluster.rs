@@ -3,14 +3,11 @@
 //! Azure is the emulator with its block devices.
 
 mod admission;
-mod chart;
 mod cloud_controllers;
 mod conformance;
 mod containers;
 mod files;
 mod go_driver;
-mod kubernetes;
-mod node;
 mod rights;
 mod ssh_key;
 mod take_over;
@@ -19,18 +16,19 @@ mod wrong_lists;
 use std::{
     collections::BTreeMap,
     fs,
+    ops::{Deref, DerefMut},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
+use lazuli_test_cluster::{Drivers, PODS_OF_THE_CHART, Settings, chart, kubernetes, node, schedulable};
 use serde_json::{Value, json};
 
 use super::{
-    azure::Azure,
-    cloud::{NODES, start_emulator, text, words},
-    process::{Folder, PATIENCE, Process, able, mounted_at},
+    cloud::NODES,
+    process::{Folder, PATIENCE, able, mounted_at},
 };
-use kubernetes::{CloudProvider, Kubernetes, collection, tools, until};
+use kubernetes::{CloudProvider, Controllers, collection, until};
 use node::{Container, IDLE, kubelet_folder};
 
 const DRIVER: &str = "disk.csi.azure.com";
@@ -40,36 +38,39 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 const PODS: &str = "/api/v1/namespaces/default/pods";
-const PODS_OF_THE_CHART: &str = "/api/v1/namespaces/kube-system/pods?labelSelector=app.kubernetes.io/name%3Dlazuli";
 
 /// Where the Go programs are; says so where these tests cannot run.
 fn able_with_tools() -> Option<PathBuf> {
     if !able() {
         return None;
     }
-    let tools = tools();
+    let tools = std::env::var_os("LAZULI_CLUSTER_TOOLS").map(PathBuf::from);
     if tools.is_none() {
         eprintln!("SKIPPED: LAZULI_CLUSTER_TOOLS names no folder with Kubernetes; scripts/test cluster makes one");
     }
     tools
 }
 
-/// Which drivers the chart installs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Drivers {
-    Disks,
-    /// `azureFile.enabled` is true.
-    DisksAndFiles,
+/// A cluster whose every wait fails the test.
+struct Cluster(lazuli_test_cluster::Cluster);
+
+impl Deref for Cluster {
+    type Target = lazuli_test_cluster::Cluster;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
-struct Cluster {
-    kubernetes: Kubernetes,
-    provider: CloudProvider,
-    drivers: Drivers,
-    emulator: Process,
-    azure: Azure,
-    // After the processes: swept when they are no more.
-    folder: Folder,
+impl DerefMut for Cluster {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+/// The program in the chart's containers: the one under test, or another build of it that `LAZULI_CLUSTER_PROGRAM` names.
+fn program() -> PathBuf {
+    std::env::var_os("LAZULI_CLUSTER_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_lazuli").into()).into()
 }
 
 impl Cluster {
@@ -86,86 +87,18 @@ impl Cluster {
     }
 
     async fn start_with(emulator_options: &[&str], gates: &str, provider: CloudProvider) -> Option<Self> {
-        let tools = able_with_tools()?;
+        let (tools, lazuli) = (able_with_tools()?, program());
         let folder = Folder::make();
         kubernetes::enter_own_network();
-        let tls_folder = text(&folder.path().join("tls"));
-        let mut options = words(&["--tls", chart::EMULATOR_TLS, "--tls-dir", &tls_folder]);
-        options.extend(words(emulator_options));
-        let (emulator, azure) = start_emulator(&folder, chart::EMULATOR, &options).await;
-        let mut kubernetes = Kubernetes::start(&tools, &folder, &chart::images(&tools), gates, provider).await;
-        for node in NODES {
-            // As the node pool of a cluster that keeps pods off new nodes.
-            let path = format!("/api/v1/nodes/{node}");
-            let node = kubernetes.until("the node", &path, |found| found.is_some()).await;
-            // Of those that kubelet has registered the node with, none goes.
-            let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-            taints.push(json!({"key": START_UP_TAINT, "effect": "NoExecute"}));
-            kubernetes.patch(&path, json!({"spec": {"taints": taints}})).await;
-        }
-        Some(Self { kubernetes, provider, drivers: Drivers::Disks, emulator, azure, folder })
-    }
-
-    /// The objects of the chart as it is installed here.
-    fn objects(&self) -> Vec<Value> {
-        match (self.provider, self.drivers) {
-            (CloudProvider::External, _) => chart::objects_with_cloud_controllers(),
-            (CloudProvider::None, Drivers::Disks) => chart::objects(),
-            (CloudProvider::None, Drivers::DisksAndFiles) => chart::objects_with_files(),
-        }
-    }
-
-    /// Installs the chart and what it needs, and waits until it serves.
-    async fn install_chart(&mut self) {
-        self.apply_chart(json!({})).await;
-        self.serving().await;
-        self.registered().await;
-    }
-
-    /// Makes the chart's objects and what they need. `keys` come to the cloud configuration.
-    async fn apply_chart(&mut self, keys: Value) {
-        let config = chart::cloud_config(self.folder.path(), keys);
-        // That of the driver, and that of the cloud controllers in pods of their own.
-        for name in ["azure-cloud-provider", "azure-cloud-controllers"] {
-            let secret = json!({"metadata": {"name": name}, "stringData": {"cloud-config": config}});
-            self.kubernetes.create("/api/v1/namespaces/kube-system/secrets", secret).await;
-        }
-        let authority = fs::read_to_string(self.folder.path().join("tls/ca.pem")).unwrap();
-        let authority = json!({"metadata": {"name": chart::AUTHORITY}, "data": {"ca.pem": authority}});
-        self.kubernetes.create("/api/v1/namespaces/kube-system/configmaps", authority).await;
-        self.kubernetes.until("the nodes' leases", "/api/v1/namespaces/kube-node-lease", |found| found.is_some()).await;
-        for object in chart::with_overlay(self.objects(), self.folder.path()) {
-            self.kubernetes.create(&collection(&object), object).await;
-        }
-        let classes: Value = serde_json::from_str(include_str!("cluster/objects.json")).unwrap();
-        for object in classes.as_array().unwrap() {
-            self.kubernetes.create(object["path"].as_str().unwrap(), object["object"].clone()).await;
-        }
-    }
-
-    /// Waits until kubelet has registered a driver on every node, and pods are scheduled there.
-    async fn registered(&mut self) {
-        for node in NODES {
-            let path = format!("/apis/storage.k8s.io/v1/csinodes/{node}");
-            let registered = |found: Option<&Value>| {
-                let drivers = found.and_then(|csi| csi["spec"]["drivers"].as_array());
-                drivers.is_some_and(|drivers| drivers.iter().any(|driver| driver["name"] == DRIVER))
-            };
-            self.kubernetes.until("the plugin's registration", &path, registered).await;
-            let path = format!("/api/v1/nodes/{node}");
-            self.kubernetes.until("a ready node", &path, |node| node.is_some_and(schedulable)).await;
-        }
-    }
-
-    /// Waits until every container of the chart's pods runs and is ready.
-    async fn serving(&mut self) {
-        let deployments = self.objects().iter().filter(|object| object["kind"] == "Deployment").count();
-        let ready = |list: Option<&Value>| {
-            let pods = list.and_then(|list| list["items"].as_array()).map_or(&[][..], Vec::as_slice);
-            // Two replicas of each Deployment, and a pod on each node.
-            pods.len() == 2 * deployments + NODES.len() && pods.iter().all(is_ready)
+        let settings = Settings {
+            tools: &tools,
+            lazuli: &lazuli,
+            emulator: emulator_options,
+            gates,
+            provider,
+            controllers: Controllers::Needed,
         };
-        self.kubernetes.until("the chart's pods", PODS_OF_THE_CHART, ready).await;
+        Some(Self(lazuli_test_cluster::Cluster::start(folder, &settings, &|_| {}).await))
     }
 
     /// The pods of a component of the chart: name and node.
@@ -357,20 +290,8 @@ impl Cluster {
         };
         let left: Vec<PathBuf> = self.folder.mounts().into_iter().filter(|mount| !of_kubelet(mount)).collect();
         assert_eq!(left, Vec::<PathBuf>::new(), "mounts are left");
-        drop(self.kubernetes);
-        self.emulator.stop().await;
+        self.0.stop().await;
     }
-}
-
-fn is_ready(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-}
-
-fn schedulable(node: &Value) -> bool {
-    let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
-    ready && node["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
 }
 
 fn size_of(folder: &Path) -> u64 {

@@ -14,7 +14,7 @@ use super::{
     azure::http,
     cloud::{Cloud, NODES, Step, node_call},
     frozen::stage_frozen,
-    process::{Folder, Process, able, mount_lines, mounted_at, until},
+    process::{self, Folder, able, mount_lines, mounted_at, until},
 };
 
 const NODE: &str = NODES[0];
@@ -187,7 +187,7 @@ async fn a_demonstration_that_is_stopped_half_way_leaves_nothing_mounted() {
         return;
     }
     let folder = Folder::make();
-    let mut demo = Process::start("demo", &folder.path().join("log"), &["demo".to_owned()]);
+    let mut demo = process::start("demo", &folder.path().join("log"), &["demo".to_owned()]);
     let shown = |log: &str| {
         let place = log.split("mounted at ").nth(1)?.split(": ").next()?;
         Some(place.split("/kubelet/").next()?.to_owned())

@@ -15,7 +15,7 @@ use super::{
     super::{
         azure::disk_id,
         cloud::{text, words},
-        process::{Folder, PATIENCE, Process, until},
+        process::{self, Folder, PATIENCE, Process, until},
     },
     able_with_tools, kubernetes,
 };
@@ -79,7 +79,7 @@ impl World {
         ] {
             arguments.push(format!("--{name}={value}"));
         }
-        Process::start("the cloud controllers", &folder.path().join("cloud-controllers.log"), &arguments)
+        process::start("the cloud controllers", &folder.path().join("cloud-controllers.log"), &arguments)
     }
 
     /// Registers the webhooks of the chart. There is no kube-proxy here: their addresses stand for the Service.

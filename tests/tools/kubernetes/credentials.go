@@ -17,7 +17,8 @@ import (
 )
 
 // newCredentialsCommand writes what a cluster starts from: sa.key, with which an API server signs service account
-// tokens; ca.crt, of an authority for client certificates; and NODE.crt and NODE.key for the kubelet of each node.
+// tokens; ca.crt, of an authority for client certificates; NODE.crt and NODE.key for the kubelet of each node; and
+// kubelet-client.crt and kubelet-client.key, with which the API server calls kubelets.
 func newCredentialsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:  "credentials FOLDER NODE...",
@@ -36,10 +37,11 @@ func writeCredentials(folder string, nodes []string) error {
 	}
 	now := time.Now()
 	authority := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "clients"},
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(24 * time.Hour),
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "clients"},
+		NotBefore:    now.Add(-time.Hour),
+		// A cluster that a person started may live long.
+		NotAfter:              now.AddDate(1, 0, 0),
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
@@ -47,21 +49,30 @@ func writeCredentials(folder string, nodes []string) error {
 	if err := sign(filepath.Join(folder, "ca.crt"), authority, authority, authorityKey.Public(), authorityKey); err != nil {
 		return err
 	}
-	for index, node := range nodes {
-		key, err := newKey(filepath.Join(folder, node+".key"))
+	// Who the API server is to kubelets: one who may do everything.
+	clients := map[string]pkix.Name{
+		"kubelet-client": {CommonName: "kube-apiserver-kubelet-client", Organization: []string{"system:masters"}},
+	}
+	for _, node := range nodes {
+		// Who a kubelet is (source: Kubernetes, using node authorization).
+		clients[node] = pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
+	}
+	serial := int64(1)
+	for file, subject := range clients {
+		key, err := newKey(filepath.Join(folder, file+".key"))
 		if err != nil {
 			return err
 		}
+		serial++
 		certificate := &x509.Certificate{
-			SerialNumber: big.NewInt(int64(2 + index)),
-			// Who a kubelet is (source: Kubernetes, using node authorization).
-			Subject:     pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
-			NotBefore:   authority.NotBefore,
-			NotAfter:    authority.NotAfter,
-			KeyUsage:    x509.KeyUsageDigitalSignature,
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			SerialNumber: big.NewInt(serial),
+			Subject:      subject,
+			NotBefore:    authority.NotBefore,
+			NotAfter:     authority.NotAfter,
+			KeyUsage:     x509.KeyUsageDigitalSignature,
+			ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		}
-		if err := sign(filepath.Join(folder, node+".crt"), certificate, authority, key.Public(), authorityKey); err != nil {
+		if err := sign(filepath.Join(folder, file+".crt"), certificate, authority, key.Public(), authorityKey); err != nil {
 			return err
 		}
 	}

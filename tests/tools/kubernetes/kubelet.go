@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	noopoteltrace "go.opentelemetry.io/otel/trace/noop"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
@@ -39,27 +40,33 @@ import (
 // kubeletFolder is the kubelet's folder: the usual one, which the chart names. A node has a mount namespace of its own.
 const kubeletFolder = "/var/lib/kubelet"
 
+// kubeletOptions are what a node's kubelet is told.
+type kubeletOptions struct {
+	kubeconfig, node, address, machine, cloudProvider, runtimeEndpoint, clientAuthority string
+}
+
 // newKubeletCommand runs a kubelet whose container manager and statistics of the machine are Kubernetes' own fakes: it
 // knows no cgroup. The container runtime is another process.
 func newKubeletCommand() *cobra.Command {
-	var kubeconfig, node, address, machine, cloudProvider, runtimeEndpoint string
+	var of kubeletOptions
 	command := &cobra.Command{
 		Use: "kubelet",
 		RunE: func(command *cobra.Command, _ []string) error {
-			return runKubelet(command.Context(), kubeconfig, node, address, machine, cloudProvider, runtimeEndpoint)
+			return runKubelet(command.Context(), of)
 		},
 	}
-	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "the API server and the node's credentials")
-	command.Flags().StringVar(&node, "node", "", "the name of the node")
-	command.Flags().StringVar(&address, "node-ip", "", "the address of the node")
-	command.Flags().StringVar(&machine, "provider-id", "", "the machine, as a cloud controller manager would name it")
-	command.Flags().StringVar(&cloudProvider, "cloud-provider", "", "external: a cloud controller manager initialises the node")
-	command.Flags().StringVar(&runtimeEndpoint, "container-runtime-endpoint", "", "where the container runtime serves")
+	command.Flags().StringVar(&of.kubeconfig, "kubeconfig", "", "the API server and the node's credentials")
+	command.Flags().StringVar(&of.node, "node", "", "the name of the node")
+	command.Flags().StringVar(&of.address, "node-ip", "", "the address of the node")
+	command.Flags().StringVar(&of.machine, "provider-id", "", "the machine, as a cloud controller manager would name it")
+	command.Flags().StringVar(&of.cloudProvider, "cloud-provider", "", "external: a cloud controller manager initialises the node")
+	command.Flags().StringVar(&of.clientAuthority, "client-ca-file", "", "the authority of the API server's own certificate")
+	command.Flags().StringVar(&of.runtimeEndpoint, "container-runtime-endpoint", "", "where the container runtime serves")
 	return command
 }
 
-func runKubelet(ctx context.Context, kubeconfig, node, address, machine, cloudProvider, endpoint string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+func runKubelet(ctx context.Context, of kubeletOptions) error {
+	config, err := clientcmd.BuildConfigFromFlags("", of.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -76,20 +83,20 @@ func runKubelet(ctx context.Context, kubeconfig, node, address, machine, cloudPr
 	}
 
 	tracer := noopoteltrace.NewTracerProvider()
-	runtimeService, err := remote.NewRemoteRuntimeService(ctx, endpoint, 15*time.Second, tracer, false)
+	runtimeService, err := remote.NewRemoteRuntimeService(ctx, of.runtimeEndpoint, 15*time.Second, tracer, false)
 	if err != nil {
 		return fmt.Errorf("the container runtime: %w", err)
 	}
-	imageService, err := remote.NewRemoteImageService(ctx, endpoint, 15*time.Second, tracer, false)
+	imageService, err := remote.NewRemoteImageService(ctx, of.runtimeEndpoint, 15*time.Second, tracer, false)
 	if err != nil {
 		return fmt.Errorf("the container runtime's images: %w", err)
 	}
 
 	flags := options.NewKubeletFlags()
 	flags.RootDirectory = kubeletFolder
-	flags.HostnameOverride = node
-	flags.NodeIP = address
-	flags.CloudProvider = cloudProvider
+	flags.HostnameOverride = of.node
+	flags.NodeIP = of.address
+	flags.CloudProvider = of.cloudProvider
 	flags.MinimumGCAge = metav1.Duration{Duration: time.Minute}
 	flags.MaxContainerCount = 100
 	flags.MaxPerPodContainerCount = 2
@@ -97,10 +104,10 @@ func runKubelet(ctx context.Context, kubeconfig, node, address, machine, cloudPr
 	if err != nil {
 		return err
 	}
-	settings.ContainerRuntimeEndpoint = endpoint
-	settings.ImageServiceEndpoint = endpoint
+	settings.ContainerRuntimeEndpoint = of.runtimeEndpoint
+	settings.ImageServiceEndpoint = of.runtimeEndpoint
 	settings.EnableServer = true
-	settings.Address = address
+	settings.Address = of.address
 	settings.ReadOnlyPort = 0
 	settings.HealthzPort = 0
 	settings.StaticPodPath = staticPods
@@ -110,7 +117,7 @@ func runKubelet(ctx context.Context, kubeconfig, node, address, machine, cloudPr
 	settings.NodeLeaseDurationSeconds = 8
 	settings.SyncFrequency.Duration = 2 * time.Second
 	settings.MaxPods = 200
-	settings.ProviderID = machine
+	settings.ProviderID = of.machine
 	settings.VolumeStatsAggPeriod.Duration = 2 * time.Second
 	settings.CgroupsPerQOS = false
 	settings.EnforceNodeAllocatable = nil
@@ -121,6 +128,19 @@ func runKubelet(ctx context.Context, kubeconfig, node, address, machine, cloudPr
 	settings.LocalStorageCapacityIsolation = false
 	// A test kills containers again and again.
 	settings.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: time.Second}
+
+	// The API server calls it for logs and exec, with a certificate of this authority.
+	settings.Authentication.X509.ClientCAFile = of.clientAuthority
+	flags.CertDirectory = filepath.Join(kubeletFolder, "pki")
+	tls, err := kubeletapp.InitializeTLS(ctx, flags, settings)
+	if err != nil {
+		return fmt.Errorf("the kubelet's certificate: %w", err)
+	}
+	auth, runAuthorityReload, err := kubeletapp.BuildAuth(types.NodeName(of.node), client, *settings)
+	if err != nil {
+		return fmt.Errorf("who may call the kubelet: %w", err)
+	}
+	runAuthorityReload(ctx.Done())
 
 	mounter := mount.New("")
 	var plugins []volume.VolumePlugin
@@ -136,11 +156,13 @@ func runKubelet(ctx context.Context, kubeconfig, node, address, machine, cloudPr
 		plugins = append(plugins, some...)
 	}
 	dependencies := &kubelet.Dependencies{
+		Auth:                      auth,
+		TLSOptions:                tls,
 		KubeClient:                client,
 		HeartbeatClient:           client,
 		RemoteRuntimeService:      runtimeService,
 		RemoteImageService:        imageService,
-		CAdvisorInterface:         &cadvisortest.Fake{NodeName: node},
+		CAdvisorInterface:         &cadvisortest.Fake{NodeName: of.node},
 		OSInterface:               kubecontainer.RealOS{},
 		ContainerManager:          cm.NewStubContainerManager(),
 		VolumePlugins:             plugins,

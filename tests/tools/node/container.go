@@ -73,8 +73,12 @@ func startProgram() error {
 	if err := of.restrict(); err != nil {
 		return fmt.Errorf("the container cannot be restricted: %w", err)
 	}
-	err := unix.Exec(of.Args[0], of.Args, of.Env)
-	return fmt.Errorf("%s: %w", of.Args[0], err)
+	program, err := findProgram(of.Args[0], of.Env)
+	if err != nil {
+		return err
+	}
+	err = unix.Exec(program, of.Args, of.Env)
+	return fmt.Errorf("%s: %w", program, err)
 }
 
 // prepare gives the process its network, its name and its root.

@@ -69,6 +69,8 @@ func run(args []string) error {
 		return holdSandbox(args[1:])
 	case "container":
 		return becomeContainer()
+	case "exec":
+		return runInContainer()
 	case "idle":
 		return idle()
 	}

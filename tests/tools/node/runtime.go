@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming"
 )
 
 // service is the container runtime. It keeps nothing that outlives it: its containers end with it.
@@ -27,6 +30,8 @@ type service struct {
 	cri.UnimplementedRuntimeServiceServer
 	cri.UnimplementedImageServiceServer
 	node *settings
+	// Serves what kubectl exec, attach and port-forward are connected to.
+	streams streaming.Server
 	// Work for the thread that starts processes.
 	starts chan func()
 
@@ -58,6 +63,7 @@ type container struct {
 	exitCode int32
 	process  *os.Process
 	ended    chan struct{}
+	log      *logFile
 }
 
 // startRuntime serves at STATE/cri.sock.
@@ -71,6 +77,9 @@ func startRuntime(node *settings) (*service, error) {
 		starts:     make(chan func()),
 		sandboxes:  map[string]*sandbox{},
 		containers: map[string]*container{},
+	}
+	if made.streams, err = startStreams(made); err != nil {
+		return nil, err
 	}
 	server := grpc.NewServer()
 	cri.RegisterRuntimeServiceServer(server, made)
@@ -345,13 +354,23 @@ func (s *service) startContainer(of *container, made plan) error {
 	if err := os.MkdirAll(made.Root, 0o755); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(s.logPath(of), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := openLog(s.logPath(of))
 	if err != nil {
 		return err
 	}
-	defer log.Close()
 	command := self(unix.CLONE_NEWNS|unix.CLONE_NEWPID|unix.CLONE_NEWIPC|unix.CLONE_NEWUTS, "container")
-	command.Stdout, command.Stderr = log, log
+	written, finish, err := log.connect(command)
+	if err != nil {
+		log.Close()
+		return err
+	}
+	runs := false
+	defer func() {
+		finish()
+		if !runs {
+			log.Close()
+		}
+	}()
 	input, err := command.StdinPipe()
 	if err != nil {
 		return err
@@ -364,6 +383,7 @@ func (s *service) startContainer(of *container, made plan) error {
 	command.ExtraFiles = []*os.File{told}
 	err = s.start(command)
 	told.Close()
+	finish()
 	if err != nil {
 		return err
 	}
@@ -379,9 +399,13 @@ func (s *service) startContainer(of *container, made plan) error {
 		close(of.ended)
 		return fmt.Errorf("%s", why)
 	}
+	of.log, runs = log, true
 	s.announce("running", of, command.Process.Pid)
 	go func() {
 		_ = command.Wait()
+		// Its first process ends last in its namespace: nobody writes any more.
+		written.Wait()
+		log.Close()
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		of.finished = time.Now().UnixNano()
@@ -510,8 +534,14 @@ func (s *service) UpdateContainerResources(context.Context, *cri.UpdateContainer
 	return &cri.UpdateContainerResourcesResponse{}, nil
 }
 
-func (s *service) ReopenContainerLog(context.Context, *cri.ReopenContainerLogRequest) (*cri.ReopenContainerLogResponse, error) {
-	return &cri.ReopenContainerLogResponse{}, nil
+func (s *service) ReopenContainerLog(_ context.Context, request *cri.ReopenContainerLogRequest) (*cri.ReopenContainerLogResponse, error) {
+	s.mutex.Lock()
+	of := s.containers[request.GetContainerId()]
+	s.mutex.Unlock()
+	if of == nil || of.log == nil {
+		return nil, status.Errorf(codes.NotFound, "no running container %s", request.GetContainerId())
+	}
+	return &cri.ReopenContainerLogResponse{}, of.log.reopen()
 }
 
 func (s *service) ListContainerStats(context.Context, *cri.ListContainerStatsRequest) (*cri.ListContainerStatsResponse, error) {
@@ -544,7 +574,8 @@ func (s *service) ImageStatus(_ context.Context, request *cri.ImageStatusRequest
 func (s *service) PullImage(_ context.Context, request *cri.PullImageRequest) (*cri.PullImageResponse, error) {
 	name := request.GetImage().GetImage()
 	if s.imageNamed(name) == nil {
-		return nil, status.Errorf(codes.NotFound, "no image %s", name)
+		known := slices.Sorted(maps.Keys(s.node.Images))
+		return nil, status.Errorf(codes.NotFound, "no image %s: containers are processes of this machine, and the images are %s", name, strings.Join(known, ", "))
 	}
 	return &cri.PullImageResponse{ImageRef: name}, nil
 }

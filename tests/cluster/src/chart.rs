@@ -1,21 +1,24 @@
 //! The chart's objects, and the overlay with which they run on this machine.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-use super::node::IDLE;
-use crate::certificates;
+use crate::{
+    certificates,
+    node::{IDLE, SHELL},
+};
 
-/// Where the emulator serves: plain for instance metadata, TLS for the resource manager.
-pub(super) const EMULATOR: &str = "10.213.0.1:8181";
-pub(super) const EMULATOR_TLS: &str = "10.213.0.1:8443";
+/// Where the emulator serves without TLS: instance metadata and the page.
+pub const EMULATOR: &str = "10.213.0.1:8181";
+/// Where it serves with TLS: the resource manager.
+pub const EMULATOR_TLS: &str = "10.213.0.1:8443";
 /// The ConfigMap with the emulator's certificate authority.
-pub(super) const AUTHORITY: &str = "emulator-authority";
+pub const AUTHORITY: &str = "emulator-authority";
+
+/// What a pod of the image [`SHELL`] runs: its arguments, or nothing until it is told to stop.
+const RUN_OR_REST: &str = r#"[ $# -eq 0 ] || exec "$@"; exec /node idle"#;
 
 /// The Secret and the ConfigMap with the certificate of the key broker and its authority.
 const KEY_BROKER: &str = "lazuli-key-broker";
@@ -24,12 +27,12 @@ const KEY_BROKER: &str = "lazuli-key-broker";
 const WEBHOOK_SECRET: &str = "lazuli-webhook";
 
 /// The objects of the plain manifests, which are what the chart renders.
-pub(super) fn objects() -> Vec<Value> {
+pub fn objects() -> Vec<Value> {
     read("deploy/manifests/lazuli.yaml")
 }
 
 /// The objects of the plain manifests with both drivers, with the certificate of the key broker.
-pub(super) fn objects_with_files() -> Vec<Value> {
+pub fn objects_with_files() -> Vec<Value> {
     let [authority, certificate, key] = certificates::for_name(&format!("{KEY_BROKER}.kube-system.svc"));
     let metadata = json!({"name": KEY_BROKER, "namespace": "kube-system"});
     let secret = json!({
@@ -42,12 +45,17 @@ pub(super) fn objects_with_files() -> Vec<Value> {
 }
 
 /// The objects of the chart with the cloud controllers and the webhooks.
-pub(super) fn objects_with_cloud_controllers() -> Vec<Value> {
+pub fn objects_with_cloud_controllers() -> Vec<Value> {
     read("tests/chart/cloud-controllers.yaml")
 }
 
+/// The objects of the classes of volumes that a cluster has, with the paths of their collections.
+pub(crate) fn classes() -> Vec<Value> {
+    serde_json::from_str(include_str!("objects.json")).unwrap()
+}
+
 fn read(file: &str) -> Vec<Value> {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
     text.split("\n---\n")
         .map(|document| document.trim_start_matches("---\n"))
         .filter(|document| document.lines().any(|line| !line.starts_with('#')))
@@ -57,7 +65,7 @@ fn read(file: &str) -> Vec<Value> {
 
 /// All that differs from the chart: where Azure and the machines' devices are, how often the attacher compares, and the
 /// certificate of the webhooks.
-pub(super) fn with_overlay(mut objects: Vec<Value>, folder: &Path) -> Vec<Value> {
+pub fn with_overlay(mut objects: Vec<Value>, folder: &Path) -> Vec<Value> {
     if objects.iter().any(|object| object["webhooks"].is_array()) {
         objects = with_certificate(objects);
     }
@@ -122,12 +130,10 @@ fn container<'a>(pod: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     pod["containers"].as_array_mut().unwrap().iter_mut().find(|container| container["name"] == name)
 }
 
-/// What is in the images that the chart names: the program under test, or another build of it that
-/// `LAZULI_CLUSTER_PROGRAM` names, and the sidecars beside Kubernetes. The libraries and tools of this machine stand for
-/// those of the images.
-pub(super) fn images(tools: &Path) -> Value {
+/// What is in the images that the chart names, `lazuli` and the sidecars beside Kubernetes, and in those of a person's own
+/// pods. The libraries and tools of this machine stand for those of the images.
+pub fn images(lazuli: &Path, tools: &Path) -> Value {
     let mut images = Map::new();
-    let lazuli = std::env::var_os("LAZULI_CLUSTER_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_lazuli").into());
     let image = |program: &Path, arguments: &[&str]| {
         // The name shows in the User-Agent.
         let entry = format!("/{}", program.file_name().unwrap().to_string_lossy());
@@ -145,13 +151,16 @@ pub(super) fn images(tools: &Path) -> Value {
             let name = container["image"].as_str().unwrap();
             let repository = name.rsplit('/').next().unwrap().split(':').next().unwrap();
             let program = match repository {
-                "lazuli-controller" | "lazuli-node" => PathBuf::from(&lazuli),
+                "lazuli-controller" | "lazuli-node" => lazuli.to_owned(),
                 sidecar => tools.join(sidecar),
             };
             images.insert(name.to_owned(), image(&program, &[]));
         }
     }
-    images.insert(IDLE.to_owned(), image(&tools.join("node"), &["idle"]));
+    let mut idle = image(&tools.join("node"), &["idle"]);
+    images.insert(IDLE.to_owned(), idle.clone());
+    idle["entrypoint"] = json!(["/bin/sh", "-c", RUN_OR_REST, "sh"]);
+    images.insert(SHELL.to_owned(), idle);
     Value::Object(images)
 }
 
@@ -159,7 +168,7 @@ pub(super) fn images(tools: &Path) -> Value {
 /// network, and credentials go over no network in the clear.
 ///
 /// `keys` come in addition.
-pub(super) fn cloud_config(folder: &Path, keys: Value) -> String {
+pub fn cloud_config(folder: &Path, keys: Value) -> String {
     let mut config: Value = serde_json::from_str(&fs::read_to_string(folder.join("azure.json")).unwrap()).unwrap();
     config["resourceManagerEndpoint"] = json!(format!("https://{EMULATOR_TLS}"));
     config.as_object_mut().unwrap().extend(keys.as_object().cloned().unwrap_or_default());

@@ -1,12 +1,12 @@
 //! Certificates for servers of tests.
 
 /// In PEM: a certificate authority's certificate, a certificate of it for the loopback address, and that one's key.
-pub(crate) fn for_loopback() -> [String; 3] {
+pub fn for_loopback() -> [String; 3] {
     for_name("127.0.0.1")
 }
 
 /// The same for a host name or an address.
-pub(crate) fn for_name(name: &str) -> [String; 3] {
+pub fn for_name(name: &str) -> [String; 3] {
     let authority = rcgen::KeyPair::generate().unwrap();
     let mut of_authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
     of_authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

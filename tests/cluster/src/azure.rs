@@ -9,16 +9,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::process::PATIENCE;
+use crate::process::PATIENCE;
 
 /// One request over a connection of its own: status and body.
-pub(super) async fn http(
-    address: &str,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> (u16, String) {
+pub async fn http(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
     let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
     for (name, value) in headers {
         request += &format!("{name}: {value}\r\n");
@@ -40,14 +34,14 @@ pub(super) async fn http(
 
 /// A running emulator.
 #[derive(Debug, Clone)]
-pub(super) struct Azure {
+pub struct Azure {
     /// `http://127.0.0.1:PORT`
-    pub(super) url: String,
+    pub url: String,
 }
 
 impl Azure {
     /// The port it serves at.
-    pub(super) fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         self.url.strip_prefix("http://").unwrap()
     }
 
@@ -63,43 +57,43 @@ impl Azure {
     }
 
     /// Adds an incident.
-    pub(super) async fn incident(&self, incident: &Value) {
+    pub async fn incident(&self, incident: &Value) {
         let kind = [("Content-Type", "application/json")];
         let (status, answer) = self.send("POST", "/_emulator/incidents", &kind, &incident.to_string()).await;
         assert!(status < 300, "{status} {answer}");
     }
 
     /// Forgets all incidents.
-    pub(super) async fn clear_incidents(&self) {
+    pub async fn clear_incidents(&self) {
         let (status, answer) = self.send("DELETE", "/_emulator/incidents", &[], "").await;
         assert!(status < 300, "{status} {answer}");
     }
 
     /// Everything that exists.
-    pub(super) async fn dump(&self) -> Value {
+    pub async fn dump(&self) -> Value {
         self.read("/_emulator/state").await
     }
 
     /// A resource as it is now, if it exists.
-    pub(super) async fn resource(&self, id: &str) -> Option<Value> {
+    pub async fn resource(&self, id: &str) -> Option<Value> {
         let dump = self.dump().await;
         let is_it = |doc: &&Value| doc["id"].as_str().is_some_and(|one| one.eq_ignore_ascii_case(id));
         dump["resources"].as_object().unwrap().values().find(is_it).cloned()
     }
 
     /// How many requests the resource manager has had since they were last forgotten.
-    pub(super) async fn arm_calls(&self) -> usize {
+    pub async fn arm_calls(&self) -> usize {
         let calls = self.read("/_emulator/calls").await;
         calls.as_array().unwrap().iter().filter(|call| call["plane"] == "arm").count()
     }
 
     /// What the resource manager was asked to read since its requests were last forgotten: method and path.
-    pub(super) async fn arm_reads(&self) -> Vec<String> {
+    pub async fn arm_reads(&self) -> Vec<String> {
         self.arm_requests(|method| method == "GET").await
     }
 
     /// The writes that the resource manager was asked for since then: method and path.
-    pub(super) async fn arm_writes(&self) -> Vec<String> {
+    pub async fn arm_writes(&self) -> Vec<String> {
         self.arm_requests(|method| method != "GET").await
     }
 
@@ -111,18 +105,19 @@ impl Azure {
     }
 
     /// How often the disks of a subscription were listed.
-    pub(super) async fn lists_of_disks(&self) -> usize {
+    pub async fn lists_of_disks(&self) -> usize {
         let calls = self.read("/_emulator/calls").await;
         let is_it = |call: &&Value| call["path"].as_str().is_some_and(|path| path.to_lowercase().ends_with("/disks"));
         calls.as_array().unwrap().iter().filter(is_it).count()
     }
 
-    pub(super) async fn forget_calls(&self) {
+    /// Forgets which requests there were.
+    pub async fn forget_calls(&self) {
         assert_eq!(self.send("DELETE", "/_emulator/calls", &[], "").await.0, 204);
     }
 
     /// Waits until no operation runs, and gives the dump of that moment.
-    pub(super) async fn at_rest(&self) -> Value {
+    pub async fn at_rest(&self) -> Value {
         let began = std::time::Instant::now();
         loop {
             let dump = self.dump().await;
@@ -135,7 +130,7 @@ impl Azure {
     }
 
     /// The names of the disks that the provider made and that still exist.
-    pub(super) async fn disks(&self) -> BTreeSet<String> {
+    pub async fn disks(&self) -> BTreeSet<String> {
         let dump = self.at_rest().await;
         let of_us = |doc: &&Value| doc["tags"]["k8s-azure-created-by"] == "kubernetes-azure-dd";
         let resources = dump["resources"].as_object().unwrap().values();
@@ -143,7 +138,7 @@ impl Azure {
     }
 
     /// Which disks the machines hold, by name: machine and LUN.
-    pub(super) async fn attached(&self) -> BTreeMap<String, Vec<(String, u8)>> {
+    pub async fn attached(&self) -> BTreeMap<String, Vec<(String, u8)>> {
         let dump = self.at_rest().await;
         let mut found: BTreeMap<String, Vec<(String, u8)>> = BTreeMap::new();
         for (machine, luns) in dump["luns"].as_object().unwrap() {
@@ -156,7 +151,7 @@ impl Azure {
     }
 
     /// What the instance metadata says of a machine's data disks: LUN to the name of the disk.
-    pub(super) async fn metadata(&self, machine: &str) -> BTreeMap<u8, String> {
+    pub async fn metadata(&self, machine: &str) -> BTreeMap<u8, String> {
         let path = format!("/_imds/{machine}/metadata/instance?api-version=2021-02-01");
         let (status, instance) = self.send("GET", &path, &[("Metadata", "true")], "").await;
         if status != 200 {
@@ -169,7 +164,7 @@ impl Azure {
     }
 
     /// Another client, which has signed in for itself.
-    pub(super) async fn other_tool(&self) -> OtherTool {
+    pub async fn other_tool(&self) -> OtherTool {
         let form = format!(
             "grant_type=client_credentials&client_id={}&client_secret={}&scope=https%3A%2F%2Fmanagement.azure.com%2F.default",
             scenario::CLIENT_ID,
@@ -188,17 +183,17 @@ fn last(id: &str) -> String {
 }
 
 /// The id of a machine of the emulator's own scenario.
-pub(super) fn machine_id(name: &str) -> String {
+pub fn machine_id(name: &str) -> String {
     id_of("virtualMachines", name)
 }
 
 /// The id of a disk in the group of that scenario.
-pub(super) fn disk_id(name: &str) -> String {
+pub fn disk_id(name: &str) -> String {
     id_of("disks", name)
 }
 
 /// The id of a resource of the network in the group of that scenario.
-pub(super) fn network_id(kind: &str, name: &str) -> String {
+pub fn network_id(kind: &str, name: &str) -> String {
     id_of(kind, name).replace("Microsoft.Compute", "Microsoft.Network")
 }
 
@@ -211,7 +206,7 @@ fn id_of(kind: &str, name: &str) -> String {
 }
 
 /// Another tool's client of the resource manager.
-pub(super) struct OtherTool {
+pub struct OtherTool {
     azure: Azure,
     token: String,
 }
@@ -233,26 +228,28 @@ impl OtherTool {
     }
 
     /// Writes a resource of the network.
-    pub(super) async fn put_network(&self, kind: &str, name: &str, properties: Value) {
+    pub async fn put_network(&self, kind: &str, name: &str, properties: Value) {
         let body = json!({"location": scenario::LOCATION, "properties": properties});
         self.call("PUT", &network_id(kind, name), Some(body)).await;
     }
 
     /// Stops a machine, and gives its hardware back.
-    pub(super) async fn deallocate(&self, machine: &str) {
+    pub async fn deallocate(&self, machine: &str) {
         self.call("POST", &format!("{}/deallocate", machine_id(machine)), None).await;
     }
 
-    pub(super) async fn delete_machine(&self, machine: &str) {
+    /// Deletes a machine.
+    pub async fn delete_machine(&self, machine: &str) {
         self.call("DELETE", &machine_id(machine), None).await;
     }
 
     /// Makes a blank disk that no driver made.
-    pub(super) async fn make_disk(&self, name: &str, gib: u32) {
+    pub async fn make_disk(&self, name: &str, gib: u32) {
         self.make_disk_with_tags(name, gib, json!({})).await;
     }
 
-    pub(super) async fn make_disk_with_tags(&self, name: &str, gib: u32, tags: Value) {
+    /// The same, with tags.
+    pub async fn make_disk_with_tags(&self, name: &str, gib: u32, tags: Value) {
         let body = json!({
             "location": scenario::LOCATION, "sku": {"name": "StandardSSD_LRS"}, "tags": tags,
             "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": gib},
@@ -260,17 +257,19 @@ impl OtherTool {
         self.call("PUT", &id_of("disks", name), Some(body)).await;
     }
 
-    pub(super) async fn delete_disk(&self, name: &str) {
+    /// Deletes a disk.
+    pub async fn delete_disk(&self, name: &str) {
         self.call("DELETE", &id_of("disks", name), None).await;
     }
 
-    pub(super) async fn attach(&self, machine: &str, disk: &str, lun: u8) {
+    /// Attaches a disk to a machine at a LUN.
+    pub async fn attach(&self, machine: &str, disk: &str, lun: u8) {
         let body = json!({"dataDisksToAttach": [{"diskId": id_of("disks", disk), "lun": lun}]});
         self.call("POST", &format!("{}/attachDetachDataDisks", id_of("virtualMachines", machine)), Some(body)).await;
     }
 
     /// Takes a disk away from a machine without asking the machine.
-    pub(super) async fn yank(&self, machine: &str, disk: &str) {
+    pub async fn yank(&self, machine: &str, disk: &str) {
         let body = json!({"dataDisksToDetach": [{"diskId": id_of("disks", disk), "detachOption": "ForceDetach"}]});
         self.call("POST", &format!("{}/attachDetachDataDisks", id_of("virtualMachines", machine)), Some(body)).await;
     }

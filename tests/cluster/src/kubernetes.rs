@@ -2,29 +2,33 @@
 //! and nodes whose containers are processes. All are built from Go modules of their own.
 
 use std::{
-    collections::BTreeMap,
-    fs,
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    io::Write as _,
+    net::SocketAddr,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::Client;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
-use super::{
-    super::{
-        cloud::{NODES, text, words},
-        process::{Folder, PATIENCE, Process, run},
-    },
+use crate::{
+    chart,
+    cluster::{Report, Settings},
+    emulator::{MACHINES, NODES, text, words},
     node,
+    process::{Folder, PATIENCE, Process, run},
 };
 
 /// The user of the test and of Kubernetes' own parts but for the kubelets.
 const ADMIN: (&str, &str) = ("admin", "admin-token");
 /// Where everything that is no node serves: the bridge of the cluster's network, and the first address of its services,
 /// which is the API server's.
-pub(super) const GATEWAY: &str = "10.213.0.1";
+pub const GATEWAY: &str = "10.213.0.1";
 /// The controllers that volumes and the chart's workloads need, and those without which no node becomes ready.
 const CONTROLLERS: [&str; 15] = [
     "persistentvolume-binder-controller",
@@ -57,23 +61,27 @@ const AUDIT_POLICY: &str = r#"{
 /// How often something in the cluster is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Where the Go programs are; without them these tests cannot run.
-pub(super) fn tools() -> Option<PathBuf> {
-    std::env::var_os("LAZULI_CLUSTER_TOOLS").map(PathBuf::from)
-}
-
 /// Who tells a node which machine it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CloudProvider {
+pub enum CloudProvider {
     /// kubelet itself.
     None,
     /// A cloud controller manager: kubelets run with `--cloud-provider=external`.
     External,
 }
 
+/// Which controllers of Kubernetes run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Controllers {
+    /// Those that volumes, the chart's workloads and nodes need.
+    Needed,
+    /// Those that run everywhere.
+    All,
+}
+
 /// Gives this thread, and every process and thread that it starts from now on, a network without anything else on it:
 /// its ports and addresses are the same for every test.
-pub(super) fn enter_own_network() {
+pub fn enter_own_network() {
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
     for line in [
         "link set lo up",
@@ -86,7 +94,7 @@ pub(super) fn enter_own_network() {
 }
 
 /// The API server and its etcd, without controllers and nodes. The processes end with it.
-pub(super) struct ApiServer {
+pub struct ApiServer {
     process: Process,
     _etcd: Process,
     client: Client,
@@ -94,7 +102,7 @@ pub(super) struct ApiServer {
 
 impl ApiServer {
     /// Starts it, in the network of this thread, and waits until it is ready. `gates` are its feature gates.
-    pub(super) async fn start(tools: &Path, folder: &Path, gates: &str) -> Self {
+    pub async fn start(tools: &Path, folder: &Path, gates: &str) -> Self {
         let at = |name: &str| text(&folder.join(name));
 
         let (clients, peers) = ("http://127.0.0.1:2379", "http://127.0.0.1:2380");
@@ -117,7 +125,7 @@ impl ApiServer {
         );
 
         let folder_of_credentials = at("");
-        let arguments = [&["credentials", folder_of_credentials.as_str()], &NODES[..]].concat();
+        let arguments = [&["credentials", folder_of_credentials.as_str()], &MACHINES[..]].concat();
         run(&text(&tools.join("kubernetes")), &arguments);
         let (name, token) = ADMIN;
         fs::write(folder.join("tokens.csv"), format!("{token},{name},{name},system:masters")).unwrap();
@@ -140,6 +148,10 @@ impl ApiServer {
                 ("--service-account-key-file", &at("sa.key")),
                 ("--service-account-signing-key-file", &at("sa.key")),
                 ("--client-ca-file", &at("ca.crt")),
+                // For kubectl logs and exec. A kubelet makes its certificate itself.
+                ("--kubelet-client-certificate", &at("kubelet-client.crt")),
+                ("--kubelet-client-key", &at("kubelet-client.key")),
+                ("--kubelet-preferred-address-types", "InternalIP"),
                 ("--token-auth-file", &at("tokens.csv")),
                 ("--authorization-mode", "Node,RBAC"),
                 ("--enable-admission-plugins", "NodeRestriction"),
@@ -171,13 +183,13 @@ impl ApiServer {
     }
 
     /// A client of it that may do everything.
-    pub(super) fn client(&self) -> &Client {
+    pub fn client(&self) -> &Client {
         &self.client
     }
 }
 
 /// The cluster. The processes end with it, the nodes first.
-pub(super) struct Kubernetes {
+pub struct Kubernetes {
     nodes: BTreeMap<&'static str, Process>,
     _scheduler: Process,
     _controllers: Process,
@@ -187,18 +199,17 @@ pub(super) struct Kubernetes {
 
 impl Kubernetes {
     /// Starts it, in the network of this thread. `gates` are feature gates of the API server.
-    pub(super) async fn start(
-        tools: &Path,
-        folder: &Folder,
-        images: &Value,
-        gates: &str,
-        provider: CloudProvider,
-    ) -> Self {
+    pub async fn start(folder: &Folder, of: &Settings<'_>, report: Report<'_>) -> Self {
         let folder = folder.path().to_owned();
         let at = |name: &str| text(&folder.join(name));
-        let api_server = ApiServer::start(tools, &folder, gates).await;
+        let (tools, provider) = (of.tools, of.provider);
+        let api_server = ApiServer::start(tools, &folder, of.gates).await;
+        report("etcd and the API server serve");
         let admin = kubeconfig(&folder, ADMIN.0);
-        let mut names = CONTROLLERS.to_vec();
+        let mut names = match of.controllers {
+            Controllers::Needed => CONTROLLERS.to_vec(),
+            Controllers::All => vec!["*"],
+        };
         let (key, root) = (at("sa.key"), text(&authority(&folder)));
         let mut flags = vec![
             ("--kubeconfig", admin.as_str()),
@@ -220,7 +231,7 @@ impl Kubernetes {
         }
         let names = names.join(",");
         flags.push(("--controllers", &names));
-        let controllers = program(tools, &folder, "kubernetes", "kube-controller-manager", &flags);
+        let controllers = program(of.tools, &folder, "kubernetes", "kube-controller-manager", &flags);
         let scheduler = program(
             tools,
             &folder,
@@ -228,20 +239,32 @@ impl Kubernetes {
             "kube-scheduler",
             &[("--kubeconfig", &admin), ("--leader-elect", "false"), ("--secure-port", "0")],
         );
-        let mut nodes = BTreeMap::new();
-        for (index, name) in NODES.into_iter().enumerate() {
-            let credentials = json!({
-                "client-certificate": folder.join(format!("{name}.crt")),
-                "client-key": folder.join(format!("{name}.key")),
-            });
-            let kubeconfig = write_kubeconfig(&folder, name, credentials);
-            nodes.insert(name, node::start(tools, &folder, index, name, &kubeconfig, images, provider));
-        }
-        Self { nodes, _scheduler: scheduler, _controllers: controllers, api_server, folder }
+        let nodes = BTreeMap::new();
+        let mut made = Self { nodes, _scheduler: scheduler, _controllers: controllers, api_server, folder };
+        NODES.into_iter().for_each(|name| made.start_node(of, name));
+        made
+    }
+
+    /// Starts the node of one of the [`MACHINES`].
+    pub fn start_node(&mut self, of: &Settings<'_>, name: &'static str) {
+        let index = MACHINES.iter().position(|one| *one == name).expect("it is one of the machines");
+        let credentials = json!({
+            "client-certificate": self.folder.join(format!("{name}.crt")),
+            "client-key": self.folder.join(format!("{name}.key")),
+        });
+        let kubeconfig = write_kubeconfig(&self.folder, name, credentials);
+        let images = chart::images(of.lazuli, of.tools);
+        let node = node::start(of.tools, &self.folder, index, name, &kubeconfig, &images, of.provider);
+        self.nodes.insert(name, node);
+    }
+
+    /// The nodes that run.
+    pub fn nodes(&self) -> BTreeSet<&'static str> {
+        self.nodes.keys().copied().collect()
     }
 
     /// The end of a node's machine: its processes are killed, and its mounts are gone.
-    pub(super) fn kill_node(&mut self, name: &str) {
+    pub fn kill_node(&mut self, name: &str) {
         let mut node = self.nodes.remove(name).unwrap();
         node.kill();
         let kubelet = node::kubelet_folder(&self.folder, name);
@@ -255,17 +278,36 @@ impl Kubernetes {
     }
 
     /// A client that may do everything.
-    pub(super) fn client(&self) -> &Client {
+    pub fn client(&self) -> &Client {
         self.api_server.client()
     }
 
+    /// A kubeconfig of that user for the API server at another address of this machine, whole in itself: its file, which
+    /// nobody else can read.
+    pub fn kubeconfig_at(&self, address: SocketAddr, file: &Path) {
+        let authority = STANDARD.encode(fs::read(authority(&self.folder)).unwrap());
+        let (name, token) = ADMIN;
+        let cluster = json!({
+            // The certificate is not for that address.
+            "server": format!("https://{address}"), "tls-server-name": "kubernetes.default.svc",
+            "certificate-authority-data": authority,
+        });
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "lazuli",
+            "clusters": [{"name": "lazuli", "cluster": cluster}], "users": [{"name": name, "user": {"token": token}}],
+            "contexts": [{"name": "lazuli", "context": {"cluster": "lazuli", "user": name}}],
+        });
+        let mut made = File::options().create(true).truncate(true).write(true).mode(0o600).open(file).unwrap();
+        made.write_all(config.to_string().as_bytes()).unwrap();
+    }
+
     /// The kubeconfig of a user who may do everything.
-    pub(super) fn admin_kubeconfig(&self) -> String {
+    pub fn admin_kubeconfig(&self) -> String {
         kubeconfig(&self.folder, ADMIN.0)
     }
 
     /// A kubeconfig of another server, which asks for no credentials.
-    pub(super) fn kubeconfig_of_server(&self, name: &str, url: &str) -> String {
+    pub fn kubeconfig_of_server(&self, name: &str, url: &str) -> String {
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "clusters": [{"name": "test", "cluster": {"server": url}}], "users": [{"name": name, "user": {}}],
@@ -277,24 +319,24 @@ impl Kubernetes {
     }
 
     /// A kubeconfig with a token, such as that of a container.
-    pub(super) fn kubeconfig_of_token(&self, name: &str, token: &str) -> String {
+    pub fn kubeconfig_of_token(&self, name: &str, token: &str) -> String {
         write_kubeconfig(&self.folder, name, json!({"token": token}))
     }
 
     /// The code of the refusal of a change that the user of a kubeconfig asks for; `None` when it was made.
-    pub(super) async fn refusal_of_patch(&self, kubeconfig: &str, path: &str, change: &Value) -> Option<(u16, String)> {
+    pub async fn refusal_of_patch(&self, kubeconfig: &str, path: &str, change: &Value) -> Option<(u16, String)> {
         let client = lazuli_cluster::connect(Some(Path::new(kubeconfig)), &BTreeMap::new()).await.unwrap().unwrap();
         let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
         refusal(client.request(request.body(change.to_string().into_bytes()).unwrap()).await)
     }
 
     /// The code of the refusal of a change that may be refused to any user; `None` when it was made.
-    pub(super) async fn refusal_of_change(&self, path: &str, change: Value) -> Option<(u16, String)> {
+    pub async fn refusal_of_change(&self, path: &str, change: Value) -> Option<(u16, String)> {
         refusal(self.send("PATCH", path, "application/merge-patch+json", Some(change)).await)
     }
 
     /// The code of the refusal of an object; `None` when it was made.
-    pub(super) async fn refusal_of_object(&self, path: &str, object: Value) -> Option<(u16, String)> {
+    pub async fn refusal_of_object(&self, path: &str, object: Value) -> Option<(u16, String)> {
         refusal(self.send("POST", path, "application/json", Some(object)).await)
     }
 
@@ -305,21 +347,22 @@ impl Kubernetes {
     }
 
     /// Makes objects of any kind.
-    pub(super) async fn create(&self, path: &str, object: Value) -> Value {
+    pub async fn create(&self, path: &str, object: Value) -> Value {
         self.send("POST", path, "application/json", Some(object)).await.unwrap()
     }
 
-    pub(super) async fn patch(&self, path: &str, change: Value) -> Value {
+    /// Changes an object by a merge patch.
+    pub async fn patch(&self, path: &str, change: Value) -> Value {
         self.send("PATCH", path, "application/merge-patch+json", Some(change)).await.unwrap()
     }
 
     /// Deletes an object, at once where it has a time of grace.
-    pub(super) async fn delete(&self, path: &str) {
+    pub async fn delete(&self, path: &str) {
         self.send("DELETE", path, "application/json", None).await.unwrap();
     }
 
     /// An object, or a list; `None` when there is none.
-    pub(super) async fn get(&self, path: &str) -> Option<Value> {
+    pub async fn get(&self, path: &str) -> Option<Value> {
         match self.send("GET", path, "application/json", None).await {
             Ok(object) => Some(object),
             Err(kube::Error::Api(status)) if status.code == 404 => None,
@@ -327,12 +370,13 @@ impl Kubernetes {
         }
     }
 
-    pub(super) async fn list(&self, path: &str) -> Vec<Value> {
+    /// The objects of a collection.
+    pub async fn list(&self, path: &str) -> Vec<Value> {
         self.get(path).await.and_then(|list| list["items"].as_array().cloned()).unwrap_or_default()
     }
 
     /// Waits until an object is as it should be, and gives it. `None` stands for an object that is not there.
-    pub(super) async fn until(&mut self, what: &str, path: &str, is: impl Fn(Option<&Value>) -> bool) -> Value {
+    pub async fn until(&mut self, what: &str, path: &str, is: impl Fn(Option<&Value>) -> bool) -> Value {
         let began = Instant::now();
         loop {
             let found = self.get(path).await;
@@ -398,7 +442,7 @@ fn refusal(answer: Result<Value, kube::Error>) -> Option<(u16, String)> {
 }
 
 /// The path of the collection that an object belongs to.
-pub(super) fn collection(object: &Value) -> String {
+pub fn collection(object: &Value) -> String {
     let version = object["apiVersion"].as_str().unwrap();
     let root = if version.contains('/') { "/apis" } else { "/api" };
     let namespace =
@@ -413,7 +457,7 @@ pub(super) fn collection(object: &Value) -> String {
 }
 
 /// Waits until something holds.
-pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
         assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
