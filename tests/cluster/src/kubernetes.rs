@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The user of the test and of Kubernetes' own parts but for the kubelets.
-const ADMIN: (&str, &str) = ("admin", "admin-token");
+const ADMIN: &str = "admin";
 /// Where everything that is no node serves: the bridge of the cluster's network, and the first address of its services,
 /// which is the API server's.
 pub const GATEWAY: &str = "10.213.0.1";
@@ -127,8 +127,9 @@ impl ApiServer {
         let folder_of_credentials = at("");
         let arguments = [&["credentials", folder_of_credentials.as_str()], &MACHINES[..]].concat();
         run(&text(&tools.join("kubernetes")), &arguments);
-        let (name, token) = ADMIN;
-        fs::write(folder.join("tokens.csv"), format!("{token},{name},{name},system:masters")).unwrap();
+        // Everybody on this machine may reach a person's API server, and an administrator of it is root here.
+        let token = uuid::Uuid::new_v4().simple().to_string();
+        fs::write(folder.join("tokens.csv"), format!("{token},{ADMIN},{ADMIN},system:masters")).unwrap();
         fs::write(folder.join("audit-policy.json"), AUDIT_POLICY).unwrap();
         let mut process = program(
             tools,
@@ -171,7 +172,7 @@ impl ApiServer {
             key.exists()
         })
         .await;
-        let admin = write_kubeconfig(folder, name, json!({"token": token}));
+        let admin = write_kubeconfig(folder, ADMIN, json!({"token": token}));
         let client = lazuli_cluster::connect(Some(Path::new(&admin)), &BTreeMap::new()).await.unwrap().unwrap();
         let began = Instant::now();
         while let Err(error) = client.request_text(http::Request::get("/readyz").body(Vec::new()).unwrap()).await {
@@ -205,7 +206,7 @@ impl Kubernetes {
         let (tools, provider) = (of.tools, of.provider);
         let api_server = ApiServer::start(tools, &folder, of.gates).await;
         report("etcd and the API server serve");
-        let admin = kubeconfig(&folder, ADMIN.0);
+        let admin = kubeconfig(&folder, ADMIN);
         let mut names = match of.controllers {
             Controllers::Needed => CONTROLLERS.to_vec(),
             Controllers::All => vec!["*"],
@@ -286,7 +287,8 @@ impl Kubernetes {
     /// nobody else can read.
     pub fn kubeconfig_at(&self, address: SocketAddr, file: &Path) {
         let authority = STANDARD.encode(fs::read(authority(&self.folder)).unwrap());
-        let (name, token) = ADMIN;
+        let usual = fs::read_to_string(self.admin_kubeconfig()).unwrap();
+        let users = serde_json::from_str::<Value>(&usual).unwrap()["users"].clone();
         let cluster = json!({
             // The certificate is not for that address.
             "server": format!("https://{address}"), "tls-server-name": "kubernetes.default.svc",
@@ -294,8 +296,8 @@ impl Kubernetes {
         });
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "lazuli",
-            "clusters": [{"name": "lazuli", "cluster": cluster}], "users": [{"name": name, "user": {"token": token}}],
-            "contexts": [{"name": "lazuli", "context": {"cluster": "lazuli", "user": name}}],
+            "clusters": [{"name": "lazuli", "cluster": cluster}], "users": users,
+            "contexts": [{"name": "lazuli", "context": {"cluster": "lazuli", "user": ADMIN}}],
         });
         let mut made = File::options().create(true).truncate(true).write(true).mode(0o600).open(file).unwrap();
         made.write_all(config.to_string().as_bytes()).unwrap();
@@ -303,7 +305,7 @@ impl Kubernetes {
 
     /// The kubeconfig of a user who may do everything.
     pub fn admin_kubeconfig(&self) -> String {
-        kubeconfig(&self.folder, ADMIN.0)
+        kubeconfig(&self.folder, ADMIN)
     }
 
     /// A kubeconfig of another server, which asks for no credentials.

@@ -7,6 +7,7 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::TcpStream,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
@@ -51,7 +52,7 @@ impl Person {
 
     fn asks(&self, command: &str) -> Output {
         let mut line = Command::new(env!("CARGO_BIN_EXE_lazuli-test-cluster"));
-        line.arg(command).arg("--folder").arg(self.place.path());
+        line.args(command.split(' ')).arg("--folder").arg(self.place.path());
         if command == "up" {
             line.arg("--lazuli").arg(&self.programs[0]).arg("--tools").arg(&self.programs[1]);
         }
@@ -176,6 +177,20 @@ fn try_the_example(person: &Person) {
     assert!(String::from_utf8_lossy(&absent.stderr).contains("no-such-program"), "{absent:?}");
 }
 
+/// A pod runs on a node that is added, and is evicted when that is removed.
+fn add_and_remove_a_node(person: &Person) {
+    assert_eq!(person.says("node add"), "node-2 is ready.\n");
+    let on_the_new_node = r#"{"spec": {"nodeSelector": {"kubernetes.io/hostname": "node-2"}, "containers": [
+        {"name": "c", "image": "shell", "imagePullPolicy": "IfNotPresent"}]}}"#;
+    person.kubectl(&["run", "guest", "--image=shell", "--overrides", on_the_new_node]);
+    person.kubectl(&["wait", "--for=condition=Ready", "pod/guest", PATIENCE]);
+    assert_eq!(person.kubectl(&["exec", "guest", "--", "hostname"]), "guest");
+    assert_eq!(person.says("node remove node-2"), "node-2 is gone.\n");
+    assert_eq!(person.kubectl(&["get", "nodes", "--output=name"]), "node/node-0\nnode/node-1");
+    let refused = person.asks("node remove node-2");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("its nodes are node-0, node-1"), "{refused:?}");
+}
+
 #[test]
 fn a_person_starts_a_cluster_and_uses_it_and_nothing_is_left_of_one_whose_supervisor_was_killed() {
     let Some(programs) = programs() else { return };
@@ -186,6 +201,9 @@ fn a_person_starts_a_cluster_and_uses_it_and_nothing_is_left_of_one_whose_superv
     let said = person.says("up");
     println!("the cluster served after {:.1} s", began.elapsed().as_secs_f64());
     assert!(said.contains(place.kubeconfig().to_str().unwrap()), "{said}");
+    // An administrator of the cluster is root on this machine.
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(place.path()), mode(&place.kubeconfig())), (0o700, 0o600));
     for step in ["API server", "nodes", "chart"] {
         assert!(said.contains(step), "{said}");
     }
@@ -197,6 +215,8 @@ fn a_person_starts_a_cluster_and_uses_it_and_nothing_is_left_of_one_whose_superv
     let said = person.says("status");
     assert!(said.contains("Kubernetes v1.") && said.contains("node-1") && said.contains(page), "{said}");
     assert!(person.says("up").contains("runs already"));
+
+    add_and_remove_a_node(&person);
 
     // There is something that can be left.
     assert!(!place.loops().unwrap().is_empty(), "no disk is attached");
