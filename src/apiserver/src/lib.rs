@@ -58,6 +58,9 @@ use crate::{request::Request, store::Store};
 /// 2026-01-01T00:00:00Z.
 const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
+/// The version of Kubernetes whose answers it gives, as `kubectl version` prints it.
+pub const VERSION: &str = "v1.36.0-lazuli";
+
 /// How a server begins.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -195,6 +198,12 @@ impl ApiServer {
     #[must_use]
     pub fn version(&self) -> u64 {
         self.store.head()
+    }
+
+    /// Tells the version of each change as it is made.
+    #[must_use]
+    pub fn versions(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.store.heads()
     }
 
     /// Forgets all changes so far, as etcd's compaction does: watches and pages from before are answered 410.

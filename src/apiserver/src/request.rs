@@ -278,7 +278,7 @@ fn about_the_server(path: &[&str]) -> Option<Answer> {
     };
     match path {
         ["healthz" | "readyz" | "livez"] => Some(Answer::Json(StatusCode::OK, "ok".to_owned())),
-        ["version"] => Some(ok(&json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0-lazuli"}))),
+        ["version"] => Some(ok(&json!({"major": "1", "minor": "36", "gitVersion": crate::VERSION}))),
         ["api"] => Some(ok(&json!({"kind": "APIVersions", "versions": ["v1"]}))),
         ["apis"] => {
             let mut groups: Vec<&str> =
