@@ -249,7 +249,11 @@ fn facts_of(instance: &Instance, addresses: Vec<InterfaceAddress>, boot_id: Opti
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
-    let stop = stop::on_signal()?;
+    Box::pin(serve(options, stop::on_signal()?)).await
+}
+
+/// Serves until `stop` and until what was in flight then has drained.
+pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let mut registry = Registry::default();
     register_process(&mut registry, BUILD);
     let readiness = Readiness::new();

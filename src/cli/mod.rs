@@ -28,6 +28,8 @@ mod output;
 mod sizes;
 mod stop;
 mod storage_accounts;
+#[cfg(feature = "emulator")]
+mod up;
 mod webhook;
 mod why;
 
@@ -182,6 +184,9 @@ enum Command {
     #[cfg(feature = "emulator")]
     /// Shows the whole life of a disk, a file share and a Service on an embedded Azure: no cluster and no Azure account needed.
     Demo(demo::Options),
+    #[cfg(feature = "emulator")]
+    /// Runs Azure with its page, a small Kubernetes API for kubectl, and the whole provider in this process, until Ctrl-C.
+    Up(up::Options),
     /// Checks a cloud configuration and, where one is named, the cluster, and says what is wrong.
     Doctor(doctor::Options),
     /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes, load balancers,
@@ -210,7 +215,7 @@ impl Command {
             // A process tells it no credential.
             Self::Why(_) => false,
             #[cfg(feature = "emulator")]
-            Self::Emulator(_) | Self::Demo(_) | Self::Bench(_) => false,
+            Self::Emulator(_) | Self::Demo(_) | Self::Up(_) | Self::Bench(_) => false,
         }
     }
 }
@@ -238,7 +243,7 @@ pub fn main() -> ExitCode {
         Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) => "info",
         Command::Doctor(_) | Command::Get(_) | Command::Instances(_) | Command::Why(_) => "warn",
         #[cfg(feature = "emulator")]
-        Command::Emulator(_) | Command::Demo(_) | Command::Bench(_) => "warn",
+        Command::Emulator(_) | Command::Demo(_) | Command::Up(_) | Command::Bench(_) => "warn",
     });
     if let Err(error) = logs::init(format, filter) {
         eprintln!("lazuli: {}", chain(&error));
@@ -269,6 +274,8 @@ pub fn main() -> ExitCode {
             Command::Emulator(options) => Box::pin(emulator::run(options)).await,
             #[cfg(feature = "emulator")]
             Command::Demo(options) => Box::pin(demo::run(options)).await,
+            #[cfg(feature = "emulator")]
+            Command::Up(options) => Box::pin(up::run(options)).await,
             Command::Doctor(options) => Box::pin(doctor::run(options)).await,
             Command::Get(options) => Box::pin(get::run(options)).await,
             Command::Instances(options) => Box::pin(instances::run(options)).await,

@@ -274,7 +274,8 @@ pub fn hypervisor_root(folder: &Path) -> PathBuf {
     folder.join("azure")
 }
 
-fn machine_root(hypervisor: &Path, machine: &str) -> PathBuf {
+/// Where the loop hypervisor with this root has the folders of a machine.
+pub fn machine_root(hypervisor: &Path, machine: &str) -> PathBuf {
     hypervisor.join("vms").join(machine)
 }
 
@@ -328,24 +329,43 @@ pub fn loop_hypervisor(folder: &Path) -> HypervisorChoice {
     HypervisorChoice::Loop(hypervisor_root(folder))
 }
 
-/// A folder of its own for one run, removed at the end.
+/// A folder for one run.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub struct Folder {
+    path: PathBuf,
+    end: FolderEnd,
+}
+
+/// What becomes of a folder when its run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FolderEnd {
+    Removed,
+    Kept,
+}
 
 impl Folder {
-    /// Makes one below the system's folder for temporary files.
+    /// Makes one below the system's folder for temporary files. It is removed at the end.
     ///
     /// # Errors
     /// When it cannot be made.
     pub fn make(purpose: &str) -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("lazuli-{purpose}-{}", uuid::Uuid::new_v4().simple()));
         std::fs::create_dir_all(&path)?;
-        Ok(Self(path))
+        Ok(Self { path, end: FolderEnd::Removed })
+    }
+
+    /// A person's folder, which is made where it does not exist and stays at the end.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn of_person(path: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(path)?;
+        Ok(Self { path: path.canonicalize()?, end: FolderEnd::Kept })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
@@ -353,8 +373,8 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What is still mounted below stays; removing through a mount would remove a volume's files.
         let mounted = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        if !mounted.contains(&*self.0.to_string_lossy()) {
-            let _ = std::fs::remove_dir_all(&self.0);
+        if self.end == FolderEnd::Removed && !mounted.contains(&*self.path.to_string_lossy()) {
+            let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
