@@ -14,6 +14,8 @@
 //! | `POST /_emulator/buckets/fill` | all buckets are full, as after a long rest |
 //! | `GET`, `POST`, `DELETE /_emulator/incidents` | list, add (one or a list), forget all |
 //! | `DELETE /_emulator/incidents/{id}` | forget one |
+//! | `GET /_emulator/roles` | the principals that may not do everything, by object id, with their roles |
+//! | `POST /_emulator/roles` | `{"principal": "...", "roles": [{"actions": ["*/read"]}]}`: what a client, a managed identity or an object id may do from now on; everything without `roles`. The members of a role are those of the scenario: `scope`, `actions`, `notActions` |
 //! | `GET /_emulator/smb` | the servers of file shares ([`crate::smb`]) with address, process, log and folders |
 //! | `POST /_emulator/smb` | `{"account": "...", "serves": false}` stops the server of an account, `true` starts it again |
 //! | `GET /_emulator/scenario` | what existed at the start, without secrets |
@@ -44,6 +46,7 @@ use crate::lower_bound::LowerBound;
 use crate::page;
 use crate::phases::{Begun, OperationRecord, Phase};
 use crate::redact::redact;
+use crate::roles::Role;
 use crate::smb::{FileServer, SmbError};
 use crate::state::Shared;
 use crate::store::{Document, Store};
@@ -59,6 +62,16 @@ impl std::fmt::Debug for Control {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Control").field("url", &self.shared.url).finish_non_exhaustive()
     }
+}
+
+/// A principal that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{principal:?} is no principal: give the id of a client, the name or client id of a managed identity of the scenario, or an object id"
+)]
+pub struct UnknownPrincipal {
+    /// What was given.
+    pub principal: String,
 }
 
 /// Everything at one moment.
@@ -198,6 +211,25 @@ impl Control {
         self.shared.state().incidents.clear();
     }
 
+    /// The principals that may not do everything, by object id, with their roles.
+    #[must_use]
+    pub fn roles(&self) -> BTreeMap<String, Vec<Role>> {
+        self.shared.state().roles.all().clone()
+    }
+
+    /// Gives a principal these roles from now on, everything without a list: a client by its id, a managed identity of
+    /// the scenario by its name or client id, any other by its object id.
+    ///
+    /// # Errors
+    ///
+    /// When it is none of these.
+    pub fn set_roles(&self, principal: &str, roles: Option<Vec<Role>>) -> Result<(), UnknownPrincipal> {
+        let unknown = || UnknownPrincipal { principal: principal.to_owned() };
+        let object = self.shared.options.scenario.principal(principal).ok_or_else(unknown)?;
+        self.shared.state().roles.set(&object, roles);
+        Ok(())
+    }
+
     /// Writes that dropped what they had been given (`--future-fields`).
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
@@ -311,6 +343,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
             ),
         )
         .route("/incidents/{id}", delete(remove_incident))
+        .route("/roles", get(|State(c): State<Control>| async move { Json(c.roles()) }).post(set_roles))
         .route("/smb", get(|State(c): State<Control>| async move { Json(c.file_servers()) }).post(serve_files))
         .route(
             "/scenario",
@@ -344,6 +377,31 @@ struct PhaseName {
 async fn begin_phase(State(control): State<Control>, body: bytes::Bytes) -> Response {
     match serde_json::from_slice::<PhaseName>(&body) {
         Ok(PhaseName { name }) => (StatusCode::CREATED, Json(control.begin_phase(&name))).into_response(),
+        Err(error) => refused(&error.to_string()),
+    }
+}
+
+/// What `POST /_emulator/roles` takes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RolesOf {
+    principal: String,
+    #[serde(default)]
+    roles: Option<Vec<Role>>,
+}
+
+async fn set_roles(State(control): State<Control>, body: bytes::Bytes) -> Response {
+    let asked: RolesOf = match serde_json::from_slice(&body) {
+        Ok(asked) => asked,
+        Err(error) => return refused(&error.to_string()),
+    };
+    for (at, role) in asked.roles.iter().flatten().enumerate() {
+        if let Err((member, what)) = role.check() {
+            return refused(&format!("roles[{at}].{member}: {what}"));
+        }
+    }
+    match control.set_roles(&asked.principal, asked.roles) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(error) => refused(&error.to_string()),
     }
 }

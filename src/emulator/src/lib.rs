@@ -30,6 +30,8 @@
 //! | HEAD of what is no group | 405 | D |
 //! | unknown subscription, group, resource, type, namespace | 404 from the gateway with `x-ms-failure-cause: gateway` | R, D |
 //! | a token that has expired / is for another service | 401 `ExpiredAuthenticationToken` / `InvalidAuthenticationTokenAudience` | D |
+//! | what no role of the caller allows | 403 `AuthorizationFailed` from the gateway with action and scope; also of what does not exist | D; for actions on what a body names (`LinkedAuthorizationFailed`) not emulated |
+//! | `Microsoft.Authorization/permissions` at a subscription, group or resource | one entry for each role of the caller there, `*` without roles | D; whether asking needs a role U: [`Switches::permissions_need_a_role`] |
 //! | a body over 4 MiB | 413 `RequestContentTooLarge` | D |
 //! | a member that no resource has at its top | 400 `InvalidRequestContent` from the gateway | D |
 //! | tags: more than 50, names over 512 or values over 256 characters, reserved characters | 400 | D, the code for too many U |
@@ -217,6 +219,7 @@ mod path;
 mod phase_report;
 mod recovery;
 mod redact;
+mod roles;
 mod router;
 mod saver;
 mod schema;
