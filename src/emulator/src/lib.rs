@@ -155,7 +155,9 @@
 //! Beside Azure the emulator serves a page and a control interface, without a token. `GET /` of a browser (no
 //! `Authorization`, `text/html` accepted) is the page; any other request of `/` is Azure's. The page shows, once a
 //! second, what exists by type, machines with their LUNs, running operations with the time left and the newest calls.
-//! It loads nothing from elsewhere and changes nothing. [`control`] lists what is below `/_emulator/`.
+//! It has a card for each load balancer, a line for each security rule and route, the claims of disks, who called, and the
+//! JSON of a resource or a call at a click. It loads nothing from elsewhere. What a person orders there, an incident or a
+//! machine that stops, is told in words before it is ordered. [`control`] lists what is below `/_emulator/`.
 //!
 //! | request of the page or of `/_emulator/` | answer |
 //! |---|---|
