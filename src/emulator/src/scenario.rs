@@ -37,6 +37,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use crate::roles::Role;
 use crate::sizes;
 
 /// Subscription of the default scenario.
@@ -109,6 +110,9 @@ pub struct Client {
     /// The certificates, in PEM, with whose keys it may sign assertions of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<String>,
+    /// What it may do; everything when left out, nothing when empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roles: Option<Vec<Role>>,
 }
 
 impl Client {
@@ -144,6 +148,9 @@ pub struct Identity {
     /// ARM id; made from the first subscription and resource group when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_id: Option<String>,
+    /// What it may do; everything when left out, nothing when empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roles: Option<Vec<Role>>,
 }
 
 /// A resource group.
@@ -499,12 +506,14 @@ impl Default for Scenario {
                 object_id: None,
                 federated: Vec::new(),
                 certificates: Vec::new(),
+                roles: None,
             }],
             identities: vec![Identity {
                 name: "lazuli-identity".to_owned(),
                 client_id: Some(IDENTITY_CLIENT_ID.to_owned()),
                 object_id: None,
                 resource_id: None,
+                roles: None,
             }],
             quotas: BTreeMap::new(),
             resource_groups: vec![ResourceGroup {

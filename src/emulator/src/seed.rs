@@ -351,16 +351,10 @@ fn identity(scenario: &Scenario, of_system: bool, of_users: &[String], id: &str)
     let mut users = Map::new();
     for user in of_users {
         let known = scenario.identities.iter().find(|own| path::same(&scenario.identity_id(own), user));
-        let guid = |given: Option<&String>, what: &str| {
-            given.cloned().unwrap_or_else(|| guid_of(&format!("{}/{what}", path::key(user))))
-        };
-        users.insert(
-            user.clone(),
-            json!({
-                "principalId": guid(known.and_then(|k| k.object_id.as_ref()), "principal"),
-                "clientId": guid(known.and_then(|k| k.client_id.as_ref()), "client"),
-            }),
-        );
+        let named = |what: &str| guid_of(&format!("{}/{what}", path::key(user)));
+        let principal = known.map_or_else(|| named("principal"), |known| scenario.identity_principal(known));
+        let client = known.and_then(|known| known.client_id.clone()).unwrap_or_else(|| named("client"));
+        users.insert(user.clone(), json!({ "principalId": principal, "clientId": client }));
     }
     let kind = match (of_system, users.is_empty()) {
         (true, true) => "SystemAssigned",

@@ -24,6 +24,7 @@ use crate::operations::{Operations, Outcome};
 use crate::options::{Options, Switches};
 use crate::path;
 use crate::phases::Phases;
+use crate::roles::Roles;
 use crate::served_names::ServedNames;
 use crate::smb::Smb;
 use crate::store::{Lags, Store};
@@ -166,6 +167,8 @@ pub(crate) struct State {
     pub(crate) throttle: Throttle,
     pub(crate) log: CallLog,
     pub(crate) incidents: Incidents,
+    /// What each principal may do.
+    pub(crate) roles: Roles,
     pub(crate) followers: Followers,
     /// What machines held, for the metadata service, which lags.
     pub(crate) luns: LunHistory,
@@ -198,6 +201,7 @@ impl State {
             throttle: Throttle::default(),
             log: CallLog::default(),
             incidents: Incidents::new(),
+            roles: Roles::of(&options.scenario),
             followers: Followers::default(),
             luns: LunHistory::new(options.imds_lag),
             phases: Phases::default(),

@@ -20,6 +20,7 @@ mod public_ips;
 mod races;
 mod recorded;
 mod recovery;
+mod roles;
 mod scale_sets;
 mod security_groups;
 mod shares;

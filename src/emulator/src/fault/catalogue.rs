@@ -54,6 +54,8 @@ refusals! {
         "The requested path '{path}' was not found.";
     method_not_allowed(method): 405 "MethodNotAllowed" Provider, D "",
         "The requested resource does not support http method '{method}'.";
+    authorization_failed(client, object, action, scope): 403 "AuthorizationFailed" Gateway, D "real bodies",
+        "The client '{client}' with object id '{object}' does not have authorization to perform action '{action}' over scope '{scope}' or the scope is invalid. If access was recently granted, please refresh your credentials.";
     missing_authorization(): 401 "AuthenticationFailed" Gateway, D "",
         "Authentication failed. The 'Authorization' header is missing.";
     invalid_token(): 401 "InvalidAuthenticationToken" Gateway, D "",

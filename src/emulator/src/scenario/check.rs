@@ -38,6 +38,15 @@ impl Scenario {
                 return Err(wrong(format!("clients[{at}].certificates[{no}]"), "it is no certificate in PEM"));
             }
         }
+        let of_clients = self.clients.iter().map(|client| &client.roles);
+        let of_identities = self.identities.iter().map(|identity| &identity.roles);
+        let listed = of_clients.enumerate().map(|(at, roles)| (format!("clients[{at}]"), roles));
+        let listed = listed.chain(of_identities.enumerate().map(|(at, roles)| (format!("identities[{at}]"), roles)));
+        for (key, roles) in listed {
+            for (at, role) in roles.iter().flatten().enumerate() {
+                role.check().map_err(|(member, what)| wrong(format!("{key}.roles[{at}].{member}"), what))?;
+            }
+        }
         unique("clients", ".id", self.clients.iter().map(|c| &c.id))?;
         unique("identities", ".name", self.identities.iter().map(|i| &i.name))
     }
