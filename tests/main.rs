@@ -18,6 +18,10 @@ mod it {
     mod audit_switches;
     mod bench_stopped;
     mod cargo_lock;
+    mod chart_fleet;
+    mod chart_names;
+    mod chart_roles;
+    mod chart_rules;
     mod cloud_controllers;
     mod core_dumps;
     mod deploy_azure;

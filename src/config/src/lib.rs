@@ -315,6 +315,17 @@ impl UnknownKey {
     }
 }
 
+/// Every key of the cloud configuration, as the documentation spells it, sorted: those that have no effect too.
+pub fn known_keys() -> Vec<String> {
+    let report = RefCell::new(Report::default());
+    // All keys are asked for, whatever the values of others are.
+    let _ = build::config(reader([], &report), &Environment::new(&BTreeMap::new()));
+    let mut known = report.into_inner().known;
+    known.sort();
+    known.dedup();
+    known
+}
+
 /// What is wrong with a Secret that lacks the key of the cloud configuration, from the keys that it has. Its values are not
 /// looked at.
 pub fn without_configuration<'k>(secret: &str, keys: impl IntoIterator<Item = &'k str>) -> String {
@@ -425,7 +436,7 @@ impl Config {
         };
         let report = RefCell::new(Report::default());
         let mut config = build::config(reader(file.into_iter().chain(secret), &report), environment);
-        let Report { mut problems, mut unknown, given: mut without_effect, mut warnings } = report.into_inner();
+        let Report { mut problems, mut unknown, given: mut without_effect, mut warnings, .. } = report.into_inner();
         problems.extend(secret.and_then(|secret| trust::check_secret(file, secret, &config.credential, environment)));
         let checked =
             secret.map(|secret| trust::check_endpoints_of_secret(file, secret, &config.credential, environment));

@@ -22,6 +22,8 @@ pub(super) struct Report {
     pub(super) unknown: Vec<UnknownKey>,
     /// The keys of the document itself that are given and known, as the documentation spells them.
     pub(super) given: Vec<String>,
+    /// The keys of the document itself that are known, as the documentation spells them.
+    pub(super) known: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -314,7 +316,11 @@ impl<'r> Reader<'r> {
     pub(super) fn finish(self) {
         let nearest = |key: &str| nearest(key, self.asked.iter().map(String::as_str)).map(|meant| self.at(meant));
         let unknown = self.items.iter().map(|item| UnknownKey { key: self.at(&item.key), nearest: nearest(&item.key) });
-        self.report.borrow_mut().unknown.extend(unknown);
+        let mut report = self.report.borrow_mut();
+        report.unknown.extend(unknown);
+        if self.path.is_empty() {
+            report.known.clone_from(&self.asked);
+        }
     }
 }
 
