@@ -220,10 +220,9 @@ impl Up {
         ending.cancel();
         let mut failed = None;
         while let Some(ended) = processes.join_next().await {
-            failed = failed.or(ended.map_or_else(
-                |error| Some(error.into()),
-                |(name, outcome)| outcome.err().map(|source| UpError::Failed { name, source }.into()),
-            ));
+            failed = failed.or(ended.map_or_else(|error| Some(error.into()), |(name, outcome)| {
+                outcome.err().map(|source| UpError::Failed { name, source }.into())
+            }));
         }
         outcome.and(failed.map_or(Ok(()), Err))
     }
@@ -277,10 +276,8 @@ impl Up {
     /// Waits until all sockets are there.
     async fn until_serving(&self) -> Result<(), UpError> {
         let nodes = (0..self.options.nodes).map(machines::name);
-        let sockets: Vec<PathBuf> = std::iter::once("controller".to_owned())
-            .chain(nodes)
-            .map(|name| self.place.join(format!("{name}.sock")))
-            .collect();
+        let sockets: Vec<PathBuf> =
+            std::iter::once("controller".to_owned()).chain(nodes).map(|name| self.place.join(format!("{name}.sock"))).collect();
         let serving = async {
             while !sockets.iter().all(|socket| socket.exists()) {
                 sleep(LOOK).await;

@@ -155,11 +155,7 @@ impl News {
                 continue;
             }
             let took = Duration::from_millis(ended.saturating_sub(operation.accepted_ms));
-            let took = if took < Duration::from_millis(100) {
-                String::new()
-            } else {
-                format!(" ({:.1} s)", took.as_secs_f64())
-            };
+            let took = if took < Duration::from_millis(100) { String::new() } else { format!(" ({:.1} s)", took.as_secs_f64()) };
             lines.extend(self.of_operation(operation, &exists, &lun_of).into_iter().map(|line| line + &took));
         }
         lines
@@ -179,11 +175,9 @@ impl News {
         if !operation.attached.is_empty() || !operation.detached.is_empty() {
             let machine = last(&resource);
             let at = |disk: &str| lun_of(disk).map_or(String::new(), |lun| format!(" at LUN {lun}"));
-            let detached =
-                operation.detached.iter().map(|disk| format!("Azure: disk {} is detached from {machine}", last(disk)));
+            let detached = operation.detached.iter().map(|disk| format!("Azure: disk {} is detached from {machine}", last(disk)));
             let attached = operation.attached.iter();
-            let attached =
-                attached.map(|disk| format!("Azure: disk {} is attached to {machine}{}", last(disk), at(disk)));
+            let attached = attached.map(|disk| format!("Azure: disk {} is attached to {machine}{}", last(disk), at(disk)));
             return detached.chain(attached).collect();
         }
         let what = match operation.kind {
@@ -350,7 +344,9 @@ mod tests {
     #[test]
     fn a_warning_is_told_once_until_its_text_changes() {
         let mut news = News::default();
-        let event = |note: &str| json!({"type": "Warning", "reason": "QuotaExceeded", "note": note, "regarding": {"kind": "Service", "name": "web"}});
+        let event = |note: &str| {
+            json!({"type": "Warning", "reason": "QuotaExceeded", "note": note, "regarding": {"kind": "Service", "name": "web"}})
+        };
         assert_eq!(news.of_event(&event("a"), true).unwrap(), "Service web warns: QuotaExceeded: a");
         assert_eq!(news.of_event(&event("a"), true), None);
         assert!(news.of_event(&event("b"), true).is_some());
@@ -388,10 +384,7 @@ mod tests {
         let told = news.of_operations(&[attach, failed], |_| true, |_| Some(3));
         assert_eq!(
             told,
-            [
-                "Azure: disk pvc-1 is attached to node-0 at LUN 3 (1.0 s)",
-                "Azure: a write of machine node-0 failed (1.0 s)"
-            ]
+            ["Azure: disk pvc-1 is attached to node-0 at LUN 3 (1.0 s)", "Azure: a write of machine node-0 failed (1.0 s)"]
         );
         assert_eq!(subject(GROUP), "resource group lazuli");
     }

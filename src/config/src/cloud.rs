@@ -162,9 +162,14 @@ impl Cloud {
         is_authority || (is_plain && Self::is_resource_manager_of_azure(endpoint))
     }
 
-    /// The names [`Cloud::well_known`] accepts, for messages.
+    /// The names of the well-known clouds, one each, for messages.
     pub fn well_known_names() -> impl Iterator<Item = &'static str> {
         WELL_KNOWN.iter().map(|known| known.names[0])
+    }
+
+    /// Every name that [`Cloud::well_known`] accepts.
+    pub fn accepted_names() -> impl Iterator<Item = &'static str> {
+        WELL_KNOWN.iter().flat_map(|known| known.names.iter().copied())
     }
 
     /// Reads the answer of `<resource manager>/metadata/endpoints`, in both its forms: one object without

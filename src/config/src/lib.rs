@@ -175,6 +175,14 @@ impl UnknownKey {
     }
 }
 
+/// Every key of the cloud configuration, as the documentation spells it, sorted: those that have no effect too. Keys inside
+/// of mappings and lists are left out.
+pub fn known_keys() -> Vec<String> {
+    let mut known: Vec<String> = KEYS.iter().map(|row| row.key.to_owned()).filter(|key| !key.contains('.')).collect();
+    known.sort();
+    known
+}
+
 /// What is wrong with a Secret that lacks the key of the cloud configuration, from the keys that it has. Its values are not
 /// looked at.
 pub fn without_configuration<'k>(secret: &str, keys: impl IntoIterator<Item = &'k str>) -> String {
@@ -285,8 +293,7 @@ impl Config {
         };
         let report = RefCell::new(Report::default());
         let mut config = build::config(reader(file.into_iter().chain(secret), &report), environment);
-        let Report { mut problems, mut unknown, given: mut without_effect, mut warnings, asked: _ } =
-            report.into_inner();
+        let Report { mut problems, mut unknown, given: mut without_effect, mut warnings, .. } = report.into_inner();
         problems.extend(secret.and_then(|secret| trust::check_secret(file, secret, &config.credential, environment)));
         let checked =
             secret.map(|secret| trust::check_endpoints_of_secret(file, secret, &config.credential, environment));
