@@ -10,6 +10,7 @@
 //! | `lazuli csi-node` | CSI Identity and Node services on every node; registers itself with kubelet |
 //! | `lazuli emulator` | Azure itself as a local HTTP server, with block devices if asked |
 //! | `lazuli demo`, `doctor`, `bench` | show it working; say what is wrong; measure |
+//! | `lazuli explain` | explain parameters, annotations, keys of the configuration, events and metrics |
 //! | `lazuli why` | ask a running process why an object waits |
 //! | `lazuli get`, `instances` | print what the provider sees of the cluster; add an SSH key to its machines |
 //!
@@ -79,7 +80,7 @@
 //! | 6 | `lazuli-keys` | how nodes get the keys of storage accounts: the broker and its client | cluster, model, shares, telemetry | apiserver |
 //! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, file, journal, keys, model, reconcile, shares, storage, telemetry | |
 //! | 8 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, journal, model, reconcile, storage, telemetry | |
-//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk, shares |
+//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, shares, storage, telemetry, webhook | disk |
 //!
 //! # How a request goes
 //!

@@ -17,6 +17,7 @@ mod doctor;
 #[cfg(feature = "emulator")]
 mod emulator;
 mod endpoints;
+mod explain;
 mod get;
 mod go_arguments;
 mod instances;
@@ -192,6 +193,9 @@ enum Command {
     /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes, load balancers,
     /// disks, file shares.
     Get(get::Options),
+    /// Explains what can be set, read and seen: parameters, annotations and labels, keys of the cloud configuration, events,
+    /// metrics.
+    Explain(explain::Options),
     /// Changes the machines of the cluster, by a person's hand: adds an SSH key.
     Instances(instances::Options),
     /// Says why a disk, a VM, a Service or a Node waits: asks the process that looks after it, in the same container.
@@ -214,6 +218,7 @@ impl Command {
             | Self::Instances(_) => true,
             // A process tells it no credential.
             Self::Why(_) => false,
+            Self::Explain(_) => false,
             #[cfg(feature = "emulator")]
             Self::Emulator(_) | Self::Demo(_) | Self::Up(_) | Self::Bench(_) => false,
         }
@@ -242,6 +247,7 @@ pub fn main() -> ExitCode {
     let filter = cli.log.filter(match cli.command {
         Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) => "info",
         Command::Doctor(_) | Command::Get(_) | Command::Instances(_) | Command::Why(_) => "warn",
+        Command::Explain(_) => "warn",
         #[cfg(feature = "emulator")]
         Command::Emulator(_) | Command::Demo(_) | Command::Up(_) | Command::Bench(_) => "warn",
     });
@@ -278,6 +284,7 @@ pub fn main() -> ExitCode {
             Command::Up(options) => Box::pin(up::run(options)).await,
             Command::Doctor(options) => Box::pin(doctor::run(options)).await,
             Command::Get(options) => Box::pin(get::run(options)).await,
+            Command::Explain(options) => Box::pin(explain::run(options)).await,
             Command::Instances(options) => Box::pin(instances::run(options)).await,
             Command::Why(options) => Box::pin(why::run(options)).await,
             #[cfg(feature = "emulator")]

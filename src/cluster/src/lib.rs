@@ -47,7 +47,7 @@ pub use cloud_nodes::{
 };
 pub use cluster_ips::{ClusterIps, OtherAddresses};
 pub use endpoints::{EndpointNodes, EndpointsChange, follow_endpoints};
-pub use events::{EventMetrics, Reporter, event_queue, write_events};
+pub use events::{EventMetrics, METRICS, Reporter, event_queue, write_events};
 pub use follow::Change;
 pub use inventory::{
     AttachedVolume, ListError, ListedAttachment, ListedNode, lease_holder, list_attachments, list_containers,

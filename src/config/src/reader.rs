@@ -22,9 +22,9 @@ pub(super) struct Report {
     pub(super) unknown: Vec<UnknownKey>,
     /// The keys of the document itself that are given and known, as the documentation spells them.
     pub(super) given: Vec<String>,
-    /// The keys of the document itself that are known, as the documentation spells them.
-    pub(super) known: Vec<String>,
     pub(super) warnings: Vec<String>,
+    /// Every key that a setting has asked for, with its path.
+    pub(super) asked: Vec<String>,
 }
 
 /// An enumeration written as one of a few words, in any letter case.
@@ -318,9 +318,7 @@ impl<'r> Reader<'r> {
         let unknown = self.items.iter().map(|item| UnknownKey { key: self.at(&item.key), nearest: nearest(&item.key) });
         let mut report = self.report.borrow_mut();
         report.unknown.extend(unknown);
-        if self.path.is_empty() {
-            report.known.clone_from(&self.asked);
-        }
+        report.asked.extend(self.asked.iter().map(|key| self.at(key)));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the whole: documents and variables in, configuration or errors out.
 
 mod clouds;
+mod keys;
 mod properties;
 
 use std::collections::BTreeMap;
@@ -752,9 +753,6 @@ fn a_key_that_means_nothing_to_the_cloud_controllers_is_named_with_the_reason() 
     assert!(line("auxiliaryTokenProvider").contains("the network is in the cluster's own tenant"));
     let is_named = |key: &str| told.iter().any(|line| line.starts_with("without effect") && line.contains(key));
     assert!(!is_named("loadBalancerRateLimit") && !is_named("cloudProviderRateLimit"), "{told:#?}");
-    // Each key is in one list, and read.
-    let listed: Vec<&str> = WITHOUT_MEANING.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
-    assert!(!listed.iter().any(|key| [OF_SERVICES, OF_NODES, OF_REQUESTS].iter().any(|list| list.contains(key))));
     let wrong = load(&with(json!({"loadBalancerRateLimit": {"cloudProviderRateLimitQPS": "3"}}))).unwrap();
     assert!(
         wrong

@@ -25,7 +25,7 @@ use tonic::{Status, service::Routes, transport::Server};
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use listener::{BindError, Listener, Reach, SocketFile, SocketLost};
-pub use metrics::RpcMetrics;
+pub use metrics::{METRICS, RpcMetrics};
 pub use rpc_log::{RpcLayer, RpcNote};
 
 use authority::AnyAuthority;

@@ -1,0 +1,261 @@
+//! `lazuli explain`: what can be set, read and seen, from the tables that the program itself goes by. The pages in
+//! `deploy/reference` are made of the same.
+
+mod keys;
+#[cfg(all(test, feature = "emulator"))]
+mod pages;
+mod topics;
+
+use std::io::IsTerminal as _;
+
+use clap::{Args, ValueEnum};
+use lazuli_model::spelling::nearest;
+use serde_json::{Map, Value, json};
+
+use super::{Outcome, output::Format};
+use topics::{Section, Topic};
+
+/// What is printed where it is not known how wide the terminal is, in columns.
+const WIDTH: usize = 100;
+
+/// What there is to explain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Parameters of StorageClasses, of disks and of file shares.
+    Parameter,
+    /// Annotations, labels, taints and finalizers of Services, Nodes and other objects.
+    #[value(alias = "label")]
+    Annotation,
+    /// Keys of the cloud configuration, azure.json.
+    Config,
+    /// Reasons of Kubernetes events.
+    Event,
+    /// Metrics of Prometheus.
+    Metric,
+}
+
+/// Options of the explanation.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// What to explain; without it the kinds are listed.
+    kind: Option<Kind>,
+    /// Its name, in any letter case; without it all of the kind are listed.
+    #[arg(requires = "kind")]
+    name: Option<String>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+impl Kind {
+    /// The word for it on the command line.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Parameter => "parameter",
+            Self::Annotation => "annotation",
+            Self::Config => "config",
+            Self::Event => "event",
+            Self::Metric => "metric",
+        }
+    }
+
+    fn sections(self) -> Vec<Section> {
+        match self {
+            Self::Parameter => topics::parameters(),
+            Self::Annotation => topics::annotations(),
+            Self::Config => topics::config(),
+            Self::Event => topics::events(),
+            Self::Metric => topics::metrics(),
+        }
+    }
+}
+
+/// No such name.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no {kind} {name:?}; {meant}")]
+struct UnknownTopic {
+    kind: &'static str,
+    name: String,
+    /// What was probably meant, or where the names are.
+    meant: String,
+}
+
+pub(super) async fn run(options: Options) -> Outcome {
+    let width = width();
+    let text = match (options.kind, &options.name) {
+        (None, _) => kinds(width, options.output),
+        (Some(kind), None) => list(&kind.sections(), width, options.output),
+        (Some(kind), Some(name)) => one(kind, name, width, options.output)?,
+    };
+    print!("{text}");
+    Ok(())
+}
+
+/// The width to print in.
+fn width() -> usize {
+    let of_variable = std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
+    let of_terminal = || {
+        let stdout = std::io::stdout();
+        let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+        size.map(|size| usize::from(size.ws_col))
+    };
+    of_variable.or_else(of_terminal).filter(|width| *width >= 40).unwrap_or(WIDTH)
+}
+
+/// The kinds, a line each.
+fn kinds(width: usize, format: Format) -> String {
+    let all = Kind::value_variants();
+    let help = |kind: Kind| {
+        let value = kind.to_possible_value();
+        value.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
+    };
+    match format {
+        Format::Json => {
+            let items: Vec<Value> =
+                all.iter().map(|kind| json!({"kind": kind.word(), "meaning": help(*kind)})).collect();
+            format!("{}\n", json!({ "items": items }))
+        }
+        Format::Text => {
+            let mut text = String::new();
+            for kind in all {
+                let line = format!("{:<12}{}", kind.word(), help(*kind));
+                text.push_str(&wrapped(&line, width, 12));
+            }
+            text.push_str("\nlazuli explain KIND lists the names, lazuli explain KIND NAME says more of one.\n");
+            text
+        }
+    }
+}
+
+/// All topics, a line each.
+fn list(sections: &[Section], width: usize, format: Format) -> String {
+    match format {
+        Format::Json => {
+            let items: Vec<Value> = sections.iter().flat_map(|section| &section.topics).map(as_json).collect();
+            format!("{}\n", json!({ "items": items }))
+        }
+        Format::Text => {
+            let texts = sections.iter().map(|section| {
+                let mut text = format!("{}\n", section.title);
+                for topic in &section.topics {
+                    let line = format!("  {:<30}  {}", topic.name, topic.meaning);
+                    text.push_str(&wrapped(&line, width, 34));
+                }
+                text
+            });
+            texts.collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// What is known of one name.
+fn one(kind: Kind, name: &str, width: usize, format: Format) -> Result<String, UnknownTopic> {
+    let sections = kind.sections();
+    let found: Vec<(&Section, &Topic)> = sections
+        .iter()
+        .flat_map(|section| section.topics.iter().map(move |topic| (section, topic)))
+        .filter(|(_, topic)| topic.is_called(name))
+        .collect();
+    if found.is_empty() {
+        return Err(unknown(kind, name, &sections));
+    }
+    Ok(match format {
+        Format::Json => {
+            let items: Vec<Value> = found.iter().map(|(_, topic)| as_json(topic)).collect();
+            format!("{}\n", json!({ "items": items }))
+        }
+        Format::Text => {
+            let texts = found.iter().map(|(section, topic)| full(section, topic, width));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+    })
+}
+
+/// Names that hold the text are offered where none is near it.
+const MOST_OFFERED: usize = 8;
+/// The shortest text, in bytes, that says something of a name.
+const SHORTEST_PART: usize = 3;
+
+fn unknown(kind: Kind, name: &str, sections: &[Section]) -> UnknownTopic {
+    let topics = || sections.iter().flat_map(|section| &section.topics);
+    let lower = name.to_lowercase();
+    let mut holding: Vec<&str> = topics()
+        .map(|topic| topic.name.as_str())
+        .filter(|known| name.len() >= SHORTEST_PART && known.to_lowercase().contains(&lower))
+        .collect();
+    holding.dedup();
+    let word = kind.word();
+    let meant = match nearest(name, topics().flat_map(|topic| [topic.name.as_str(), topic.short_name()])) {
+        Some(near) => format!("the nearest is {near}"),
+        None if (1..=MOST_OFFERED).contains(&holding.len()) => {
+            format!("these have it in their names: {}", holding.join(", "))
+        }
+        None => format!("lazuli explain {word} lists all"),
+    };
+    UnknownTopic { kind: word, name: name.to_owned(), meant }
+}
+
+fn full(section: &Section, topic: &Topic, width: usize) -> String {
+    let mut text = format!("{}\n", topic.name);
+    text.push_str(&wrapped(&format!("  {}", topic.meaning), width, 2));
+    for (label, value) in section.columns.iter().zip(&topic.values).filter(|(_, value)| !value.is_empty()) {
+        text.push_str(&wrapped(&format!("  {:<18}{value}", format!("{label}:")), width, 20));
+    }
+    text
+}
+
+/// A topic for programs.
+fn as_json(topic: &Topic) -> Value {
+    let mut object = Map::new();
+    object.insert("name".to_owned(), topic.name.as_str().into());
+    object.insert("meaning".to_owned(), topic.meaning.as_str().into());
+    for (label, value) in topic.columns.iter().zip(&topic.values) {
+        object.insert(camel_case(label), value.as_str().into());
+    }
+    object.into()
+}
+
+/// `used by` as `usedBy`.
+fn camel_case(label: &str) -> String {
+    let mut words = label.split(' ');
+    let first = words.next().unwrap_or_default().to_lowercase();
+    let rest = words.map(|word| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_uppercase().chain(letters).collect::<String>()).unwrap_or_default()
+    });
+    std::iter::once(first).chain(rest).collect()
+}
+
+/// A line in so many columns; lines after the first are indented. A word that is longer than a line keeps its line.
+fn wrapped(line: &str, width: usize, indent: usize) -> String {
+    let start = line.len() - line.trim_start().len();
+    let mut text = line[..start].to_owned();
+    let mut column = start;
+    let mut is_first = true;
+    // The spaces of the first column are kept.
+    let (head, rest) = line[start..].split_at_checked(indent.saturating_sub(start)).unwrap_or(("", &line[start..]));
+    if head.ends_with(' ') {
+        text.push_str(head);
+        column += head.len();
+    }
+    let words = if head.ends_with(' ') { rest } else { &line[start..] };
+    for word in words.split_whitespace() {
+        let length = word.chars().count();
+        if !is_first && column + 1 + length > width {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if !is_first {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+        is_first = false;
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests;
