@@ -1,12 +1,12 @@
-//! The chart knows the names that the program knows: what it refuses the program would refuse, and what the program takes the
-//! chart does not refuse. The names are in `deploy/chart/files/names.json`. After a change of the program
+//! The chart knows the names that the program knows, and refuses no other than the program does. Keys of the configuration are the
+//! exception: the program warns of those that it does not know, because others may use the file, and the chart refuses them. The names are in `deploy/chart/files/names.json`. After a change of the program
 //! `LAZULI_RECORD=1 cargo test --test it chart_names` writes that file.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use lazuli_config::{Cloud, Config, Document, Environment, known_keys};
 use lazuli_diagnosis::controller_list::{Controller, Entry};
-use lazuli_model::{CachingMode, SkuName, StorageSku, parameter::ParameterError};
+use lazuli_model::{CachingMode, SkuName, StorageSku, address::Cidr, parameter::ParameterError};
 use lazuli_storage::disk;
 use serde_json::{Value, json};
 
@@ -107,5 +107,17 @@ fn every_name_of_the_chart_is_taken_by_the_program() {
     for cloud in of("cloudNames") {
         all["cloud"] = json!(cloud);
         assert!(config(&all).is_ok(), "{cloud}");
+    }
+}
+
+/// Both sides read the same file: the chart's is in the tier `chart`.
+#[test]
+fn the_program_takes_the_address_ranges_that_the_chart_takes() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chart/ranges.tsv")).unwrap();
+    let rows: Vec<(&str, &str)> =
+        text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split_once('\t').unwrap()).collect();
+    assert!(rows.iter().filter(|(verdict, _)| *verdict == "takes").count() >= 20 && rows.len() >= 50);
+    for (verdict, range) in rows {
+        assert_eq!(range.parse::<Cidr>().is_ok(), verdict == "takes", "{range}");
     }
 }

@@ -113,3 +113,19 @@ fn every_kind_of_value_is_used_and_says_what_is_allowed() {
         assert_eq!(has("not"), has("because"), "{kind}");
     }
 }
+
+/// Null deletes a value with its default, and a template would fail on what is missing: in Helm's words, not in ours.
+#[test]
+fn the_schema_misses_each_part_and_switch_that_is_deleted() {
+    fn walk(node: &Value, at: &str) {
+        let required: Vec<&Value> = node["required"].as_array().into_iter().flatten().collect();
+        for (name, property) in node["properties"].as_object().into_iter().flatten() {
+            let path = format!("{at}.{name}");
+            // Kubernetes has no need of resources, and an older release has no top-level switch.
+            let needed = property["type"] == "boolean" || (property["properties"].is_object() && name != "resources");
+            assert!(!needed || path == ".enabled" || required.contains(&&Value::from(name.as_str())), "{path}");
+            walk(property, &path);
+        }
+    }
+    walk(&schema(), "");
+}

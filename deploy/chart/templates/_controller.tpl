@@ -51,8 +51,10 @@ env:
   {{- end }}
 {{- end }}
 
-{{/* What the environment says of Azure. It has no secret: dict "root" . "identity" the workload identity
-"extra" a list of variables. */}}
+{{/*
+What the environment says of Azure, without any secret, and the operator's variables: dict "root" . "identity" the workload
+identity "extra" a list of variables.
+*/}}
 {{- define "lazuli.azureEnv" -}}
 {{- $values := .root.Values }}
 {{- with .identity }}
@@ -79,7 +81,7 @@ env:
 - {name: HTTP_PROXY, value: {{ . | quote }}}
 {{- end }}
 - name: NO_PROXY
-  value: {{ concat (list "$(KUBERNETES_SERVICE_HOST)" "kubernetes.default.svc" "169.254.169.254") .except | join "," | quote }}
+  value: {{ concat (list "$(KUBERNETES_SERVICE_HOST)" "kubernetes.default.svc" "169.254.169.254") (.except | default list) | join "," | quote }}
 {{- end }}
 {{- end }}
 {{- with .extra }}
