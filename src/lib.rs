@@ -13,6 +13,7 @@
 //! | `lazuli explain` | explain parameters, annotations, keys of the configuration, events and metrics |
 //! | `lazuli why` | ask a running process why an object waits |
 //! | `lazuli get`, `instances` | print what the provider sees of the cluster; add an SSH key to its machines |
+//! | `lazuli completion`, `man`, `version` | what shells and `man` read; which program this is |
 //!
 //! # The crates
 //!
@@ -70,7 +71,7 @@
 //! | 4 | `lazuli-vm-disks` | every decision on a VM's data disks | engine, model, quota, storage | |
 //! | 4 | `lazuli-azure` | the client of Azure | model, quota | emulator, storage |
 //! | 4 | `lazuli-host` | Linux: devices, mkfs, mounts, SMB, resize, stats | model, storage | |
-//! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services, shares | |
+//! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services, shares, storage | |
 //! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, journal, model, quota, reconcile, storage, telemetry, vm-disks | emulator |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, shares, storage, telemetry | apiserver |
 //! | 5 | `lazuli-file` | file shares as volumes | azure, engine, journal, model, quota, reconcile, shares | emulator |

@@ -231,6 +231,19 @@ async fn publish_facts(
     stop.run_until_cancelled(work).await;
 }
 
+/// Says once which machine the instance metadata is of, or that there is none: then nothing is attached to the node, and
+/// `NodeGetInfo` says why only when kubelet asks.
+async fn tell_machine(imds: Imds, node: String) {
+    match imds.instance().await {
+        Ok(instance) => tracing::info!(node, machine = %instance.resource_id, "the instance metadata service answers"),
+        Err(error) => tracing::warn!(
+            node,
+            error = server::chain(&error),
+            "the instance metadata service tells no machine: is --node-id the name of this machine's Node?"
+        ),
+    }
+}
+
 fn facts_of(instance: &Instance, addresses: Vec<InterfaceAddress>, boot_id: Option<String>) -> InstanceFacts {
     InstanceFacts {
         resource_id: instance.resource_id.to_string(),
@@ -266,6 +279,9 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
         Switch::On => Some(imds(&options.routes, options.imds_url.as_ref())?),
         Switch::Off => None,
     };
+    if let Some(imds) = imds.clone() {
+        tokio::spawn(tell_machine(imds, options.node_id.clone()));
+    }
     let client = match lazuli_cluster::connect(options.kubeconfig.as_deref(), &variables()).await {
         Ok(client) => client,
         // A pod without a token of its own serves volumes all the same.

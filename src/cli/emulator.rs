@@ -120,7 +120,7 @@ pub(super) struct Options {
     #[arg(long)]
     azure_json: Option<PathBuf>,
     /// How to say that it is ready: a sentence, or one JSON object with the addresses.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
 }
 
@@ -247,7 +247,12 @@ pub(super) async fn run(options: Options) -> Outcome {
         write_whole(path, &(text + "\n")).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
     match options.output {
+        // A line, for it goes on.
         Format::Json => println!("{}", json!({ "url": url, "tlsUrl": emulator.tls_url() })),
+        Format::Yaml => {
+            let object = json!({ "url": url, "tlsUrl": emulator.tls_url() });
+            print!("{}", Format::Yaml.of_programs(&object).unwrap_or_default());
+        }
         Format::Text => {
             println!("An Azure is ready at {url}");
             if let Some(url) = emulator.tls_url() {

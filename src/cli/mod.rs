@@ -26,11 +26,17 @@ mod machines;
 mod node_controllers;
 mod number;
 mod output;
+#[cfg(feature = "pages")]
+mod pages;
+mod progress;
 mod sizes;
 mod stop;
 mod storage_accounts;
+mod table;
+mod terminal;
 #[cfg(feature = "emulator")]
 mod up;
+mod version;
 mod webhook;
 mod why;
 
@@ -203,6 +209,16 @@ enum Command {
     #[cfg(feature = "emulator")]
     /// Measures the provider against the embedded Azure.
     Bench(bench::Options),
+    #[cfg(feature = "pages")]
+    /// Prints a script that completes this program's commands and options in a shell, such as:
+    /// source <(lazuli completion bash).
+    #[command(verbatim_doc_comment)]
+    Completion(pages::CompletionOptions),
+    #[cfg(feature = "pages")]
+    /// Writes a man page for each command.
+    Man(pages::ManOptions),
+    /// Says which version and revision this is, and what is in it.
+    Version(version::Options),
 }
 
 impl Command {
@@ -217,8 +233,9 @@ impl Command {
             | Self::Get(_)
             | Self::Instances(_) => true,
             // A process tells it no credential.
-            Self::Why(_) => false,
-            Self::Explain(_) => false,
+            Self::Why(_) | Self::Version(_) | Self::Explain(_) => false,
+            #[cfg(feature = "pages")]
+            Self::Completion(_) | Self::Man(_) => false,
             #[cfg(feature = "emulator")]
             Self::Emulator(_) | Self::Demo(_) | Self::Up(_) | Self::Bench(_) => false,
         }
@@ -247,7 +264,9 @@ pub fn main() -> ExitCode {
     let filter = cli.log.filter(match cli.command {
         Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) => "info",
         Command::Doctor(_) | Command::Get(_) | Command::Instances(_) | Command::Why(_) => "warn",
-        Command::Explain(_) => "warn",
+        Command::Version(_) | Command::Explain(_) => "warn",
+        #[cfg(feature = "pages")]
+        Command::Completion(_) | Command::Man(_) => "warn",
         #[cfg(feature = "emulator")]
         Command::Emulator(_) | Command::Demo(_) | Command::Up(_) | Command::Bench(_) => "warn",
     });
@@ -287,6 +306,11 @@ pub fn main() -> ExitCode {
             Command::Explain(options) => Box::pin(explain::run(options)).await,
             Command::Instances(options) => Box::pin(instances::run(options)).await,
             Command::Why(options) => Box::pin(why::run(options)).await,
+            Command::Version(options) => version::run(&options),
+            #[cfg(feature = "pages")]
+            Command::Completion(options) => pages::completion(&options),
+            #[cfg(feature = "pages")]
+            Command::Man(options) => pages::man(&options),
             #[cfg(feature = "emulator")]
             Command::Bench(options) => Box::pin(bench::run(options)).await,
         }
@@ -335,6 +359,32 @@ mod tests {
         }
         for right in ["INFO", "info,lazuli_disk=debug", "off,[attach{volume=x}]=trace"] {
             assert!(log_filter(right).is_ok(), "{right}");
+        }
+    }
+
+    /// Every command that prints a result, by its words.
+    fn with_output(command: &clap::Command, words: &str) -> Vec<(String, clap::Arg)> {
+        let own = command.get_arguments().filter(|arg| arg.get_id() == "output");
+        let own = own.map(|arg| (words.to_owned(), arg.clone()));
+        let below = command.get_subcommands();
+        own.chain(below.flat_map(|one| with_output(one, &format!("{words} {}", one.get_name())))).collect()
+    }
+
+    #[test]
+    fn every_command_prints_in_the_same_forms_by_the_same_option() {
+        let found = with_output(&Cli::command(), "lazuli");
+        let printing = ["get disks", "get routes", "doctor", "why disk", "instances add-ssh-key", "version"];
+        for words in printing {
+            assert!(found.iter().any(|(name, _)| *name == format!("lazuli {words}")), "{words}");
+        }
+        for (words, arg) in found {
+            assert_eq!((arg.get_short(), arg.get_long()), (Some('o'), Some("output")), "{words}");
+            let values: Vec<String> =
+                arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+            let of_list = ["table", "wide", "json", "yaml", "name"];
+            let of_object = ["text", "json", "yaml"];
+            assert!(values == of_list || values == of_object, "{words}: {values:?}");
+            assert_eq!(values == of_list, words.starts_with("lazuli get "), "{words}");
         }
     }
 

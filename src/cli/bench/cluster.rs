@@ -23,7 +23,7 @@ use tokio::{net::TcpListener, process::Child, sync::watch};
 use tower::ServiceExt;
 
 use super::{
-    super::{Outcome, output::Format},
+    super::output::Format,
     control::{Begun, Control},
     figures::rounded,
     processes::{self, AnyError, Measured, Memory},
@@ -115,7 +115,7 @@ pub(super) async fn run(
     layout: &Layout<'_>,
     output: Format,
     measure: impl AsyncFnOnce(&mut Cluster) -> Result<Map<String, Value>, AnyError>,
-) -> Outcome {
+) -> Result<super::Figures, AnyError> {
     let folder = Folder::make("bench")?;
     let mut cluster = Cluster::start(layout, folder.path()).await?;
     let result = measure(&mut cluster).await;
@@ -124,8 +124,7 @@ pub(super) async fn run(
     let mut result = result?;
     result.insert("program_rss_bytes".into(), json!(memory?.program));
     result.insert("cpu_s".into(), rounded(cpu?.as_secs_f64()));
-    output.print_object(&Value::Object(result));
-    Ok(())
+    Ok((Value::Object(result), output))
 }
 
 /// When something first happened to each object, by name.

@@ -36,6 +36,11 @@ impl ListError {
         Self { resource, source: ApiError::boxed(source) }
     }
 
+    /// Whether no API server answered at all, so that nothing else can be listed either.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self.source.call(), kube::Error::Service(_) | kube::Error::HyperError(_))
+    }
+
     /// Whether the API server does not know such objects: their definition is not installed.
     pub(super) fn is_unknown_resource(&self) -> bool {
         matches!(self.source.call(), kube::Error::Api(status) if status.code == 404)

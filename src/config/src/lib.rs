@@ -149,6 +149,7 @@ fn is_of_cloud_controllers(key: &str) -> bool {
 
 /// A key that means nothing to this program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct UnknownKey {
     /// The key with its path, as it is written.
     pub key: String,
@@ -215,6 +216,7 @@ pub struct LooksAfter {
 
 /// The configuration. Serialise it to show the effective one: secrets come out redacted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Config {
     /// `cloud`, `resourceManagerEndpoint`: the endpoints, or how to learn them.
     pub cloud: CloudSource,
@@ -298,6 +300,13 @@ impl Config {
         let checked =
             secret.map(|secret| trust::check_endpoints_of_secret(file, secret, &config.credential, environment));
         problems.extend(checked.flatten());
+        let marked = file.into_iter().chain(secret).filter(|document| document.has_mark());
+        warnings.extend(marked.map(|document| {
+            format!(
+                "{} begins with a byte order mark: this program and the Go ones skip it, other readers of JSON may not",
+                document.origin()
+            )
+        }));
         let harmless: Vec<Problem> = problems.extract_if(.., |problem| !has_effect(problem)).collect();
         warnings.extend(harmless.iter().map(|problem| {
             let scope = if is_of_cloud_controllers(root(problem)) { "on volumes" } else { "in this version" };

@@ -762,3 +762,16 @@ fn a_key_that_means_nothing_to_the_cloud_controllers_is_named_with_the_reason() 
             .contains("loadBalancerRateLimit.cloudProviderRateLimitQPS")
     );
 }
+
+#[test]
+fn a_byte_order_mark_is_skipped_and_spoken_of() {
+    let text = azure_json_of_2017().to_string();
+    let read = |text: &str| {
+        let file = Document::parse("azure.json", text.as_bytes()).unwrap();
+        Config::from_documents(Some(&file), None, &Environment::new(&BTreeMap::new())).unwrap()
+    };
+    let (plain, marked) = (read(&text), read(&format!("\u{feff}{text}")));
+    let of_mark = |config: &Config| config.warnings().iter().any(|warning| warning.contains("byte order mark"));
+    assert_eq!((of_mark(&plain), of_mark(&marked)), (false, true));
+    assert_eq!(plain.cluster, marked.cluster);
+}
