@@ -6,13 +6,15 @@ mod keys;
 mod pages;
 mod topics;
 
-use std::io::IsTerminal as _;
-
 use clap::{Args, ValueEnum};
 use lazuli_model::spelling::nearest;
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, output::Format};
+use super::{
+    Outcome,
+    output::Format,
+    terminal::{self, Screen},
+};
 use topics::{Section, Topic};
 
 /// What is printed where it is not known how wide the terminal is, in columns.
@@ -43,7 +45,7 @@ pub(super) struct Options {
     #[arg(requires = "kind")]
     name: Option<String>,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
 }
 
@@ -93,13 +95,12 @@ pub(super) async fn run(options: Options) -> Outcome {
 
 /// The width to print in.
 fn width() -> usize {
-    let of_variable = std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
-    let of_terminal = || {
-        let stdout = std::io::stdout();
-        let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
-        size.map(|size| usize::from(size.ws_col))
-    };
-    of_variable.or_else(of_terminal).filter(|width| *width >= 40).unwrap_or(WIDTH)
+    Screen::of_stdout().width.filter(|width| *width >= 40).unwrap_or(WIDTH)
+}
+
+/// The items for programs, or the text for people.
+fn printed(format: Format, items: impl Iterator<Item = Value>, text: impl FnOnce() -> String) -> String {
+    format.of_programs(&json!({ "items": items.collect::<Vec<_>>() })).unwrap_or_else(text)
 }
 
 /// The kinds, a line each.
@@ -109,43 +110,23 @@ fn kinds(width: usize, format: Format) -> String {
         let value = kind.to_possible_value();
         value.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
     };
-    match format {
-        Format::Json => {
-            let items: Vec<Value> =
-                all.iter().map(|kind| json!({"kind": kind.word(), "meaning": help(*kind)})).collect();
-            format!("{}\n", json!({ "items": items }))
-        }
-        Format::Text => {
-            let mut text = String::new();
-            for kind in all {
-                let line = format!("{:<12}{}", kind.word(), help(*kind));
-                text.push_str(&wrapped(&line, width, 12));
-            }
-            text.push_str("\nlazuli explain KIND lists the names, lazuli explain KIND NAME says more of one.\n");
-            text
-        }
-    }
+    let items = all.iter().map(|kind| json!({"kind": kind.word(), "meaning": help(*kind)}));
+    printed(format, items, || {
+        let lines = all.iter().map(|kind| wrapped(&format!("{:<12}", kind.word()), &help(*kind), width, 12));
+        lines.collect::<String>()
+            + "\nlazuli explain KIND lists the names, lazuli explain KIND NAME says more of one.\n"
+    })
 }
 
 /// All topics, a line each.
 fn list(sections: &[Section], width: usize, format: Format) -> String {
-    match format {
-        Format::Json => {
-            let items: Vec<Value> = sections.iter().flat_map(|section| &section.topics).map(as_json).collect();
-            format!("{}\n", json!({ "items": items }))
-        }
-        Format::Text => {
-            let texts = sections.iter().map(|section| {
-                let mut text = format!("{}\n", section.title);
-                for topic in &section.topics {
-                    let line = format!("  {:<30}  {}", topic.name, topic.meaning);
-                    text.push_str(&wrapped(&line, width, 34));
-                }
-                text
-            });
-            texts.collect::<Vec<_>>().join("\n")
-        }
-    }
+    printed(format, sections.iter().flat_map(|section| &section.topics).map(as_json), || {
+        let texts = sections.iter().map(|section| {
+            let line = |topic: &Topic| wrapped(&format!("  {:<30}  ", topic.name), &topic.meaning, width, 34);
+            format!("{}\n{}", section.title, section.topics.iter().map(line).collect::<String>())
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    })
 }
 
 /// What is known of one name.
@@ -159,16 +140,9 @@ fn one(kind: Kind, name: &str, width: usize, format: Format) -> Result<String, U
     if found.is_empty() {
         return Err(unknown(kind, name, &sections));
     }
-    Ok(match format {
-        Format::Json => {
-            let items: Vec<Value> = found.iter().map(|(_, topic)| as_json(topic)).collect();
-            format!("{}\n", json!({ "items": items }))
-        }
-        Format::Text => {
-            let texts = found.iter().map(|(section, topic)| full(section, topic, width));
-            texts.collect::<Vec<_>>().join("\n")
-        }
-    })
+    Ok(printed(format, found.iter().map(|(_, topic)| as_json(topic)), || {
+        found.iter().map(|(section, topic)| full(section, topic, width)).collect::<Vec<_>>().join("\n")
+    }))
 }
 
 /// Names that hold the text are offered where none is near it.
@@ -197,9 +171,9 @@ fn unknown(kind: Kind, name: &str, sections: &[Section]) -> UnknownTopic {
 
 fn full(section: &Section, topic: &Topic, width: usize) -> String {
     let mut text = format!("{}\n", topic.name);
-    text.push_str(&wrapped(&format!("  {}", topic.meaning), width, 2));
+    text.push_str(&wrapped("  ", &topic.meaning, width, 2));
     for (label, value) in section.columns.iter().zip(&topic.values).filter(|(_, value)| !value.is_empty()) {
-        text.push_str(&wrapped(&format!("  {:<18}{value}", format!("{label}:")), width, 20));
+        text.push_str(&wrapped(&format!("  {:<18}", format!("{label}:")), value, width, 20));
     }
     text
 }
@@ -226,35 +200,9 @@ fn camel_case(label: &str) -> String {
     std::iter::once(first).chain(rest).collect()
 }
 
-/// A line in so many columns; lines after the first are indented. A word that is longer than a line keeps its line.
-fn wrapped(line: &str, width: usize, indent: usize) -> String {
-    let start = line.len() - line.trim_start().len();
-    let mut text = line[..start].to_owned();
-    let mut column = start;
-    let mut is_first = true;
-    // The spaces of the first column are kept.
-    let (head, rest) = line[start..].split_at_checked(indent.saturating_sub(start)).unwrap_or(("", &line[start..]));
-    if head.ends_with(' ') {
-        text.push_str(head);
-        column += head.len();
-    }
-    let words = if head.ends_with(' ') { rest } else { &line[start..] };
-    for word in words.split_whitespace() {
-        let length = word.chars().count();
-        if !is_first && column + 1 + length > width {
-            text.push('\n');
-            text.push_str(&" ".repeat(indent));
-            column = indent;
-        } else if !is_first {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-        is_first = false;
-    }
-    text.push('\n');
-    text
+/// A text in lines of so many columns, after what the first one begins with; the others are indented.
+fn wrapped(first: &str, text: &str, width: usize, indent: usize) -> String {
+    terminal::wrapped(text, Some(width), first, &" ".repeat(indent)) + "\n"
 }
 
 #[cfg(test)]
