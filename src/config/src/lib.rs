@@ -488,8 +488,8 @@ impl Config {
         self.warnings.iter().cloned().chain(unknown).chain(without_effect).collect()
     }
 
-    /// What the cloud controllers log once when they start: as [`Self::start_warnings`], without the keys that count for
-    /// what they look after.
+    /// What the cloud controllers log once when they start: as [`Self::start_warnings`], and why a key means nothing to any of
+    /// them.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`] with every wrong value of a key that counts. The disk driver ignores it.
@@ -502,16 +502,10 @@ impl Config {
             return Err(ConfigError::Invalid(Problems(wrong)));
         }
         let mut others = self.clone();
-        others.keys_without_effect.retain(|key| !counts(key));
         let mut reasons = Vec::new();
-        // Other controllers of this program take them.
-        const NOT_ASKED: [&str; 2] = [
-            "only service-lb takes them, which --controllers does not name",
-            "only the controllers of Nodes and routes take them, which --controllers does not name",
-        ];
-        let not_asked = lists[..2].iter().zip(NOT_ASKED).filter(|((is_asked, _), _)| !is_asked);
-        let not_asked = not_asked.map(|((_, keys), reason)| (reason, *keys));
-        for (reason, keys) in not_asked.chain(WITHOUT_MEANING.iter().copied()) {
+        // Other controllers of this program take them: whoever leaves those out by --controllers knows it.
+        others.keys_without_effect.retain(|key| !lists.iter().any(|(_, list)| list.contains(&key.as_str())));
+        for (reason, keys) in WITHOUT_MEANING.iter().copied() {
             let given = others.keys_without_effect.extract_if(.., |key| keys.contains(&key.as_str()));
             let given: Vec<String> = given.collect();
             if !given.is_empty() {
