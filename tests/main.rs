@@ -78,6 +78,7 @@ mod it {
     mod service_rig;
     mod tiers;
     mod unknown_keys;
+    mod up;
     mod why;
     mod worker_answers;
 }
@@ -104,5 +105,6 @@ mod privileged {
     mod process;
     mod stopping;
     mod storm;
+    mod up;
     mod wrong_disk;
 }

@@ -20,9 +20,13 @@ use std::{
 
 use clap::{Args, builder::Resettable};
 use lazuli_apiserver::ApiServer;
-use lazuli_emulator::{Control, HypervisorChoice, latency::Profile, scenario::Scenario};
+use lazuli_emulator::{
+    Control, HypervisorChoice,
+    latency::Profile,
+    scenario::{Scenario, SecurityGroup},
+};
 use lazuli_rig::{
-    Folder,
+    Folder, SECURITY_GROUP,
     cluster::{Cluster, Layout},
     hypervisor_root, loop_hypervisor, machine_root, missing_for_mounts,
 };
@@ -39,6 +43,8 @@ use super::{Outcome, cloud_controllers, csi_controller, csi_node, number::whole,
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
+/// A Service to begin with.
+const MANIFEST: &str = "web.json";
 /// The route table of the cluster, which the route controller makes.
 const ROUTE_TABLE: &str = "nodes-routes";
 /// The ranges of Services: those that the API server gives.
@@ -61,7 +67,7 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_UP_FOLDER")]
     folder: Option<PathBuf>,
     /// Where Azure and its page are served. Port 0: one that is free.
-    #[arg(long, alias = "port", env = "LAZULI_UP_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8181", value_parser = address)]
+    #[arg(long, env = "LAZULI_UP_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8181", value_parser = address)]
     listen: SocketAddr,
     /// Where the Kubernetes API is served, in plain HTTP and to everybody on this machine. Port 0: one that is free.
     #[arg(long, env = "LAZULI_UP_API_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8182", value_parser = loopback)]
@@ -127,19 +133,28 @@ pub(super) async fn run(options: Options) -> Outcome {
             ("loadBalancerBackendPoolConfigurationType", "nodeIP".into()),
             ("routeTableName", ROUTE_TABLE.into()),
         ],
-        server: lazuli_apiserver::Options { start: jiff::Timestamp::now(), ..lazuli_apiserver::Options::default() },
+        server: ApiServer::start(lazuli_apiserver::Options {
+            start: jiff::Timestamp::now(),
+            ..lazuli_apiserver::Options::default()
+        }),
         listen: options.api_listen,
         folder,
     })
     .await?;
     let up = Up { cluster, options, place, devices, started };
     let outcome = Box::pin(up.serve(&stop)).await;
+    // Where nobody reads, there is nobody to tell.
+    let _ = print("\nStopping: unmounting and detaching what is left. Ctrl-C again ends at once and leaves it.\n");
     let left = devices::release(&up.place).await;
-    for name in ["kubeconfig", "azure.json"] {
+    for name in ["kubeconfig", "azure.json", MANIFEST] {
         // What starts next with this path waits for the next one, instead of asking this one.
         let _ = std::fs::remove_file(up.place.join(name));
     }
+    let kept = up.options.folder.as_ref().map(|_| format!("; {} is kept", up.place.display()));
     up.cluster.stop().await;
+    if left.is_ok() {
+        let _ = print(&format!("Nothing is mounted, and no loop device is left{}.\n", kept.unwrap_or_default()));
+    }
     outcome.and(left)
 }
 
@@ -170,6 +185,8 @@ fn lock(folder: &Path) -> Result<File, UpError> {
 fn azure(options: &Options, hypervisor: Hypervisor, folder: &Path) -> lazuli_emulator::Options {
     let mut scenario = Scenario::default();
     machines::resize(&mut scenario, options.nodes);
+    // The installer of a cluster makes it.
+    scenario.security_groups = vec![SecurityGroup { name: SECURITY_GROUP.to_owned(), resource_group: None }];
     lazuli_emulator::Options {
         listen: options.listen,
         start_time: jiff::Timestamp::now(),
@@ -201,13 +218,16 @@ impl Up {
         let follower = Arc::clone(&noticed);
         let existing = control.follow(move |_| follower.notify_one());
         let news = News::with_resources(existing.into_keys());
+        machines::put_api_service(&self.cluster.server)?;
+        let machine = machines::ThisMachine::read();
         for at in 0..self.options.nodes {
-            self.cluster.server.put("nodes", machines::node(at, lazuli_host::Host::new().boot_id().as_deref()))?;
+            self.cluster.server.put("nodes", machines::node(at, &machine))?;
         }
         // Its own end stops them all.
         let ending = CancellationToken::new();
         let mut processes = self.start(&ending)?;
         let teller = Teller { control, server: &self.cluster.server, noticed, news, started: self.started };
+        self.cluster.write(MANIFEST, &machines::web())?;
         let outcome = tokio::select! {
             told = async {
                 self.until_serving().await?;
@@ -220,9 +240,10 @@ impl Up {
         ending.cancel();
         let mut failed = None;
         while let Some(ended) = processes.join_next().await {
-            failed = failed.or(ended.map_or_else(|error| Some(error.into()), |(name, outcome)| {
-                outcome.err().map(|source| UpError::Failed { name, source }.into())
-            }));
+            failed = failed.or(ended.map_or_else(
+                |error| Some(error.into()),
+                |(name, outcome)| outcome.err().map(|source| UpError::Failed { name, source }.into()),
+            ));
         }
         outcome.and(failed.map_or(Ok(()), Err))
     }
@@ -237,6 +258,8 @@ impl Up {
     }
 
     fn start(&self, ending: &CancellationToken) -> Result<JoinSet<(String, Outcome)>, AnyError> {
+        // Those of one that was killed: the folder's lock says that none is alive.
+        self.sockets().iter().for_each(|socket| drop(std::fs::remove_file(socket)));
         let mut processes = JoinSet::new();
         let drain = format!("--drain-seconds={DRAIN_SECONDS}");
         let why = |name: &str| format!("--why-socket={}", self.path(&format!("why-{name}.sock")));
@@ -273,13 +296,16 @@ impl Up {
         Ok(processes)
     }
 
+    /// The sockets of csi-controller and of the node plugins.
+    fn sockets(&self) -> Vec<PathBuf> {
+        let nodes = (0..self.options.nodes).map(machines::name);
+        std::iter::once("controller".to_owned()).chain(nodes).map(|name| self.place.join(format!("{name}.sock"))).collect()
+    }
+
     /// Waits until all sockets are there.
     async fn until_serving(&self) -> Result<(), UpError> {
-        let nodes = (0..self.options.nodes).map(machines::name);
-        let sockets: Vec<PathBuf> =
-            std::iter::once("controller".to_owned()).chain(nodes).map(|name| self.place.join(format!("{name}.sock"))).collect();
         let serving = async {
-            while !sockets.iter().all(|socket| socket.exists()) {
+            while !self.sockets().iter().all(|socket| socket.exists()) {
                 sleep(LOOK).await;
             }
         };
@@ -290,6 +316,7 @@ impl Up {
     fn banner(&self) -> String {
         let url = self.cluster.azure.url();
         let (kubeconfig, azure_json) = (self.path("kubeconfig"), self.path("azure.json"));
+        let web = self.path(MANIFEST);
         let program = std::env::args().next().unwrap_or_else(|| "lazuli".to_owned());
         let mut rows = vec![
             ("page", format!("{url}/")),
@@ -310,7 +337,7 @@ impl Up {
              {rows}\n\
              Try, in another terminal:\n\
              \x20 export KUBECONFIG={kubeconfig}\n\
-             \x20 kubectl create service loadbalancer web --tcp=80 && kubectl get service web --watch\n\
+             \x20 kubectl apply -f {web} && kubectl get service web --watch\n\
              \x20 {program} get load-balancers --cloud-config {azure_json}\n\
              \x20 curl -s {url}/_emulator/counters\n\n\
              What happens:\n"
@@ -354,12 +381,12 @@ struct Teller<'a> {
 impl Teller<'_> {
     /// Prints a line for each thing that happens, for ever.
     async fn tell(mut self) -> Result<(), AnyError> {
-        let (mut versions, mut seen, mut phase, mut pace) = (self.server.versions(), 0, 1, Pace::default());
+        let (mut versions, mut seen, mut ended, mut pace) = (self.server.versions(), 0, 0, Pace::default());
         loop {
             let now = *versions.borrow_and_update();
             let mut lines = self.of_cluster(seen);
             seen = now;
-            lines.extend(self.of_azure(&mut phase));
+            lines.extend(self.of_azure(&mut ended));
             let at = self.started.elapsed();
             for line in pace.admit(at, lines) {
                 print(&format!("{:>8.1} s  {line}\n", at.as_secs_f64()))?;
@@ -391,23 +418,18 @@ impl Teller<'_> {
         changes.into_iter().filter_map(line).collect()
     }
 
-    /// The operations that have ended, of the phase that runs: a person may begin another one.
-    fn of_azure(&mut self, phase: &mut u64) -> Vec<String> {
-        let mut operations = self.control.operations_of(*phase);
-        let next = self.control.operations_of(*phase + 1);
-        if !next.is_empty() {
-            *phase += 1;
-            operations.extend(next);
-        }
+    /// The operations of Azure that have ended beyond these many.
+    fn of_azure(&mut self, count: &mut u64) -> Vec<String> {
+        let (now, ended) = self.control.ended_operations(*count);
+        *count = now;
         let control = &self.control;
         let exists = |id: &str| control.store(|store| store.document(id).is_some());
-        let luns: Vec<(String, u8)> = operations
-            .iter()
-            .filter(|operation| !operation.attached.is_empty())
-            .flat_map(|operation| control.store(|store| store.lun_map(&operation.resource)))
-            .map(|(lun, disk)| (disk.to_lowercase(), lun))
-            .collect();
-        let lun_of = |disk: &str| luns.iter().find(|(known, _)| *known == disk.to_lowercase()).map(|(_, lun)| *lun);
-        self.news.of_operations(&operations, exists, lun_of)
+        let mut lines = Vec::new();
+        for operation in &ended {
+            let luns = control.store(|store| store.lun_map(&operation.resource));
+            let lun_of = |disk: &str| luns.iter().find(|(_, at)| at.eq_ignore_ascii_case(disk)).map(|(lun, _)| *lun);
+            lines.extend(self.news.of_operation(operation, exists, lun_of));
+        }
+        lines
     }
 }

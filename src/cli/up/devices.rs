@@ -24,7 +24,8 @@ fn ours(mounts: &[Mount], folder: &Path, devices: &BTreeSet<PathBuf>) -> Vec<Pat
             || devices.contains(&mount.source)
             || (mount.may_show_node() && node(mount).is_some_and(|node| devices.contains(&node)))
     };
-    let mut places: Vec<(u64, PathBuf)> = mounts.iter().filter(is_ours).map(|mount| (mount.id, mount.target.clone())).collect();
+    let mut places: Vec<(u64, PathBuf)> =
+        mounts.iter().filter(is_ours).map(|mount| (mount.id, mount.target.clone())).collect();
     places.sort_by(|one, other| other.cmp(one));
     let mut seen = BTreeSet::new();
     places.into_iter().map(|(_, place)| place).filter(|place| seen.insert(place.clone())).collect()
@@ -33,7 +34,8 @@ fn ours(mounts: &[Mount], folder: &Path, devices: &BTreeSet<PathBuf>) -> Vec<Pat
 /// The devices that the machines have: the nodes in their dev folders.
 fn devices(folder: &Path) -> BTreeSet<PathBuf> {
     let machines = std::fs::read_dir(hypervisor_root(folder).join("vms")).into_iter().flatten().flatten();
-    let nodes = machines.flat_map(|machine| std::fs::read_dir(machine.path().join("dev")).into_iter().flatten().flatten());
+    let nodes =
+        machines.flat_map(|machine| std::fs::read_dir(machine.path().join("dev")).into_iter().flatten().flatten());
     nodes.filter_map(|node| std::fs::canonicalize(node.path()).ok()).filter(|node| !node.is_dir()).collect()
 }
 

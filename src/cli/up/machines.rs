@@ -1,5 +1,6 @@
 //! The machines: as Azure's scenario has them, and as kubelet would register each as a Node.
 
+use lazuli_apiserver::{ApiServer, Refused};
 use lazuli_emulator::scenario::{Scenario, VirtualMachine};
 use serde_json::{Value, json};
 
@@ -22,10 +23,48 @@ pub(super) fn resize(scenario: &mut Scenario, count: u8) {
     }
 }
 
+/// What Nodes say of the machine on which all of them are.
+#[derive(Debug, Default)]
+pub(super) struct ThisMachine {
+    boot_id: String,
+    kernel: String,
+    /// Now, as objects carry it.
+    now: String,
+}
+
+impl ThisMachine {
+    pub(super) fn read() -> Self {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let boot_id = lazuli_host::Host::new().boot_id().unwrap_or_default();
+        Self { boot_id, kernel: kernel.trim().to_owned(), now: format!("{:.0}", jiff::Timestamp::now()) }
+    }
+}
+
+/// The Service of the API server, which every cluster has.
+///
+/// # Errors
+/// When the API server refuses it.
+pub(super) fn put_api_service(server: &ApiServer) -> Result<(), Refused> {
+    let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+    let spec = json!({"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]});
+    server.put("services", json!({"metadata": {"name": "kubernetes", "labels": labels}, "spec": spec})).map(drop)
+}
+
+/// A Service to begin with.
+pub(super) fn web() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}},
+    })
+}
+
 /// The Node of a machine, as kubelet with an external cloud provider registers it. The cloud controllers take it from there.
-pub(super) fn node(at: u8, boot_id: Option<&str>) -> Value {
+pub(super) fn node(at: u8, machine: &ThisMachine) -> Value {
     let name = name(at);
-    let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason});
+    let condition = |kind: &str, status: &str, reason: &str| {
+        json!({"type": kind, "status": status, "reason": reason, "message": "",
+            "lastHeartbeatTime": machine.now, "lastTransitionTime": machine.now})
+    };
     let resources = json!({"cpu": "8", "memory": "32Gi", "ephemeral-storage": "30Gi", "pods": "110"});
     let range = format!("10.244.{at}.0/24");
     json!({
@@ -46,9 +85,9 @@ pub(super) fn node(at: u8, boot_id: Option<&str>) -> Value {
                 condition("Ready", "True", "KubeletReady"),
             ],
             "nodeInfo": {
-                "kubeletVersion": lazuli_apiserver::VERSION, "osImage": "a machine of lazuli up, without kubelet",
+                "kubeletVersion": lazuli_apiserver::VERSION, "osImage": "without kubelet",
                 "containerRuntimeVersion": "none", "operatingSystem": "linux", "architecture": "amd64",
-                "kernelVersion": "none", "bootID": boot_id.unwrap_or_default(), "machineID": "", "systemUUID": "",
+                "kernelVersion": machine.kernel, "bootID": machine.boot_id, "machineID": "", "systemUUID": "",
                 "kubeProxyVersion": "",
             },
         },
@@ -70,10 +109,12 @@ mod tests {
 
     #[test]
     fn each_node_is_new_and_has_a_range_of_its_own() {
-        let ranges: std::collections::BTreeSet<String> =
-            (0..MOST).map(|at| node(at, None)["spec"]["podCIDR"].as_str().unwrap().to_owned()).collect();
+        let ranges: std::collections::BTreeSet<String> = (0..MOST)
+            .map(|at| node(at, &ThisMachine::default())["spec"]["podCIDR"].as_str().unwrap().to_owned())
+            .collect();
         assert_eq!(ranges.len(), usize::from(MOST));
-        assert_eq!(node(0, Some("b"))["spec"]["taints"][0]["key"], UNINITIALIZED);
-        assert_eq!(node(0, Some("b"))["status"]["nodeInfo"]["bootID"], "b");
+        let machine = ThisMachine { boot_id: "b".to_owned(), ..ThisMachine::default() };
+        assert_eq!(node(0, &machine)["spec"]["taints"][0]["key"], UNINITIALIZED);
+        assert_eq!(node(0, &machine)["status"]["nodeInfo"]["bootID"], "b");
     }
 }

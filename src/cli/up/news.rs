@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use lazuli_emulator::{latency::OperationKind, phases::OperationRecord};
+use lazuli_emulator::{
+    ended::{EndedOperation, OperationEnd},
+    latency::OperationKind,
+};
 use serde_json::Value;
 
 /// What kubelet with an external cloud provider puts on a new Node. Source: Kubernetes, well-known taints.
@@ -21,8 +24,6 @@ pub(super) struct News {
     nodes: BTreeMap<String, NodeTold>,
     /// The resources of Azure that are known, in lower case.
     resources: BTreeSet<String>,
-    /// The operations that have ended and were told.
-    ended: BTreeSet<String>,
     /// When each warning of an object was told last, by its text.
     warnings: BTreeMap<String, String>,
 }
@@ -138,62 +139,56 @@ impl News {
         (before.as_ref() != Some(&line)).then_some(line)
     }
 
-    /// The operations of Azure as they are now, oldest first, and which resources exist. Tells those that have ended since
-    /// it was asked last.
-    pub(super) fn of_operations(
+    /// An operation of Azure that has ended. `exists` says of a resource whether it is there, `lun_of` of a disk where it is.
+    pub(super) fn of_operation(
         &mut self,
-        operations: &[OperationRecord],
+        operation: &EndedOperation,
         exists: impl Fn(&str) -> bool,
         lun_of: impl Fn(&str) -> Option<u8>,
     ) -> Vec<String> {
-        let known: BTreeSet<&str> = operations.iter().map(|operation| &*operation.id).collect();
-        self.ended.retain(|id| known.contains(&**id));
-        let mut lines = Vec::new();
-        for operation in operations {
-            let Some(ended) = operation.ended_ms else { continue };
-            if !self.ended.insert(operation.id.clone()) {
-                continue;
-            }
-            let took = Duration::from_millis(ended.saturating_sub(operation.accepted_ms));
-            let took = if took < Duration::from_millis(100) { String::new() } else { format!(" ({:.1} s)", took.as_secs_f64()) };
-            lines.extend(self.of_operation(operation, &exists, &lun_of).into_iter().map(|line| line + &took));
-        }
-        lines
+        let took = match operation.took {
+            short if short < Duration::from_millis(100) => String::new(),
+            took => format!(" ({:.1} s)", took.as_secs_f64()),
+        };
+        let lines = self.without_time(operation, exists, lun_of);
+        lines.into_iter().map(|line| format!("Azure: {line}{took}")).collect()
     }
 
-    fn of_operation(
+    fn without_time(
         &mut self,
-        operation: &OperationRecord,
+        operation: &EndedOperation,
         exists: impl Fn(&str) -> bool,
         lun_of: impl Fn(&str) -> Option<u8>,
     ) -> Vec<String> {
-        let resource = operation.resource.to_lowercase();
-        let subject = subject(&resource);
-        if !operation.succeeded {
-            return vec![format!("Azure: a write of {subject} failed")];
+        let resource = &operation.resource;
+        let subject = subject(resource);
+        match &operation.end {
+            OperationEnd::Failed(code) => return vec![format!("a write of {subject} has failed: {code}")],
+            OperationEnd::Canceled => return vec![format!("a write of {subject} is replaced by a newer one")],
+            OperationEnd::Succeeded => {}
         }
         if !operation.attached.is_empty() || !operation.detached.is_empty() {
-            let machine = last(&resource);
+            let machine = last(resource);
             let at = |disk: &str| lun_of(disk).map_or(String::new(), |lun| format!(" at LUN {lun}"));
-            let detached = operation.detached.iter().map(|disk| format!("Azure: disk {} is detached from {machine}", last(disk)));
+            let detached =
+                operation.detached.iter().map(|disk| format!("disk {} is detached from {machine}", last(disk)));
             let attached = operation.attached.iter();
-            let attached = attached.map(|disk| format!("Azure: disk {} is attached to {machine}{}", last(disk), at(disk)));
+            let attached = attached.map(|disk| format!("disk {} is attached to {machine}{}", last(disk), at(disk)));
             return detached.chain(attached).collect();
         }
         let what = match operation.kind {
-            OperationKind::DiskGrantAccess => "access to it is granted or ended",
-            OperationKind::VmPower => "its power state has changed",
-            OperationKind::SnapshotCopy => "is copied",
-            OperationKind::ShareRemoval => "its name is free again",
-            _ if !exists(&resource) => {
-                self.resources.remove(&resource);
-                "is deleted"
+            OperationKind::DiskGrantAccess => ": access is granted or ended",
+            OperationKind::VmPower => ": the power state has changed",
+            OperationKind::SnapshotCopy => " is copied",
+            OperationKind::ShareRemoval => ": its name is free again",
+            _ if !exists(resource) => {
+                self.resources.remove(resource);
+                " is deleted"
             }
-            _ if self.resources.insert(resource.clone()) => "is created",
-            _ => "is changed",
+            _ if self.resources.insert(resource.clone()) => " is created",
+            _ => " is changed",
         };
-        let colon = if what.starts_with("is ") { "" } else { ":" };
-        vec![format!("Azure: {subject}{colon} {what}")]
+        vec![format!("{subject}{what}")]
     }
 }
 
@@ -282,14 +277,12 @@ mod tests {
 
     const GROUP: &str = "/subscriptions/s/resourcegroups/lazuli";
 
-    fn operation(id: &str, resource: &str, ended_ms: Option<u64>) -> OperationRecord {
-        OperationRecord {
-            id: id.to_owned(),
-            resource: format!("{GROUP}/providers/microsoft.network/{resource}"),
+    fn operation(resource: &str, milliseconds: u64) -> EndedOperation {
+        EndedOperation {
+            resource: format!("{GROUP}/providers/{resource}"),
             kind: OperationKind::Network,
-            accepted_ms: 1_000,
-            ended_ms,
-            succeeded: true,
+            took: Duration::from_millis(milliseconds),
+            end: OperationEnd::Succeeded,
             attached: Vec::new(),
             detached: Vec::new(),
         }
@@ -344,9 +337,7 @@ mod tests {
     #[test]
     fn a_warning_is_told_once_until_its_text_changes() {
         let mut news = News::default();
-        let event = |note: &str| {
-            json!({"type": "Warning", "reason": "QuotaExceeded", "note": note, "regarding": {"kind": "Service", "name": "web"}})
-        };
+        let event = |note: &str| json!({"type": "Warning", "reason": "QuotaExceeded", "note": note, "regarding": {"kind": "Service", "name": "web"}});
         assert_eq!(news.of_event(&event("a"), true).unwrap(), "Service web warns: QuotaExceeded: a");
         assert_eq!(news.of_event(&event("a"), true), None);
         assert!(news.of_event(&event("b"), true).is_some());
@@ -355,55 +346,36 @@ mod tests {
 
     #[test]
     fn the_end_of_an_operation_names_the_resource_and_what_became_of_it() {
-        let lb = "loadbalancers/kubernetes";
-        let mut news = News::with_resources([format!("{GROUP}/providers/microsoft.network/networkSecurityGroups/nsg")]);
-        let told = news.of_operations(
-            &[
-                operation("1", lb, Some(3_500)),
-                operation("2", "networksecuritygroups/nsg", Some(1_000)),
-                operation("3", "routetables/t/routes/r", Some(1_000)),
-                operation("4", lb, None),
-            ],
-            |_| true,
-            |_| None,
-        );
+        let balancer = "microsoft.network/loadbalancers/kubernetes";
+        let mut news = News::with_resources([format!("{GROUP}/providers/Microsoft.Network/networkSecurityGroups/nsg")]);
+        for (resource, milliseconds, exists, line) in [
+            (balancer, 2_500, true, "Azure: load balancer kubernetes is created (2.5 s)"),
+            ("microsoft.network/networksecuritygroups/nsg", 0, true, "Azure: security group nsg is changed"),
+            ("microsoft.network/routetables/t/routes/r", 0, true, "Azure: route r of route table t is created"),
+            (balancer, 50, true, "Azure: load balancer kubernetes is changed"),
+            (balancer, 50, false, "Azure: load balancer kubernetes is deleted"),
+            (balancer, 50, true, "Azure: load balancer kubernetes is created"),
+        ] {
+            assert_eq!(news.of_operation(&operation(resource, milliseconds), |_| exists, |_| None), [line]);
+        }
+        let mut moved = operation("microsoft.compute/virtualmachines/node-0", 1_000);
+        moved.attached = vec![format!("{GROUP}/providers/microsoft.compute/disks/pvc-1")];
+        moved.detached = vec![format!("{GROUP}/providers/microsoft.compute/disks/pvc-2")];
+        let told = news.of_operation(&moved, |_| true, |_| Some(3));
         assert_eq!(
             told,
             [
-                "Azure: load balancer kubernetes is created (2.5 s)",
-                "Azure: security group nsg is changed",
-                "Azure: route r of route table t is created"
+                "Azure: disk pvc-2 is detached from node-0 (1.0 s)",
+                "Azure: disk pvc-1 is attached to node-0 at LUN 3 (1.0 s)"
             ]
         );
-        let gone = news.of_operations(&[operation("4", lb, Some(1_050))], |_| false, |_| None);
-        assert_eq!(gone, ["Azure: load balancer kubernetes is deleted"]);
-        let mut attach = operation("5", "x", Some(2_000));
-        attach.resource = format!("{GROUP}/providers/microsoft.compute/virtualmachines/node-0");
-        attach.attached = vec![format!("{GROUP}/providers/microsoft.compute/disks/pvc-1")];
-        let failed = OperationRecord { id: "6".to_owned(), succeeded: false, ..attach.clone() };
-        let told = news.of_operations(&[attach, failed], |_| true, |_| Some(3));
-        assert_eq!(
-            told,
-            ["Azure: disk pvc-1 is attached to node-0 at LUN 3 (1.0 s)", "Azure: a write of machine node-0 failed (1.0 s)"]
-        );
+        moved.end = OperationEnd::Failed("Conflict".to_owned());
+        let told = news.of_operation(&moved, |_| true, |_| Some(3));
+        assert_eq!(told, ["Azure: a write of machine node-0 has failed: Conflict (1.0 s)"]);
         assert_eq!(subject(GROUP), "resource group lazuli");
     }
 
     proptest! {
-        /// Whatever the order in which operations end and are looked at, each is told once, and none before its end.
-        #[test]
-        fn every_operation_is_told_exactly_once_after_its_end(ends in prop::collection::vec(0_u64..6, 1..12)) {
-            let mut news = News::default();
-            let mut told = 0;
-            for now in 0..7 {
-                let all: Vec<_> = ends.iter().enumerate()
-                    .map(|(at, end)| operation(&at.to_string(), &format!("loadbalancers/{at}"), (*end <= now).then_some(*end)))
-                    .collect();
-                told += news.of_operations(&all, |_| true, |_| None).len();
-                prop_assert_eq!(told, ends.iter().filter(|end| **end <= now).count());
-            }
-        }
-
         /// No second has more lines than are allowed and one that counts, and no line is lost without being counted.
         #[test]
         fn a_storm_is_counted_and_not_printed(bursts in prop::collection::vec((0_u64..4, 0_usize..40), 1..20)) {

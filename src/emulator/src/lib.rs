@@ -179,6 +179,7 @@ pub mod call_log;
 pub mod changes;
 pub mod control;
 pub mod disk_skus;
+pub mod ended;
 pub mod hypervisor;
 pub mod incident;
 pub mod latency;

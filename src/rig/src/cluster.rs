@@ -17,7 +17,7 @@ use lazuli_model::ArmId;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-use crate::{AnyError, Folder, azure_json};
+use crate::{AnyError, Folder, SECURITY_GROUP, azure_json};
 
 /// How long the set-up may take.
 const SET_UP: Duration = Duration::from_secs(600);
@@ -25,12 +25,12 @@ const SET_UP: Duration = Duration::from_secs(600);
 /// What a cluster is made of.
 #[derive(Debug)]
 pub struct Layout<'a> {
-    /// The Azure.
+    /// The Azure. Its scenario has the security group that the cloud configuration names.
     pub azure: lazuli_emulator::Options,
     /// Written over the keys of the cloud configuration.
     pub keys: &'a [(&'a str, Value)],
-    /// The API server.
-    pub server: lazuli_apiserver::Options,
+    /// The API server. Its clock runs since its start.
+    pub server: ApiServer,
     /// Where the API server listens, in plain HTTP. Port 0: one that is free.
     pub listen: SocketAddr,
     /// Where the files of the processes go.
@@ -58,11 +58,15 @@ impl Cluster {
         let layout = Layout {
             azure: options,
             keys,
-            server: lazuli_apiserver::Options::default(),
+            server: ApiServer::start(lazuli_apiserver::Options::default()),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             folder: Folder::make("cluster")?,
         };
         let cluster = Self::assemble(layout).await?;
+        // Its installer makes it.
+        let group = scenario::RESOURCE_GROUP;
+        let kind = (NetworkType::SecurityGroup, "networkSecurityGroups");
+        make(&cluster.config()?, group, kind, SECURITY_GROUP, json!({})).await?;
         for at in 0..2 {
             cluster.node(at)?;
         }
@@ -83,14 +87,10 @@ impl Cluster {
         let azure = Emulator::start(azure).await?;
         let mut config = azure_json(&scenario, &azure.url());
         config["subnetName"] = "nodes".into();
-        config["securityGroupName"] = "nodes-nsg".into();
+        config["securityGroupName"] = SECURITY_GROUP.into();
         for (key, value) in keys {
             config[*key] = value.clone();
         }
-        // Its installer makes it.
-        let group = scenario::RESOURCE_GROUP;
-        make(&config, group, (NetworkType::SecurityGroup, "networkSecurityGroups"), "nodes-nsg", json!({})).await?;
-        let server = ApiServer::start(server);
         let router = server.router();
         tokio::spawn(async move { axum::serve(listener, router).await });
         let cluster = Self { azure, server, address, folder };
