@@ -9,6 +9,7 @@
 //! | `lazuli csi-controller` | CSI Identity and Controller services of `disk.csi.azure.com` |
 //! | `lazuli csi-node` | CSI Identity and Node services on every node; registers itself with kubelet |
 //! | `lazuli emulator` | Azure itself as a local HTTP server, with block devices if asked |
+//! | `lazuli up` | Azure with its page, a small Kubernetes API for kubectl, and all of the above in one process |
 //! | `lazuli demo`, `doctor`, `bench` | show it working; say what is wrong; measure |
 //! | `lazuli explain` | explain parameters, annotations, keys of the configuration, events and metrics |
 //! | `lazuli why` | ask a running process why an object waits |
@@ -56,7 +57,7 @@
 //! | 0 | `lazuli-model` | the values that all crates share, and what follows from one of them alone | nothing of ours | |
 //! | 0 | `csi-proto` | generated code of the gRPC services | nothing of ours | |
 //! | 0 | `lazuli-emulator` | Azure itself as a local HTTP server | nothing of ours | |
-//! | 0 | `lazuli-apiserver` | a small Kubernetes API server, for simulation and bench | nothing of ours | |
+//! | 0 | `lazuli-apiserver` | a small Kubernetes API server, for kubectl, simulation and bench | nothing of ours | |
 //! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
 //! | 1 | `lazuli-journal` | what was asked, seen and decided about each object, in bounded memory | model | |
 //! | 1 | `lazuli-quota` | when a request goes to Azure: permits, polls, shared reads | model | |

@@ -82,6 +82,7 @@ mod it {
     mod service_rig;
     mod tiers;
     mod unknown_keys;
+    mod up;
     mod why;
     mod worker_answers;
 }
@@ -108,5 +109,6 @@ mod privileged {
     mod process;
     mod stopping;
     mod storm;
+    mod up;
     mod wrong_disk;
 }

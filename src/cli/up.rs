@@ -67,7 +67,7 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_UP_FOLDER")]
     folder: Option<PathBuf>,
     /// Where Azure and its page are served. Port 0: one that is free.
-    #[arg(long, alias = "port", env = "LAZULI_UP_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8181", value_parser = address)]
+    #[arg(long, env = "LAZULI_UP_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8181", value_parser = address)]
     listen: SocketAddr,
     /// Where the Kubernetes API is served, in plain HTTP and to everybody on this machine. Port 0: one that is free.
     #[arg(long, env = "LAZULI_UP_API_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8182", value_parser = loopback)]
@@ -143,12 +143,18 @@ pub(super) async fn run(options: Options) -> Outcome {
     .await?;
     let up = Up { cluster, options, place, devices, started };
     let outcome = Box::pin(up.serve(&stop)).await;
+    // Where nobody reads, there is nobody to tell.
+    let _ = print("\nStopping: unmounting and detaching what is left. Ctrl-C again ends at once and leaves it.\n");
     let left = devices::release(&up.place).await;
     for name in ["kubeconfig", "azure.json", MANIFEST] {
         // What starts next with this path waits for the next one, instead of asking this one.
         let _ = std::fs::remove_file(up.place.join(name));
     }
+    let kept = up.options.folder.as_ref().map(|_| format!("; {} is kept", up.place.display()));
     up.cluster.stop().await;
+    if left.is_ok() {
+        let _ = print(&format!("Nothing is mounted, and no loop device is left{}.\n", kept.unwrap_or_default()));
+    }
     outcome.and(left)
 }
 
@@ -252,6 +258,8 @@ impl Up {
     }
 
     fn start(&self, ending: &CancellationToken) -> Result<JoinSet<(String, Outcome)>, AnyError> {
+        // Those of one that was killed: the folder's lock says that none is alive.
+        self.sockets().iter().for_each(|socket| drop(std::fs::remove_file(socket)));
         let mut processes = JoinSet::new();
         let drain = format!("--drain-seconds={DRAIN_SECONDS}");
         let why = |name: &str| format!("--why-socket={}", self.path(&format!("why-{name}.sock")));
@@ -288,15 +296,16 @@ impl Up {
         Ok(processes)
     }
 
+    /// The sockets of csi-controller and of the node plugins.
+    fn sockets(&self) -> Vec<PathBuf> {
+        let nodes = (0..self.options.nodes).map(machines::name);
+        std::iter::once("controller".to_owned()).chain(nodes).map(|name| self.place.join(format!("{name}.sock"))).collect()
+    }
+
     /// Waits until all sockets are there.
     async fn until_serving(&self) -> Result<(), UpError> {
-        let nodes = (0..self.options.nodes).map(machines::name);
-        let sockets: Vec<PathBuf> = std::iter::once("controller".to_owned())
-            .chain(nodes)
-            .map(|name| self.place.join(format!("{name}.sock")))
-            .collect();
         let serving = async {
-            while !sockets.iter().all(|socket| socket.exists()) {
+            while !self.sockets().iter().all(|socket| socket.exists()) {
                 sleep(LOOK).await;
             }
         };

@@ -45,7 +45,7 @@ pub(super) const KEYS: &[KeyRow] = &[
         Label,
         "beta.kubernetes.io/instance-type",
         "a VM size",
-        "The same, of before Kubernetes 1.17. Written by cloud-node.",
+        "The same under the name of Kubernetes before 1.17. Written by cloud-node.",
     ),
     key(
         Node,
@@ -54,7 +54,13 @@ pub(super) const KEYS: &[KeyRow] = &[
         "a region",
         "The VM's region. Written by cloud-node, read by the node plugin.",
     ),
-    key(Node, Label, "failure-domain.beta.kubernetes.io/region", "a region", "The same, of before Kubernetes 1.17."),
+    key(
+        Node,
+        Label,
+        "failure-domain.beta.kubernetes.io/region",
+        "a region",
+        "The same under the name of Kubernetes before 1.17.",
+    ),
     key(
         Node,
         Label,
@@ -62,7 +68,13 @@ pub(super) const KEYS: &[KeyRow] = &[
         "REGION-ZONE, or a fault domain",
         "The VM's availability zone. Written by cloud-node; where the metadata are silent, the node plugin takes its zone from it.",
     ),
-    key(Node, Label, "failure-domain.beta.kubernetes.io/zone", "as above", "The same, of before Kubernetes 1.17."),
+    key(
+        Node,
+        Label,
+        "failure-domain.beta.kubernetes.io/zone",
+        "REGION-ZONE, or a fault domain",
+        "The same under the name of Kubernetes before 1.17.",
+    ),
     key(
         Node,
         Label,
@@ -112,8 +124,14 @@ pub(super) const KEYS: &[KeyRow] = &[
         "anything",
         "A Node of the control plane: see excludeMasterFromStandardLB.",
     ),
-    key(Node, Label, "node-role.kubernetes.io/master", "anything", "The same, of before Kubernetes 1.20."),
-    key(Node, Label, "kubernetes.io/role", "master", "The same, of old clusters."),
+    key(
+        Node,
+        Label,
+        "node-role.kubernetes.io/master",
+        "anything",
+        "The same under the name of Kubernetes before 1.20.",
+    ),
+    key(Node, Label, "kubernetes.io/role", "master", "The same under the name of old clusters."),
     key(
         Node,
         Taint,
@@ -140,7 +158,7 @@ pub(super) const KEYS: &[KeyRow] = &[
         Taint,
         "disk.csi.azure.com/agent-not-ready",
         "any effect",
-        "Keeps Pods off until the disk driver is registered. Written by who makes the Node, removed by the node plugin.",
+        "Keeps Pods off until the disk driver is registered. Written by the program that makes the Node, removed by the node plugin.",
     ),
     key(
         Lease,

@@ -32,11 +32,11 @@ fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
 fn of_section(section: &Section, without: &[&str]) -> String {
     let is_shown = |label: &&str| !without.contains(label);
     let heads: Vec<&str> =
-        ["name"].into_iter().chain(section.columns.iter().copied().filter(is_shown)).chain(["meaning"]).collect();
+        ["name", "meaning"].into_iter().chain(section.columns.iter().copied().filter(is_shown)).collect();
     let row = |topic: &Topic| {
         let shown = section.columns.iter().zip(&topic.values).filter(|(label, _)| is_shown(label));
         let values = shown.map(|(_, value)| value.clone());
-        [format!("`{}`", topic.name)].into_iter().chain(values).chain([topic.meaning.clone()]).collect()
+        [format!("`{}`", topic.name), topic.meaning.clone()].into_iter().chain(values).collect()
     };
     table(&heads, section.topics.iter().map(row))
 }

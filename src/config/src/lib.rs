@@ -32,7 +32,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lazuli_model::reference::UsedBy;
 use serde::Serialize;
 use url::Url;
 
@@ -365,8 +364,8 @@ impl Config {
         self.warnings.iter().cloned().chain(unknown).chain(without_effect).collect()
     }
 
-    /// What the cloud controllers log once when they start: as [`Self::start_warnings`], without the keys that count for
-    /// what they look after.
+    /// What the cloud controllers log once when they start: as [`Self::start_warnings`], and why a key means nothing to any of
+    /// them.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`] with every wrong value of a key that counts. The disk driver ignores it.
@@ -382,28 +381,13 @@ impl Config {
             return Err(ConfigError::Invalid(Problems(wrong)));
         }
         let mut others = self.clone();
-        others.keys_without_effect.retain(|key| !counts(key));
         let mut reasons = Vec::new();
-        let keys_of = |counts: fn(&UsedBy) -> bool| -> Vec<&'static str> {
-            KEYS.iter().filter(|row| counts(&row.used_by)).map(|row| row.key).collect()
-        };
-        // Other controllers of this program take them.
-        let not_asked = [
-            (
-                looks_after.services,
-                "only service-lb takes them, which --controllers does not name",
-                keys_of(|by| by.services),
-            ),
-            (
-                looks_after.nodes,
-                "only the controllers of Nodes and routes take them, which --controllers does not name",
-                keys_of(|by| by.nodes),
-            ),
-        ];
-        let not_asked =
-            not_asked.into_iter().filter(|(is_asked, ..)| !is_asked).map(|(_, reason, keys)| (reason, keys));
+        // A controller that --controllers leaves out takes its keys in another process.
+        others
+            .keys_without_effect
+            .retain(|key| !keys::is_used(key, |by| by.services || by.nodes || by.cloud_controllers));
         let without_meaning = [(OWN_TENANT, OF_OTHER_TENANTS.to_vec())].into_iter().chain(keys::without_meaning());
-        for (reason, keys) in not_asked.chain(without_meaning) {
+        for (reason, keys) in without_meaning {
             let given = others.keys_without_effect.extract_if(.., |key| keys.contains(&key.as_str()));
             let given: Vec<String> = given.collect();
             if !given.is_empty() {

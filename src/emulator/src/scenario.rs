@@ -82,6 +82,8 @@ pub struct Scenario {
     pub virtual_networks: Vec<VirtualNetwork>,
     /// Network security groups, with the rules that each has from its start.
     pub security_groups: Vec<SecurityGroup>,
+    /// Route tables, without routes.
+    pub route_tables: Vec<RouteTable>,
     /// Availability sets.
     pub availability_sets: Vec<AvailabilitySet>,
     /// Virtual machines.
@@ -187,6 +189,17 @@ pub struct VirtualNetwork {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecurityGroup {
+    /// Name.
+    pub name: String,
+    /// Resource group; the first one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<String>,
+}
+
+/// A route table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RouteTable {
     /// Name.
     pub name: String,
     /// Resource group; the first one when left out.
@@ -528,6 +541,7 @@ impl Default for Scenario {
                 subnets: vec![Subnet { name: "nodes".to_owned(), prefix: "10.240.0.0/16".to_owned() }],
             }],
             security_groups: Vec::new(),
+            route_tables: Vec::new(),
             availability_sets: Vec::new(),
             virtual_machines: vec![VirtualMachine::pattern("node-{}", 2)],
             scale_sets: Vec::new(),

@@ -10,7 +10,7 @@ use crate::arm::descriptor::{Descriptor, Draft, Origin, Verb};
 use crate::arm::engine::document;
 use crate::arm::kinds;
 use crate::arm::network::{
-    interfaces::NETWORK_INTERFACE, private_addresses, security_groups::SECURITY_GROUP,
+    interfaces::NETWORK_INTERFACE, private_addresses, route_tables::ROUTE_TABLE, security_groups::SECURITY_GROUP,
     virtual_networks::VIRTUAL_NETWORK,
 };
 use crate::arm::resources::groups;
@@ -75,6 +75,11 @@ impl State {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
             let id = within(scenario, group, kinds::SECURITY_GROUP, &planned.name);
             self.seed_resource(&SECURITY_GROUP, &id, &location, &json!({}), stamp);
+        }
+        for planned in &scenario.route_tables {
+            let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
+            let id = within(scenario, group, kinds::ROUTE_TABLE, &planned.name);
+            self.seed_resource(&ROUTE_TABLE, &id, &location, &json!({}), stamp);
         }
         for planned in &scenario.availability_sets {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());

@@ -287,7 +287,10 @@ pub fn missing_for_mounts() -> Option<String> {
     let folders = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
     let absent = |program: &&str| !folders.iter().any(|folder| Path::new(folder).join(program).exists());
     let missing: Vec<&str> = ["losetup", "mkfs.ext4", "resize2fs", "blkid"].into_iter().filter(absent).collect();
-    (!missing.is_empty()).then(|| format!("{} missing (Debian: util-linux, e2fsprogs)", missing.join(", ")))
+    if !missing.is_empty() {
+        return Some(format!("{} missing (Debian: util-linux, e2fsprogs)", missing.join(", ")));
+    }
+    (!Path::new("/dev/loop-control").exists()).then(|| "the kernel offers no loop devices: load the module loop".into())
 }
 
 /// Whether this process may grow a mounted ext4: the kernel asks for CAP_SYS_RESOURCE, which some sandboxes keep
@@ -304,11 +307,12 @@ pub fn may_grow_mounted_ext4() -> bool {
 /// The security group that the cloud configuration of an emulator names where its scenario has none.
 pub const SECURITY_GROUP: &str = "nodes-nsg";
 
-/// A cloud configuration for clients of an emulator, with every key that Services need.
+/// A cloud configuration for clients of an emulator, with every key that Services need, and what routes need where the scenario
+/// has a route table.
 pub fn azure_json(scenario: &Scenario, url: &str) -> Value {
     let (client, network) = (scenario.clients.first(), scenario.virtual_networks.first());
     let security_group = scenario.security_groups.first().map_or(SECURITY_GROUP, |group| &group.name);
-    json!({
+    let mut config = json!({
         "cloud": "AzurePublicCloud",
         "resourceManagerEndpoint": url,
         "tenantId": scenario.tenant_id,
@@ -321,7 +325,11 @@ pub fn azure_json(scenario: &Scenario, url: &str) -> Value {
         "subnetName": network.and_then(|network| network.subnets.first()).map(|subnet| subnet.name.as_str()),
         "securityGroupName": security_group,
         "useInstanceMetadata": true,
-    })
+    });
+    if let Some(table) = scenario.route_tables.first() {
+        config["routeTableName"] = table.name.as_str().into();
+    }
+    config
 }
 
 /// The loop hypervisor for a lab in this folder.
@@ -349,7 +357,9 @@ impl Folder {
     /// # Errors
     /// When it cannot be made.
     pub fn make(purpose: &str) -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("lazuli-{purpose}-{}", uuid::Uuid::new_v4().simple()));
+        // Short, because the path of a unix socket in it may have 107 bytes.
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let path = std::env::temp_dir().join(format!("lazuli-{purpose}-{}", &id[..12]));
         std::fs::create_dir_all(&path)?;
         Ok(Self { path, end: FolderEnd::Removed })
     }

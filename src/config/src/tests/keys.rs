@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lazuli_model::reference::Comparison;
+use lazuli_model::reference::{Comparison, UsedBy};
 
 use super::*;
 

@@ -111,6 +111,10 @@ impl Scenario {
             self.known_group(&format!("securityGroups[{at}].resourceGroup"), group.resource_group.as_ref())?;
         }
         unique("securityGroups", ".name", self.security_groups.iter().map(|group| &group.name))?;
+        for (at, table) in self.route_tables.iter().enumerate() {
+            self.known_group(&format!("routeTables[{at}].resourceGroup"), table.resource_group.as_ref())?;
+        }
+        unique("routeTables", ".name", self.route_tables.iter().map(|table| &table.name))?;
         for (at, set) in self.availability_sets.iter().enumerate() {
             self.known_group(&format!("availabilitySets[{at}].resourceGroup"), set.resource_group.as_ref())?;
         }
