@@ -133,9 +133,9 @@ class Scene:
     def shares(self):
         account = f"{STORAGE}/storageAccounts/f3a1b2c3d4e5"
         body = {"location": "westeurope", "kind": "StorageV2", "sku": {"name": "Standard_LRS"}, "properties": {}}
-        status, answer, headers = self.emulator.arm("PUT", account, body, STORAGE_VERSION, LAZULI)
+        status, answer, _ = self.emulator.arm("PUT", account, body, STORAGE_VERSION, LAZULI)
         assert status in (200, 202), answer
-        while self.emulator.arm("GET", account, None, STORAGE_VERSION, LAZULI)[0] != 200:
+        while '"provisioningState":"Succeeded"' not in self.emulator.arm("GET", account, None, STORAGE_VERSION, LAZULI)[1]:
             time.sleep(0.3)
         metadata = {"createdBy": "file.csi.azure.com"}
         for name in ["pvc-media", "pvc-reports"]:

@@ -300,7 +300,7 @@ impl Context<'_> {
                 format!("p={partition}&{signature}")
             }
             Style::Storage => format!("monitor=true&{signature}"),
-            Style::Network | Style::Group => signature,
+            Style::Network | Style::Group | Style::Deployment => signature,
         };
         let root = format!("{base}{subscription}/{}", start.collection);
         let url = match start.style {
@@ -312,7 +312,7 @@ impl Context<'_> {
             Style::Network => {
                 format!("{}/{id}?{query}", root.trim_end_matches("operations").to_owned() + "operationResults")
             }
-            Style::Group => format!("{root}?{query}"),
+            Style::Group | Style::Deployment => format!("{root}?{query}"),
             Style::Storage => url.clone(),
         };
         let latency = due - self.now;

@@ -115,11 +115,13 @@ pub enum OperationKind {
     StorageAccount,
     /// The name of a deleted share becomes free; the deletion itself is done at once.
     ShareRemoval,
+    /// A template is deployed: what it takes at least. It lasts until its last resource has ended.
+    Deployment,
 }
 
 impl OperationKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::DiskCreate,
         Self::DiskUpdate,
         Self::DiskDelete,
@@ -142,6 +144,7 @@ impl OperationKind {
         Self::SnapshotCopy,
         Self::StorageAccount,
         Self::ShareRemoval,
+        Self::Deployment,
     ];
 
     /// The median in milliseconds; the module documentation says which are documented.
@@ -165,6 +168,8 @@ impl OperationKind {
             // The only figure found is a Retry-After of 17.
             Self::StorageAccount => 20_000,
             Self::SnapshotCopy => 360_000,
+            // A figure of the emulator's own.
+            Self::Deployment => 1_000,
         }
     }
 }

@@ -35,6 +35,9 @@
 //! | a body over 4 MiB | 413 `RequestContentTooLarge` | D |
 //! | a member that no resource has at its top | 400 `InvalidRequestContent` from the gateway | D |
 //! | tags: more than 50, names over 512 or values over 256 characters, reserved characters | 400 | D, the code for too many U |
+//! | deployment PUT / DELETE of a template to a group | 201 or 200 with `Azure-AsyncOperation`, `Running` until the last resource has ended / 202, what it made stays | D, the 202 U |
+//! | … one of whose resources is refused | `DeploymentFailed` with the refusals, nothing new begins | D |
+//! | … with loops, linked templates, mode `Complete`, functions that tools do not generate | 400 `InvalidTemplate`, which says so | deviation |
 //! | types that are not emulated, such as images and galleries | 404 `InvalidResourceType`, as in a cloud without them | D but for the sentence that says so |
 //! | `providers`, `resources` of a subscription or group | registered; members without `properties` | D |
 //! | `%2F` in a path | divides nothing; no name may hold it | U |
@@ -205,6 +208,7 @@ mod claim;
 mod clock;
 mod completion;
 mod definition;
+mod deploy;
 mod derived;
 mod document;
 mod endpoints;

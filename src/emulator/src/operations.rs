@@ -61,6 +61,8 @@ pub(crate) enum Style {
     Group,
     /// Recorded: `Location` only, empty bodies, the document at the end.
     Storage,
+    /// Documented: the state of a deployment, `Running` while it is.
+    Deployment,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +105,7 @@ impl<W> Operation<W> {
     /// The object at the `Azure-AsyncOperation` URL, as JSON text.
     pub(crate) fn object(&self, clock: &Clock) -> String {
         let (word, fault) = match &self.status {
+            Status::Running if self.style == Style::Deployment => ("Running", None),
             Status::Running => ("InProgress", None),
             Status::Succeeded => ("Succeeded", None),
             Status::Failed(fault) => ("Failed", Some(fault)),

@@ -26,6 +26,7 @@ use crate::arm::{self, Headers, tenant};
 use crate::call_log::Call;
 use crate::casing;
 use crate::control;
+use crate::deploy;
 use crate::endpoints::{self, Endpoints};
 use crate::fault::{self, Fault};
 use crate::imds;
@@ -268,10 +269,13 @@ fn answer(
     })();
     // An operation that lasts no time is over before its first poll, not before its own answer: the
     // 202 still shows the state in between.
-    let pending = std::mem::take(&mut state.pending);
+    let (pending, deployments) = (std::mem::take(&mut state.pending), std::mem::take(&mut state.deployments));
     drop(state);
     for work in pending {
         spawn::carry_out(shared, work);
+    }
+    for deployment in deployments {
+        deploy::carry_out(shared, deployment);
     }
     if asked.request.method != "GET" {
         shared.saver.changed();

@@ -13,6 +13,7 @@ use crate::arm::descriptor::Types;
 use crate::call_log::{Call, CallLog};
 use crate::changes::Followers;
 use crate::clock::{self, Clock};
+use crate::deploy::Deployment;
 use crate::derived;
 use crate::fault::Fault;
 use crate::hypervisor::{DiskFacts, Hypervisor};
@@ -178,6 +179,8 @@ pub(crate) struct State {
     pub(crate) violations: Vec<String>,
     /// Accepted operations whose task has not been spawned yet.
     pub(crate) pending: Vec<Pending>,
+    /// Accepted deployments whose task has not been spawned yet.
+    pub(crate) deployments: Vec<Deployment>,
     /// What is unverified, as this emulator does it.
     pub(crate) switches: Switches,
     /// The resource types that there are.
@@ -207,6 +210,7 @@ impl State {
             phases: Phases::default(),
             violations: Vec::new(),
             pending: Vec::new(),
+            deployments: Vec::new(),
             switches: options.unverified,
             types,
             start_time: options.start_time,

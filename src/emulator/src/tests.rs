@@ -3,6 +3,7 @@
 mod clients;
 mod control;
 mod data_disks;
+mod deployments;
 mod disk_changes;
 mod disks;
 pub(crate) mod engine;

@@ -263,8 +263,8 @@ function answerOf(call) {
 }
 
 function timeOf(call) {
-  const [second, millis] = clock(page.now - (page.at - call.atMs), true).split(".");
-  return make("time", {}, second, make("span", { class: "minor" }, `.${millis}`));
+  const at = clock(page.now - (page.at - call.atMs), true);
+  return make("time", { title: at }, at.split(".")[0]);
 }
 
 function showCalls() {
@@ -272,7 +272,7 @@ function showCalls() {
   const rows = fitting.slice(-CALLS_SHOWN).reverse().map((call) => make("tr", { "data-call": String(call.number) },
     cell("short quiet", timeOf(call)),
     cell("call", opens(`calls/${call.number}`, [make("b", {}, call.method), ...broken(shortPath(call.path))], `${call.path}\nshow as JSON`),
-      make("span", { class: "operation" }, call.operation,
+      make("span", { class: "operation" }, ...broken(call.operation, "."),
         call.caller ? make("span", { class: "caller", title: "the caller, by its User-Agent" }, call.caller) : null,
         call.code ? make("span", { class: "code" }, call.code) : null,
         call.incident ? make("span", { class: "code" }, "incident") : null)),

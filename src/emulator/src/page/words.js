@@ -25,8 +25,8 @@ export const opens = (what, text, label) =>
   make("button", { class: "opens mono", type: "button", "data-json": what, title: label, "aria-haspopup": "dialog" }, text);
 export const opensResource = (row, text = row.name) => opens(`resource?id=${encodeURIComponent(row.id)}`, text, `${row.id}\nshow as JSON`);
 
-/** A path that breaks between its segments first. */
-export const broken = (path) => path.split("/").flatMap((segment, at) => (at ? ["/", make("wbr"), segment] : [segment]));
+/** A text that breaks after a mark first, such as a path between its segments. */
+export const broken = (text, mark = "/") => text.split(mark).flatMap((part, at) => (at ? [mark, make("wbr"), part] : [part]));
 
 /** A table: columns are [title, class]; rows are elements. On a narrow screen, where a row is a block, each cell has its title. */
 export function table(columns, rows) {
