@@ -505,7 +505,7 @@ impl Config {
         let mut reasons = Vec::new();
         // Other controllers of this program take them: whoever leaves those out by --controllers knows it.
         others.keys_without_effect.retain(|key| !lists.iter().any(|(_, list)| list.contains(&key.as_str())));
-        for (reason, keys) in WITHOUT_MEANING.iter().copied() {
+        for (reason, keys) in WITHOUT_MEANING {
             let given = others.keys_without_effect.extract_if(.., |key| keys.contains(&key.as_str()));
             let given: Vec<String> = given.collect();
             if !given.is_empty() {
