@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `it` | real gRPC over a unix socket, real HTTP to the emulator, recorded traffic, the project's own rules | nothing |
 //! | `api_server` | what a client of Kubernetes may rest on, against the small API server, and in `privileged::cluster` against the real one | nothing |
+//! | `kubectl` | what kubectl prints, for `it` and for a real cluster | kubectl |
 //! | `model` | random lives of a cluster against the emulator, on paused time, from one seed | nothing |
 //! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
 //! | `guest` | a machine with a kernel of its own in QEMU, for mounts of file shares | root, and what `scripts/guest` installs |
@@ -90,6 +91,7 @@ mod it {
 mod api_server;
 mod certificates;
 mod guest;
+mod kubectl;
 mod model;
 
 mod privileged {

@@ -262,6 +262,9 @@ fn facts_of(instance: &Instance, addresses: Vec<InterfaceAddress>, boot_id: Opti
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
+    if !nix::unistd::geteuid().is_root() {
+        tracing::warn!("this process is not root: it can neither format nor mount a disk");
+    }
     Box::pin(serve(options, stop::on_signal()?)).await
 }
 
@@ -271,10 +274,6 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
     register_process(&mut registry, BUILD);
     let readiness = Readiness::new();
     options.of_driver.log();
-    if !nix::unistd::geteuid().is_root() {
-        tracing::warn!("this process is not root: it can neither format nor mount a disk");
-    }
-
     let imds = match options.imds {
         Switch::On => Some(imds(&options.routes, options.imds_url.as_ref())?),
         Switch::Off => None,

@@ -299,7 +299,10 @@ impl Up {
     /// The sockets of csi-controller and of the node plugins.
     fn sockets(&self) -> Vec<PathBuf> {
         let nodes = (0..self.options.nodes).map(machines::name);
-        std::iter::once("controller".to_owned()).chain(nodes).map(|name| self.place.join(format!("{name}.sock"))).collect()
+        std::iter::once("controller".to_owned())
+            .chain(nodes)
+            .map(|name| self.place.join(format!("{name}.sock")))
+            .collect()
     }
 
     /// Waits until all sockets are there.

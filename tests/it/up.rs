@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    net::IpAddr,
     path::{Path, PathBuf},
     process::{Output, Stdio},
     time::Duration,
@@ -19,24 +18,14 @@ use tokio::{
     time::timeout,
 };
 
+use crate::kubectl;
+
 /// What only a hang reaches.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A command in this folder, without options of the environment.
-fn command(program: &str, folder: &Path) -> Command {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("LAZULI_") || text.starts_with("KUBE") || text.starts_with("AZURE_") {
-            command.env_remove(&name);
-        }
-    }
-    command.current_dir(folder).env("TMPDIR", folder).env("HOME", folder).stdin(Stdio::null()).kill_on_drop(true);
-    command
-}
-
+/// The program in this folder, without options of the environment.
 fn lazuli(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = command(env!("CARGO_BIN_EXE_lazuli"), folder);
+    let mut command = kubectl::command(env!("CARGO_BIN_EXE_lazuli"), folder);
     command.args(arguments);
     command
 }
@@ -206,61 +195,13 @@ async fn the_emulators_own_configuration_warns_of_nothing_and_serves_every_comma
     assert!(!told.contains("without effect"), "{told}");
 }
 
-/// What differs from one cluster to the next: ages, addresses, node ports, versions and the padding of columns.
-fn masked(transcript: &str) -> String {
-    let is_age = |word: &str| {
-        word == "<invalid>"
-            || word.starts_with(|char: char| char.is_ascii_digit())
-                && word.ends_with(['s', 'm', 'h', 'd'])
-                && word.chars().all(|char| char.is_ascii_digit() || "smhd".contains(char))
-    };
-    let port = |word: &str| {
-        let (before, number) = word.split_once(':')?;
-        let (number, protocol) = number.split_once('/')?;
-        number.parse::<u16>().ok().filter(|number| *number >= 30_000)?;
-        Some(format!("{before}:PORT/{protocol}"))
-    };
-    let node_port = |word: &str| {
-        let (number, protocol) = word.split_once('/')?;
-        let number = number.parse::<u16>().ok().filter(|number| (30_000..32_768).contains(number));
-        number.map(|_| format!("PORT/{protocol}"))
-    };
-    let word = |word: &str| match word {
-        word if is_age(word) => "AGE".to_owned(),
-        word if word.parse::<IpAddr>().is_ok() => "ADDRESS".to_owned(),
-        word if word.starts_with("v1.") => "VERSION".to_owned(),
-        word => port(word).or_else(|| node_port(word)).unwrap_or_else(|| word.to_owned()),
-    };
-    let line = |line: &str| {
-        let inner = line.trim_start_matches(' ');
-        let words: Vec<String> = inner.split_whitespace().map(word).collect();
-        format!("{}{}\n", &line[..line.len() - inner.len()], words.join(" "))
-    };
-    transcript.lines().map(line).collect()
-}
-
 #[tokio::test]
 async fn kubectl_prints_what_it_prints_on_any_cluster() {
-    let found =
-        std::env::var("PATH").unwrap_or_default().split(':').any(|folder| Path::new(folder).join("kubectl").is_file());
-    if !found {
-        let reason = "kubectl on the PATH (version 1.29 or newer; no tier builds it)";
-        eprintln!("SKIPPED, needs {reason}");
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "in CI nothing is skipped: needs {reason}");
+    if !kubectl::found() {
         return;
     }
     let folder = Folder::make("it-up").unwrap();
     let up = Up::start(folder.path(), &[]).await;
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubectl");
-    let mut script = command("bash", folder.path());
-    script.arg(scripts.join("services.sh")).env("KUBECONFIG", up.value("kubeconfig"));
-    let Output { status, stdout, stderr } = timeout(PATIENCE, script.output()).await.expect("it ends").unwrap();
-    assert!(status.success(), "{}", text(&stderr));
-    let (shown, expected) = (masked(&text(&stdout)), scripts.join("services.txt"));
-    if std::env::var_os("UPDATE_TRANSCRIPT").is_some() {
-        fs::write(&expected, &shown).unwrap();
-    }
-    let expected = fs::read_to_string(expected).unwrap_or_default();
-    assert!(shown == expected, "kubectl printed:\n{shown}\nexpected:\n{expected}");
+    kubectl::services(Path::new(&up.value("kubeconfig")), folder.path()).await;
     up.end(Signal::SIGINT).await;
 }

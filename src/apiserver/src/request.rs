@@ -189,8 +189,7 @@ impl<'a> Request<'a> {
 
     /// The answer with one object, as the client wants to see it.
     fn one(&self, code: StatusCode, object: &Value) -> Result<Answer, Refused> {
-        let shown = self.view()?.one(object, self.store.clock.now());
-        Ok(Answer::json(code, shown.to_string()))
+        Ok(Answer::json(code, self.view()?.one(object, self.store.clock.now())))
     }
 
     fn dispatch(&self, method: &Method, media: &str, body: &[u8]) -> Result<Answer, Refused> {

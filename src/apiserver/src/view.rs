@@ -31,27 +31,22 @@ pub(crate) fn shown<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value
 }
 
 impl View {
-    /// One object.
-    pub(crate) fn one(self, object: &Value, now: Timestamp) -> Value {
+    /// One object, as JSON text: a whole one is printed without being copied.
+    pub(crate) fn one(self, object: &Value, now: Timestamp) -> String {
+        self.watched(object, now, true)
+    }
+
+    /// One object of a watch, as JSON text; its first table says what the columns are.
+    pub(crate) fn watched(self, object: &Value, now: Timestamp, is_first: bool) -> String {
         let object = shown(self.resource, object);
         match self.form {
-            Form::Whole | Form::Discovery => object.into_owned(),
-            Form::Metadata => table::partial(&object),
-            Form::Table => self.table_of(&object, now, true),
-        }
-    }
-
-    fn table_of(self, object: &Value, now: Timestamp, heads: bool) -> Value {
-        let row = table::row(self.resource, object, self.include, now);
-        let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-        table::table(self.resource, metadata, vec![row], heads)
-    }
-
-    /// One object of a watch; its first table says what the columns are.
-    pub(crate) fn watched(self, object: &Value, now: Timestamp, is_first: bool) -> Value {
-        match self.form {
-            Form::Table => self.table_of(&shown(self.resource, object), now, is_first),
-            _ => self.one(object, now),
+            Form::Whole | Form::Discovery => object.to_string(),
+            Form::Metadata => table::partial(&object).to_string(),
+            Form::Table => {
+                let row = table::row(self.resource, &object, self.include, now);
+                let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                table::table(self.resource, metadata, vec![row], is_first).to_string()
+            }
         }
     }
 

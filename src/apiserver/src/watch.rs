@@ -46,10 +46,9 @@ struct Reader {
     over: bool,
 }
 
-fn line(kind: &str, object: &Value) -> Vec<u8> {
-    let mut line = json!({"type": kind, "object": object}).to_string().into_bytes();
-    line.push(b'\n');
-    line
+/// A line of the stream, of an object as JSON text.
+fn line(kind: &str, object: &str) -> Vec<u8> {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into_bytes()
 }
 
 /// The body of the answer.
@@ -103,7 +102,7 @@ fn bookmark(view: View, version: u64, ends_initial: bool) -> Vec<u8> {
         Form::Table => table::table(resource, metadata, Vec::new(), false),
         _ => object,
     };
-    line("BOOKMARK", &object)
+    line("BOOKMARK", &object.to_string())
 }
 
 impl Reader {
@@ -119,7 +118,7 @@ impl Reader {
             match self.store.changes_after(self.watch.view.resource.kept(), self.version) {
                 Err(refused) => {
                     self.over = true;
-                    return Some(Bytes::from(line("ERROR", &refused.object())));
+                    return Some(Bytes::from(line("ERROR", &refused.object().to_string())));
                 }
                 Ok((version, changes)) => {
                     self.version = version;

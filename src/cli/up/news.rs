@@ -17,6 +17,9 @@ pub(super) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uniniti
 /// How many lines may come in one second; the others are counted. A storm of a hundred Services stays readable.
 pub(super) const LINES_A_SECOND: usize = 12;
 
+/// How many letters of an event's note are told; kubectl describe shows the whole.
+const LONGEST_NOTE: usize = 160;
+
 /// What was told so far, of which the next change is told apart.
 #[derive(Debug, Default)]
 pub(super) struct News {
@@ -24,7 +27,7 @@ pub(super) struct News {
     nodes: BTreeMap<String, NodeTold>,
     /// The resources of Azure that are known, in lower case.
     resources: BTreeSet<String>,
-    /// When each warning of an object was told last, by its text.
+    /// What was told last of each object and reason.
     warnings: BTreeMap<String, String>,
 }
 
@@ -134,8 +137,11 @@ impl News {
             return None;
         }
         let regarding = format!("{} {}", text(event, "/regarding/kind"), text(event, "/regarding/name"));
-        let line = format!("{regarding} warns: {}: {}", text(event, "/reason"), text(event, "/note"));
-        let before = self.warnings.insert(format!("{regarding} {}", text(event, "/reason")), line.clone());
+        let (reason, note) = (text(event, "/reason"), text(event, "/note"));
+        let shown: String = note.chars().take(LONGEST_NOTE).collect();
+        let more = if shown.len() < note.len() { "…" } else { "" };
+        let line = format!("{regarding} warns: {reason}: {shown}{more}");
+        let before = self.warnings.insert(format!("{regarding} {reason}"), line.clone());
         (before.as_ref() != Some(&line)).then_some(line)
     }
 
@@ -341,6 +347,7 @@ mod tests {
         assert_eq!(news.of_event(&event("a"), true).unwrap(), "Service web warns: QuotaExceeded: a");
         assert_eq!(news.of_event(&event("a"), true), None);
         assert!(news.of_event(&event("b"), true).is_some());
+        assert!(news.of_event(&event(&"ä".repeat(500)), true).unwrap().ends_with("ä…"));
         assert_eq!(news.of_event(&json!({"type": "Normal"}), true), None);
     }
 

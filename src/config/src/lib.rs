@@ -382,7 +382,7 @@ impl Config {
         }
         let mut others = self.clone();
         let mut reasons = Vec::new();
-        // A controller that --controllers leaves out takes its keys in another process.
+        // Other controllers of this program take them: whoever leaves those out by --controllers knows it.
         others
             .keys_without_effect
             .retain(|key| !keys::is_used(key, |by| by.services || by.nodes || by.cloud_controllers));

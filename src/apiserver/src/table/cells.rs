@@ -51,7 +51,7 @@ pub(super) fn elapsed(seconds: i64) -> String {
     };
     match seconds {
         ..-1 => "<invalid>".to_owned(),
-        -1 => "0s".to_owned(),
+        -1..0 => "0s".to_owned(),
         _ if seconds < 120 => format!("{seconds}s"),
         _ if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
         _ if minutes < 180 => format!("{minutes}m"),
