@@ -497,7 +497,7 @@ mod tests {
         for (kubeconfig, named) in
             [(&kubeconfig, format!("the API server http://{server}")), (&missing, missing.display().to_string())]
         {
-            let text = report_of(&config, kubeconfig).await;
+            let text = Box::pin(report_of(&config, kubeconfig)).await;
             assert!(text.starts_with("FAIL cluster: ") && text.contains(&named), "{text}");
             assert!(text.contains("ok   configuration: subscription 0"), "{text}");
             let of_azure = text.lines().find(|line| line.starts_with("FAIL Azure: ")).unwrap();
@@ -518,7 +518,7 @@ mod tests {
 
         let paths = [format!("--cloud-config={}", config.display()), format!("--kubeconfig={}", kubeconfig.display())];
         let line = Line::parse_from(["doctor".to_owned()].into_iter().chain(paths));
-        let (text, is_well) = examined(&line.options, Screen::default()).await;
+        let (text, is_well) = Box::pin(examined(&line.options, Screen::default())).await;
         assert!(!is_well, "{text}");
         text
     }

@@ -1,5 +1,7 @@
 //! Reads what the identity may do in the resource groups of the cluster.
 
+use std::collections::BTreeMap;
+
 use lazuli_azure::{Until, network::Network};
 use lazuli_config::Config;
 use lazuli_csi::server::chain;
@@ -14,22 +16,28 @@ use super::cluster::READS;
 /// theirs.
 pub(super) async fn needed(config: &Config, network: &Network, controllers: Grade) -> Vec<Needed> {
     let until = Until::within(READS);
-    let mut known: Vec<((String, String), Result<Vec<Permission>, String>)> = Vec::new();
+    let mut known: BTreeMap<Place, Shown> = BTreeMap::new();
     let mut all = Vec::new();
     for (role, (subscription, group), purpose, absent) in wanted(config, controllers) {
         let place = (subscription.to_lowercase(), group.to_lowercase());
-        if !known.iter().any(|(seen, _)| *seen == place) {
-            let read = network.permissions(&subscription, &group, &until).await;
-            let shown = read.map(|answer| Permission::read(&answer)).map_err(|error| chain(&error));
-            known.push((place.clone(), shown));
-        }
-        let shown = known.iter().find(|(seen, _)| *seen == place).map(|(_, shown)| shown.clone());
-        all.push(Needed { role, group, purpose, absent, shown: shown.unwrap_or_else(|| Ok(Vec::new())) });
+        let shown = match known.get(&place) {
+            Some(shown) => shown.clone(),
+            None => {
+                let read = network.permissions(&subscription, &group, &until).await;
+                let shown: Shown = read.map(|answer| Permission::read(&answer)).map_err(|error| chain(&error));
+                known.insert(place, shown.clone());
+                shown
+            }
+        };
+        all.push(Needed { role, group, purpose, absent, shown });
     }
     all
 }
 
+/// A subscription and a resource group in it.
 type Place = (String, String);
+/// What Azure says of one, or why it does not.
+type Shown = Result<Vec<Permission>, String>;
 
 /// Which roles are needed in which resource groups.
 fn wanted(config: &Config, controllers: Grade) -> Vec<(Role, Place, &'static str, Grade)> {
@@ -56,8 +64,6 @@ fn wanted(config: &Config, controllers: Grade) -> Vec<(Role, Place, &'static str
     let folded = |(subscription, group): &Place| (subscription.to_lowercase(), group.to_lowercase());
     places.sort_by_key(folded);
     places.dedup_by_key(|place| folded(place));
-    all.extend(
-        places.into_iter().map(|place| (Role::cloud_controllers(), place, "Services, Nodes and routes", controllers)),
-    );
+    all.extend(places.into_iter().map(|place| (Role::cloud_controllers(), place, "Services and routes", controllers)));
     all
 }

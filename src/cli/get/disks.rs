@@ -164,14 +164,15 @@ async fn elsewhere(disks: &[Disk], known: &[Vm], azure: &Azure, until: &Until) -
     found
 }
 
+// The volume of a claim has the name of its disk, so that it goes early.
 const COLUMNS: [Column; 11] = [
     Column::new("NAME", Always),
     Column::new("RESOURCE GROUP", WithRoom(1)),
-    Column::new("VOLUME", WithRoom(4)),
+    Column::new("VOLUME", WithRoom(2)),
     Column::new("CLAIM", Always),
     Column::new("SIZE", WithRoom(6)),
-    Column::new("SKU", WithRoom(3)),
-    Column::new("ZONE", WithRoom(2)),
+    Column::new("SKU", WithRoom(4)),
+    Column::new("ZONE", WithRoom(3)),
     Column::new("STATE", WithRoom(5)),
     Column::new("NODE", Always),
     Column::new("LUN", Always),

@@ -109,14 +109,14 @@ const COLUMNS: [Column; 12] = [
     Column::new("ACCOUNT", Always),
     Column::new("RESOURCE GROUP", WithRoom(1)),
     Column::new("SHARE", Always),
-    Column::new("VOLUME", WithRoom(5)),
+    Column::new("VOLUME", WithRoom(2)),
     Column::new("CLAIM", Always),
     Column::new("QUOTA", WithRoom(7)),
     Column::new("USED", WithRoom(6)),
-    Column::new("SKU", WithRoom(4)),
-    Column::new("TIER", WithRoom(3)),
+    Column::new("SKU", WithRoom(5)),
+    Column::new("TIER", WithRoom(4)),
     Column::new("PROTOCOL", Wide),
-    Column::new("SNAPSHOTS", WithRoom(2)),
+    Column::new("SNAPSHOTS", WithRoom(3)),
     Column::new("STATE", WithRoom(8)),
 ];
 
