@@ -48,7 +48,8 @@ fn commands(page: &str) -> Vec<String> {
 }
 
 fn names_missing_file(error: &clap::Error) -> bool {
-    error.kind() == ErrorKind::ValueValidation && error.to_string().contains("No such file")
+    let says = |text: &str| error.to_string().contains(text);
+    error.kind() == ErrorKind::ValueValidation && (says("No such file") || says("no file that can be read"))
 }
 
 /// Placeholders of a sentence: `lazuli why disk NAME` is a command, `lazuli get ...` and `lazuli bench` speak of several.
