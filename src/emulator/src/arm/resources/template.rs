@@ -311,7 +311,7 @@ mod tests {
             "parameters": {"secret": {"type": "SecureString"}, "size": {"type": "int", "defaultValue": 3}},
             "variables": {"twice": "[concat(parameters('SECRET'), '-', string(parameters('size')))]"},
             "resources": [{"type": "A.B/x", "name": "n", "apiVersion": "1", "properties": {"p": "[variables('twice')]", "none": null, "list": ["[[not]"]}}],
-            "outputs": {"state": {"type": "string", "value": "[reference('lb').provisioningState]"}, "port": {"type": "int", "value": "[reference('lb').ports[1]]"}},
+            "outputs": {"state": {"type": "string", "value": "[reference('lb').provisioningState]"}, "port": {"type": "int", "value": "[reference('lb', providers('Microsoft.Network', 'loadBalancers').apiVersions[0]).ports[1]]"}},
         });
         let plan = planned(template, json!({"Secret": {"value": "hush"}})).unwrap();
         assert_eq!(plan.resources[0].body, json!({"properties": {"p": "hush-3", "list": ["[not]"]}}));
