@@ -28,6 +28,7 @@
 //! ```
 
 mod check;
+mod principals;
 #[cfg(test)]
 mod tests;
 

@@ -3,19 +3,18 @@
 //!
 //! Documented: PUT answers 201 or 200 with the state `Accepted` and `Azure-AsyncOperation`; the operation is `Running`, then
 //! `Succeeded`, or `Failed` with `DeploymentFailed` and the refusal of each resource among its details. The resources are
-//! written by the caller's own roles, each after those that it depends on has ended ([`crate::deploy`]). What of templates is
+//! written by the caller's own roles, each after those that it depends on has ended (`crate::deploy`). What of templates is
 //! understood is told in [`template`](super::template).
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::template::{self, Plan, Scope as TemplateScope};
+use super::template::{self, Deployment, Plan, Scope as TemplateScope};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Extra, Handler};
 use crate::arm::protocol::Scope;
 use crate::arm::{kinds, lists, polling};
-use crate::deploy::Deployment;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Order, Outcome, Style};

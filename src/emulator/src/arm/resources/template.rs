@@ -30,6 +30,17 @@ pub(crate) struct Planned {
     pub(crate) after: Vec<usize>,
 }
 
+/// An accepted deployment, for the task that carries it out.
+pub(crate) struct Deployment {
+    /// Its operation, which is held until the last resource has ended.
+    pub(crate) operation: String,
+    pub(crate) steps: Vec<Planned>,
+    /// Whose roles count.
+    pub(crate) principal: String,
+    /// `http://host:port` of the caller.
+    pub(crate) base: String,
+}
+
 /// What a template makes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
