@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::answer::{Context, Request};
 use crate::arm;
-use crate::arm::resources::template::Planned;
+use crate::arm::resources::template::{Deployment, Planned};
 use crate::fault::{self, Fault};
 use crate::operations::Status;
 use crate::path::ArmPath;
@@ -20,17 +20,6 @@ use crate::state::Shared;
 
 /// How long the task rests between two looks at writes that wait for the hypervisor.
 const REST: Duration = Duration::from_millis(50);
-
-/// An accepted deployment, for the task that carries it out.
-pub(crate) struct Deployment {
-    /// Its operation, which is held until the last resource has ended.
-    pub(crate) operation: String,
-    pub(crate) steps: Vec<Planned>,
-    /// Whose roles count.
-    pub(crate) principal: String,
-    /// `http://host:port` of the caller.
-    pub(crate) base: String,
-}
 
 /// How the write of a resource stands.
 #[derive(Clone, Debug, PartialEq)]

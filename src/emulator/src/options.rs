@@ -198,7 +198,9 @@ pub struct Switches {
     pub detach_unattached: Already,
     /// After a failed attach the model keeps the element. Default false.
     pub failed_attach_stays_in_model: bool,
-    /// Quoted numbers and booleans are taken for numbers and booleans. Default false.
+    /// Quoted numbers and booleans are taken for numbers and booleans. That Azure does it at least in scale sets and NAT
+    /// rules is known by a client: the templates of `az vmss create` have `"primary": "true"` and
+    /// `"frontendPortRangeStart": "50000"`. Default false, which finds what a client should not send.
     pub lenient_scalars: bool,
     /// A PUT of a machine that exists must name its location (documented for resources in general; the Go
     /// drivers send `{}` to a machine in the state Failed). Default true.

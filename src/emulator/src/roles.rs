@@ -17,11 +17,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::derived::guid_of;
 use crate::fault::{self, Fault};
 use crate::incident;
 use crate::path::{self, ArmPath};
-use crate::scenario::{Identity, Scenario};
 
 /// What a principal may do at a scope. The lists are those of a role definition of Azure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,13 +103,9 @@ pub(crate) struct Roles {
 }
 
 impl Roles {
-    /// Those that a scenario gives.
-    pub(crate) fn of(scenario: &Scenario) -> Self {
-        let clients = scenario.clients.iter().map(|client| (client.object_id(), &client.roles));
-        let identities =
-            scenario.identities.iter().map(|identity| (scenario.identity_principal(identity), &identity.roles));
-        let given = clients.chain(identities).filter_map(|(id, roles)| Some((path::key(&id), roles.clone()?)));
-        Self { limited: given.collect() }
+    /// Those that are given, by object id; without a list none.
+    pub(crate) fn new(given: impl Iterator<Item = (String, Option<Vec<Role>>)>) -> Self {
+        Self { limited: given.filter_map(|(id, roles)| Some((path::key(&id), roles?))).collect() }
     }
 
     /// Gives a principal these roles from now on; without a list it may do everything.
@@ -159,28 +153,6 @@ impl Roles {
         }
         // Real bodies name a service principal by its object id twice.
         Err(fault::authorization_failed(object_id, object_id, action, scope))
-    }
-}
-
-impl Scenario {
-    /// The object id of a user-assigned identity's service principal, given or derived.
-    pub(crate) fn identity_principal(&self, identity: &Identity) -> String {
-        let derived = || guid_of(&format!("{}/principal", path::key(&self.identity_id(identity))));
-        identity.object_id.clone().unwrap_or_else(derived)
-    }
-
-    /// The object id of a client by its id, of a managed identity by its name or client id, or one that is given
-    /// itself.
-    pub(crate) fn principal(&self, given: &str) -> Option<String> {
-        let client = self.clients.iter().find(|client| client.id.eq_ignore_ascii_case(given));
-        let is_named = |identity: &&Identity| {
-            identity.name.eq_ignore_ascii_case(given)
-                || identity.client_id.as_ref().is_some_and(|id| id.eq_ignore_ascii_case(given))
-        };
-        client
-            .map(crate::scenario::Client::object_id)
-            .or_else(|| Some(self.identity_principal(self.identities.iter().find(is_named)?)))
-            .or_else(|| uuid::Uuid::try_parse(given).ok().map(|_| given.to_owned()))
     }
 }
 

@@ -28,6 +28,7 @@
 //! ```
 
 mod check;
+mod principals;
 #[cfg(test)]
 mod tests;
 
@@ -490,9 +491,9 @@ pub enum ScenarioError {
         #[source]
         source: Box<Self>,
     },
-    /// Not YAML, or not a scenario.
-    #[error("the scenario is not valid YAML for a scenario")]
-    Yaml(#[source] Box<serde_saphyr::Error>),
+    /// Not YAML, or not a scenario: where and why, in one line.
+    #[error("not a scenario in YAML: {0}")]
+    Yaml(String),
     /// Not JSON, or not a scenario.
     #[error("the scenario is not valid JSON for a scenario")]
     Json(#[source] serde_json::Error),
@@ -579,6 +580,13 @@ impl VirtualMachine {
     }
 }
 
+/// What is wrong in a text of YAML, and where, without the excerpt that the reader adds.
+pub(crate) fn one_line(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or("");
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
 /// A GUID that depends on nothing but its arguments: the same at every start.
 #[must_use]
 pub fn derived_id(purpose: &str, name: &str) -> String {
@@ -605,7 +613,7 @@ impl Scenario {
         let scenario: Self = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(ScenarioError::Json)?
         } else {
-            serde_saphyr::from_str(text).map_err(|error| ScenarioError::Yaml(Box::new(error)))?
+            serde_saphyr::from_str(text).map_err(|error| ScenarioError::Yaml(one_line(&error)))?
         };
         scenario.check()?;
         Ok(scenario)

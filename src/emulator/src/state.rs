@@ -10,10 +10,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::arm::descriptor::Types;
+use crate::arm::resources::template::Deployment;
 use crate::call_log::{Call, CallLog};
 use crate::changes::Followers;
 use crate::clock::{self, Clock};
-use crate::deploy::Deployment;
 use crate::derived;
 use crate::fault::Fault;
 use crate::hypervisor::{DiskFacts, Hypervisor};
@@ -204,7 +204,7 @@ impl State {
             throttle: Throttle::default(),
             log: CallLog::default(),
             incidents: Incidents::new(),
-            roles: Roles::of(&options.scenario),
+            roles: options.scenario.roles(),
             followers: Followers::default(),
             luns: LunHistory::new(options.imds_lag),
             phases: Phases::default(),

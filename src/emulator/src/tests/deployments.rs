@@ -213,3 +213,21 @@ async fn a_template_that_is_not_understood_is_refused_at_once_and_makes_nothing(
     let none = format!("{SUB}/resourceGroups/none/providers/Microsoft.Resources/deployments/d?api-version={VERSION}");
     rig.call("PUT", &none, body(json!({"resources": []}))).await.refused(404, "ResourceGroupNotFound");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_that_is_cut_off_has_failed() {
+    let rig = Rig::new(slow()).await;
+    rig.call("PUT", &uri("vm"), body(machine("azvm", "Standard"))).await.expect(201);
+    let control = rig.control();
+    // By a shutdown, which takes operations to their end.
+    control.shared.state().settle_all();
+    assert_eq!(rig.get(&uri("vm")).await.expect(200).body["properties"]["provisioningState"], "Failed");
+    // By a kill.
+    let mut state = control.shared.state();
+    state.store.change(&deployment("vm"), Duration::ZERO, |resource| resource.set_provisioning("Running"));
+    state.recover();
+    drop(state);
+    assert_eq!(rig.get(&uri("vm")).await.expect(200).body["properties"]["provisioningState"], "Failed");
+    let got = rig.call("PUT", &uri("vm"), body(machine("azvm", "Standard"))).await.expect(200);
+    assert_eq!(rig.deployed(&got).await["status"], "Succeeded");
+}

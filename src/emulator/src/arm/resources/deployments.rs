@@ -3,19 +3,19 @@
 //!
 //! Documented: PUT answers 201 or 200 with the state `Accepted` and `Azure-AsyncOperation`; the operation is `Running`, then
 //! `Succeeded`, or `Failed` with `DeploymentFailed` and the refusal of each resource among its details. The resources are
-//! written by the caller's own roles, each after those that it depends on has ended ([`crate::deploy`]). What of templates is
+//! written by the caller's own roles, each after those that it depends on has ended (`crate::deploy`). What of templates is
 //! understood is told in [`template`](super::template).
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::template::{self, Plan, Scope as TemplateScope};
+use super::template::{self, Deployment, Plan, Scope as TemplateScope};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Extra, Handler};
+use crate::arm::engine::references;
 use crate::arm::protocol::Scope;
 use crate::arm::{kinds, lists, polling};
-use crate::deploy::Deployment;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Order, Outcome, Style};
@@ -44,11 +44,10 @@ fn id_of(context: &Context<'_>) -> String {
     format!("{}/providers/{}/{}", context.request.group_id(), kinds::DEPLOYMENT, context.request.segment(1))
 }
 
-/// The properties of a resource that a template names by its id or its name: of the newest planned one of that name.
-fn reference(state: &State, ids: &[String], wanted: &str) -> Option<Value> {
-    let is_wanted = |id: &&String| path::same(id, wanted) || path::name_of(id).eq_ignore_ascii_case(wanted);
-    let id = ids.iter().find(is_wanted).map_or(wanted, String::as_str);
-    Some(state.store.document(id)?["properties"].clone())
+/// The properties of a resource, or of a part of one, such as a NAT rule.
+fn properties(state: &State, id: &str) -> Option<Value> {
+    let whole = || Some(state.store.document(id)?["properties"].clone());
+    whole().or_else(|| Some(references::child(state, id)?.1["properties"].take()))
 }
 
 fn scope(context: &Context<'_>, group: &Value) -> TemplateScope {
@@ -136,7 +135,11 @@ fn accept(context: &mut Context<'_>, id: &str, plan: Plan, scope: TemplateScope)
     let due = now + context.state.draw(&context.shared.options, OperationKind::Deployment, id, nth.unwrap_or(0));
     let effect = move |state: &mut State, at: Duration| -> Result<Outcome, Fault> {
         let found: Vec<(String, Value)> =
-            ids.iter().filter_map(|id| Some((id.clone(), reference(state, &ids, id)?))).collect();
+            ids.iter().filter_map(|id| Some((id.clone(), properties(state, id)?))).collect();
+        // An emulator that ends takes its operations to their end; a deployment whose resources are not all there has failed.
+        if found.len() < ids.len() {
+            return Err(fault::deployment_failed(&[]));
+        }
         let lookup = move |wanted: &str| {
             let mut named =
                 found.iter().filter(|(id, _)| path::same(id, wanted) || path::name_of(id).eq_ignore_ascii_case(wanted));

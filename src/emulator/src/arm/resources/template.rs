@@ -30,6 +30,17 @@ pub(crate) struct Planned {
     pub(crate) after: Vec<usize>,
 }
 
+/// An accepted deployment, for the task that carries it out.
+pub(crate) struct Deployment {
+    /// Its operation, which is held until the last resource has ended.
+    pub(crate) operation: String,
+    pub(crate) steps: Vec<Planned>,
+    /// Whose roles count.
+    pub(crate) principal: String,
+    /// `http://host:port` of the caller.
+    pub(crate) base: String,
+}
+
 /// What a template makes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
@@ -311,7 +322,7 @@ mod tests {
             "parameters": {"secret": {"type": "SecureString"}, "size": {"type": "int", "defaultValue": 3}},
             "variables": {"twice": "[concat(parameters('SECRET'), '-', string(parameters('size')))]"},
             "resources": [{"type": "A.B/x", "name": "n", "apiVersion": "1", "properties": {"p": "[variables('twice')]", "none": null, "list": ["[[not]"]}}],
-            "outputs": {"state": {"type": "string", "value": "[reference('lb').provisioningState]"}, "port": {"type": "int", "value": "[reference('lb').ports[1]]"}},
+            "outputs": {"state": {"type": "string", "value": "[reference('lb').provisioningState]"}, "port": {"type": "int", "value": "[reference('lb', providers('Microsoft.Network', 'loadBalancers').apiVersions[0]).ports[1]]"}},
         });
         let plan = planned(template, json!({"Secret": {"value": "hush"}})).unwrap();
         assert_eq!(plan.resources[0].body, json!({"properties": {"p": "hush-3", "list": ["[not]"]}}));

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Values, evaluate, id_of};
+use crate::api_versions;
 use crate::fault::{self, Fault};
 use crate::path;
 
@@ -185,6 +186,13 @@ impl<'a> Reader<'a> {
                 "location": self.scope.location,
             }),
             "resourceid" => self.resource_id(&words())?,
+            "providers" => {
+                let kind = words();
+                let [namespace, kind] = kind.as_slice() else { return Err(self.malformed()) };
+                let mut versions = api_versions::of(Some(namespace), &kind.to_ascii_lowercase());
+                versions.reverse();
+                json!({"resourceType": kind, "apiVersions": versions})
+            }
             "reference" => {
                 let wanted = word(one()?);
                 (self.scope.reference)(&wanted)
