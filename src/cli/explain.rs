@@ -18,6 +18,9 @@ use topics::{Section, Topic};
 /// What is printed where it is not known how wide the terminal is, in columns.
 const WIDTH: usize = 100;
 
+/// The width of the column of names, in columns.
+const NAME: usize = 30;
+
 /// What there is to explain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
@@ -43,7 +46,7 @@ pub(super) struct Options {
     #[arg(requires = "kind")]
     name: Option<String>,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
 }
 
@@ -55,6 +58,17 @@ impl Kind {
             Self::Annotation => "annotation",
             Self::Config => "config",
             Self::Event => "event",
+            Self::Metric => "metric",
+        }
+    }
+
+    /// What a person calls one of it.
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Parameter => "parameter",
+            Self::Annotation => "annotation or label",
+            Self::Config => "key of the cloud configuration",
+            Self::Event => "reason of an event",
             Self::Metric => "metric",
         }
     }
@@ -80,14 +94,30 @@ struct UnknownTopic {
     meant: String,
 }
 
+/// What is printed, for programs and for people.
+struct Explained {
+    object: Value,
+    text: String,
+}
+
+impl Explained {
+    fn of(topics: impl Iterator<Item = Value>, text: String) -> Self {
+        let items: Vec<Value> = topics.collect();
+        Self { object: json!({ "items": items }), text }
+    }
+}
+
 pub(super) async fn run(options: Options) -> Outcome {
     let width = width();
-    let text = match (options.kind, &options.name) {
-        (None, _) => kinds(width, options.output),
-        (Some(kind), None) => list(&kind.sections(), width, options.output),
-        (Some(kind), Some(name)) => one(kind, name, width, options.output)?,
+    let explained = match (options.kind, &options.name) {
+        (None, _) => kinds(width),
+        (Some(kind), None) => list(&kind.sections(), width),
+        (Some(kind), Some(name)) => one(kind, name, width)?,
     };
-    print!("{text}");
+    match options.output {
+        Format::Json => println!("{}", explained.object),
+        Format::Text => print!("{}", explained.text),
+    }
     Ok(())
 }
 
@@ -103,53 +133,40 @@ fn width() -> usize {
 }
 
 /// The kinds, a line each.
-fn kinds(width: usize, format: Format) -> String {
+fn kinds(width: usize) -> Explained {
     let all = Kind::value_variants();
-    let help = |kind: Kind| {
+    let help = |kind: &Kind| {
         let value = kind.to_possible_value();
         value.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
     };
-    match format {
-        Format::Json => {
-            let items: Vec<Value> =
-                all.iter().map(|kind| json!({"kind": kind.word(), "meaning": help(*kind)})).collect();
-            format!("{}\n", json!({ "items": items }))
-        }
-        Format::Text => {
-            let mut text = String::new();
-            for kind in all {
-                let line = format!("{:<12}{}", kind.word(), help(*kind));
-                text.push_str(&wrapped(&line, width, 12));
-            }
-            text.push_str("\nlazuli explain KIND lists the names, lazuli explain KIND NAME says more of one.\n");
-            text
-        }
+    let mut text = String::new();
+    for kind in all {
+        text.push_str(&wrapped(&format!("{:<12}{}", kind.word(), help(kind)), width, 12));
     }
+    text.push_str("\nlazuli explain KIND lists the names, lazuli explain KIND NAME says more of one.\n");
+    Explained::of(all.iter().map(|kind| json!({"name": kind.word(), "meaning": help(kind)})), text)
 }
 
 /// All topics, a line each.
-fn list(sections: &[Section], width: usize, format: Format) -> String {
-    match format {
-        Format::Json => {
-            let items: Vec<Value> = sections.iter().flat_map(|section| &section.topics).map(as_json).collect();
-            format!("{}\n", json!({ "items": items }))
+fn list(sections: &[Section], width: usize) -> Explained {
+    let texts = sections.iter().map(|section| {
+        let mut text = format!("{}\n", section.title);
+        for topic in &section.topics {
+            // A name that is too long for its column has a line of its own.
+            if topic.name.len() > NAME {
+                text.push_str(&format!("  {}\n", topic.name));
+            }
+            let name = if topic.name.len() > NAME { "" } else { topic.name.as_str() };
+            text.push_str(&wrapped(&format!("  {name:<NAME$}  {}", topic.meaning), width, NAME + 4));
         }
-        Format::Text => {
-            let texts = sections.iter().map(|section| {
-                let mut text = format!("{}\n", section.title);
-                for topic in &section.topics {
-                    let line = format!("  {:<30}  {}", topic.name, topic.meaning);
-                    text.push_str(&wrapped(&line, width, 34));
-                }
-                text
-            });
-            texts.collect::<Vec<_>>().join("\n")
-        }
-    }
+        text
+    });
+    let text = texts.collect::<Vec<_>>().join("\n");
+    Explained::of(sections.iter().flat_map(|section| &section.topics).map(as_json), text)
 }
 
 /// What is known of one name.
-fn one(kind: Kind, name: &str, width: usize, format: Format) -> Result<String, UnknownTopic> {
+fn one(kind: Kind, name: &str, width: usize) -> Result<Explained, UnknownTopic> {
     let sections = kind.sections();
     let found: Vec<(&Section, &Topic)> = sections
         .iter()
@@ -159,16 +176,9 @@ fn one(kind: Kind, name: &str, width: usize, format: Format) -> Result<String, U
     if found.is_empty() {
         return Err(unknown(kind, name, &sections));
     }
-    Ok(match format {
-        Format::Json => {
-            let items: Vec<Value> = found.iter().map(|(_, topic)| as_json(topic)).collect();
-            format!("{}\n", json!({ "items": items }))
-        }
-        Format::Text => {
-            let texts = found.iter().map(|(section, topic)| full(section, topic, width));
-            texts.collect::<Vec<_>>().join("\n")
-        }
-    })
+    let texts = found.iter().map(|(section, topic)| full(section, topic, width));
+    let text = texts.collect::<Vec<_>>().join("\n");
+    Ok(Explained::of(found.iter().map(|(_, topic)| as_json(topic)), text))
 }
 
 /// Names that hold the text are offered where none is near it.
@@ -192,7 +202,7 @@ fn unknown(kind: Kind, name: &str, sections: &[Section]) -> UnknownTopic {
         }
         None => format!("lazuli explain {word} lists all"),
     };
-    UnknownTopic { kind: word, name: name.to_owned(), meant }
+    UnknownTopic { kind: kind.noun(), name: name.to_owned(), meant }
 }
 
 fn full(section: &Section, topic: &Topic, width: usize) -> String {
