@@ -20,6 +20,9 @@ use topics::{Section, Topic};
 /// What is printed where it is not known how wide the terminal is, in columns.
 const WIDTH: usize = 100;
 
+/// The width of the column of names, in columns.
+const NAME: usize = 30;
+
 /// What there is to explain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
@@ -45,7 +48,7 @@ pub(super) struct Options {
     #[arg(requires = "kind")]
     name: Option<String>,
     /// How to print it.
-    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
 }
 
@@ -57,6 +60,17 @@ impl Kind {
             Self::Annotation => "annotation",
             Self::Config => "config",
             Self::Event => "event",
+            Self::Metric => "metric",
+        }
+    }
+
+    /// What a person calls one of it.
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Parameter => "parameter",
+            Self::Annotation => "annotation or label",
+            Self::Config => "key of the cloud configuration",
+            Self::Event => "reason of an event",
             Self::Metric => "metric",
         }
     }
@@ -82,14 +96,27 @@ struct UnknownTopic {
     meant: String,
 }
 
+/// What is printed, for programs and for people.
+struct Explained {
+    object: Value,
+    text: String,
+}
+
+impl Explained {
+    fn of(topics: impl Iterator<Item = Value>, text: String) -> Self {
+        let items: Vec<Value> = topics.collect();
+        Self { object: json!({ "items": items }), text }
+    }
+}
+
 pub(super) async fn run(options: Options) -> Outcome {
     let width = width();
-    let text = match (options.kind, &options.name) {
-        (None, _) => kinds(width, options.output),
-        (Some(kind), None) => list(&kind.sections(), width, options.output),
-        (Some(kind), Some(name)) => one(kind, name, width, options.output)?,
+    let explained = match (options.kind, &options.name) {
+        (None, _) => kinds(width),
+        (Some(kind), None) => list(&kind.sections(), width),
+        (Some(kind), Some(name)) => one(kind, name, width)?,
     };
-    print!("{text}");
+    print!("{}", options.output.of_programs(&explained.object).unwrap_or(explained.text));
     Ok(())
 }
 
@@ -98,39 +125,41 @@ fn width() -> usize {
     Screen::of_stdout().width.filter(|width| *width >= 40).unwrap_or(WIDTH)
 }
 
-/// The items for programs, or the text for people.
-fn printed(format: Format, items: impl Iterator<Item = Value>, text: impl FnOnce() -> String) -> String {
-    format.of_programs(&json!({ "items": items.collect::<Vec<_>>() })).unwrap_or_else(text)
-}
-
 /// The kinds, a line each.
-fn kinds(width: usize, format: Format) -> String {
+fn kinds(width: usize) -> Explained {
     let all = Kind::value_variants();
-    let help = |kind: Kind| {
+    let help = |kind: &Kind| {
         let value = kind.to_possible_value();
         value.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
     };
-    let items = all.iter().map(|kind| json!({"kind": kind.word(), "meaning": help(*kind)}));
-    printed(format, items, || {
-        let lines = all.iter().map(|kind| wrapped(&format!("{:<12}", kind.word()), &help(*kind), width, 12));
-        lines.collect::<String>()
-            + "\nlazuli explain KIND lists the names, lazuli explain KIND NAME says more of one.\n"
-    })
+    let mut text = String::new();
+    for kind in all {
+        text.push_str(&wrapped(&format!("{:<12}", kind.word()), &help(kind), width, 12));
+    }
+    text.push_str("\nlazuli explain KIND lists the names, lazuli explain KIND NAME says more of one.\n");
+    Explained::of(all.iter().map(|kind| json!({"name": kind.word(), "meaning": help(kind)})), text)
 }
 
 /// All topics, a line each.
-fn list(sections: &[Section], width: usize, format: Format) -> String {
-    printed(format, sections.iter().flat_map(|section| &section.topics).map(as_json), || {
-        let texts = sections.iter().map(|section| {
-            let line = |topic: &Topic| wrapped(&format!("  {:<30}  ", topic.name), &topic.meaning, width, 34);
-            format!("{}\n{}", section.title, section.topics.iter().map(line).collect::<String>())
-        });
-        texts.collect::<Vec<_>>().join("\n")
-    })
+fn list(sections: &[Section], width: usize) -> Explained {
+    let texts = sections.iter().map(|section| {
+        let mut text = format!("{}\n", section.title);
+        for topic in &section.topics {
+            // A name that is too long for its column has a line of its own.
+            if topic.name.len() > NAME {
+                text.push_str(&format!("  {}\n", topic.name));
+            }
+            let name = if topic.name.len() > NAME { "" } else { topic.name.as_str() };
+            text.push_str(&wrapped(&format!("  {name:<NAME$}  "), &topic.meaning, width, NAME + 4));
+        }
+        text
+    });
+    let text = texts.collect::<Vec<_>>().join("\n");
+    Explained::of(sections.iter().flat_map(|section| &section.topics).map(as_json), text)
 }
 
 /// What is known of one name.
-fn one(kind: Kind, name: &str, width: usize, format: Format) -> Result<String, UnknownTopic> {
+fn one(kind: Kind, name: &str, width: usize) -> Result<Explained, UnknownTopic> {
     let sections = kind.sections();
     let found: Vec<(&Section, &Topic)> = sections
         .iter()
@@ -140,9 +169,9 @@ fn one(kind: Kind, name: &str, width: usize, format: Format) -> Result<String, U
     if found.is_empty() {
         return Err(unknown(kind, name, &sections));
     }
-    Ok(printed(format, found.iter().map(|(_, topic)| as_json(topic)), || {
-        found.iter().map(|(section, topic)| full(section, topic, width)).collect::<Vec<_>>().join("\n")
-    }))
+    let texts = found.iter().map(|(section, topic)| full(section, topic, width));
+    let text = texts.collect::<Vec<_>>().join("\n");
+    Ok(Explained::of(found.iter().map(|(_, topic)| as_json(topic)), text))
 }
 
 /// Names that hold the text are offered where none is near it.
@@ -166,7 +195,7 @@ fn unknown(kind: Kind, name: &str, sections: &[Section]) -> UnknownTopic {
         }
         None => format!("lazuli explain {word} lists all"),
     };
-    UnknownTopic { kind: word, name: name.to_owned(), meant }
+    UnknownTopic { kind: kind.noun(), name: name.to_owned(), meant }
 }
 
 fn full(section: &Section, topic: &Topic, width: usize) -> String {

@@ -38,7 +38,7 @@ fn the_reference_pages_are_made_of_the_programs_own_tables() {
 
 #[test]
 fn a_name_is_explained_in_any_letter_case_and_without_its_prefix() {
-    let text = one(Kind::Parameter, "SKUNAME", 60, Format::Text).unwrap();
+    let text = one(Kind::Parameter, "SKUNAME", 60).unwrap_or_else(|error| panic!("{error}")).text;
     assert!(text.starts_with("skuName\n  Type of the disk. "), "{text}");
     assert!(text.contains("  driver:           disk.csi.azure.com\n") && text.contains("file.csi.azure.com"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
@@ -51,35 +51,37 @@ fn a_name_is_explained_in_any_letter_case_and_without_its_prefix() {
         (Kind::Event, "vmsizefull", "takes no more data disks"),
         (Kind::Metric, "lazuli_rpc_duration_seconds", "method, code"),
     ] {
-        let text = one(kind, name, 200, Format::Text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let text = one(kind, name, 200).unwrap_or_else(|error| panic!("{name}: {error}")).text;
         assert!(text.contains(says), "{name}: {text}");
     }
 }
 
 #[test]
 fn a_misspelt_name_is_an_error_that_names_the_nearest() {
-    let error = |kind, name: &str| one(kind, name, 100, Format::Text).unwrap_err().to_string();
+    let error = |kind, name: &str| one(kind, name, 100).err().map_or_else(String::new, |error| error.to_string());
     assert_eq!(error(Kind::Parameter, "skuNane"), "there is no parameter \"skuNane\"; the nearest is skuName");
-    assert_eq!(error(Kind::Config, "vnettName"), "there is no config \"vnettName\"; the nearest is vnetName");
+    assert_eq!(
+        error(Kind::Config, "vnettName"),
+        "there is no key of the cloud configuration \"vnettName\"; the nearest is vnetName"
+    );
     assert!(error(Kind::Annotation, "azure-dns").ends_with("service.beta.kubernetes.io/azure-dns-label-name"));
     assert!(error(Kind::Annotation, "azure-dns-lable-name").ends_with("the nearest is azure-dns-label-name"));
-    assert_eq!(error(Kind::Event, "x"), "there is no event \"x\"; lazuli explain event lists all");
+    assert_eq!(error(Kind::Event, "x"), "there is no reason of an event \"x\"; lazuli explain event lists all");
 }
 
 #[test]
 fn programs_get_the_same_as_people() {
-    let text = one(Kind::Config, "routeTableName", 100, Format::Json).unwrap();
-    let value: Value = serde_json::from_str(&text).unwrap();
+    let value = one(Kind::Config, "routeTableName", 100).unwrap_or_else(|error| panic!("{error}")).object;
     let item = &value["items"][0];
     assert_eq!((item["name"].as_str(), item["usedBy"].as_str()), (Some("routeTableName"), Some("Nodes and routes")));
     assert_eq!(item["goProjects"], "same");
     for kind in Kind::value_variants() {
-        let listed: Value = serde_json::from_str(&list(&kind.sections(), 100, Format::Json)).unwrap();
-        assert!(listed["items"].as_array().unwrap().len() > 10, "{kind:?}");
-        let names = list(&kind.sections(), 100, Format::Text);
-        assert!(names.lines().all(|line| line.chars().count() <= 132), "{names}");
+        let listed = list(&kind.sections(), 100);
+        assert!(listed.object["items"].as_array().unwrap().len() > 10, "{kind:?}");
+        let names = listed.text;
+        assert!(names.lines().all(|line| line.chars().count() <= 100), "{names}");
     }
-    assert!(kinds(80, Format::Text).contains("\nconfig      Keys of the cloud configuration, azure.json"));
+    assert!(kinds(80).text.contains("\nconfig      Keys of the cloud configuration, azure.json"));
 }
 
 #[test]
