@@ -30,12 +30,12 @@ render_manifests() {
     local note='# Made from deploy/chart by scripts/manifests. Replace registry.example with the registry of your images.'
     # They are for every version of Kubernetes, and hold no private key.
     local values=(--set image.registry=registry.example --set csiDriver.nodeAllocatableUpdatePeriodSeconds=null)
-    local verified='# Prometheus verifies the driver by the Secret lazuli-metrics: deploy/README.md says how to make it.'
+    local verified='# Prometheus verifies the driver by the Secret lazuli-metrics: deploy/events-and-alerts.md says how to make it.'
     # Nobody's Helm manages what is applied from here.
     local of_helm='/^ *(app\.kubernetes\.io\/managed-by: Helm|helm\.sh\/chart: .*)$/d'
     { say "$note" && render "${values[@]}"; } | sed -E "$of_helm" >"$1/lazuli.yaml"
     # The certificate of the key broker has a private key too.
-    local keys='# Make the Secret and the ConfigMap lazuli-key-broker first: deploy/README.md says how.'
+    local keys='# Make the Secret and the ConfigMap lazuli-key-broker first: deploy/azure-files.md says how.'
     { say "$note" && say "$keys" && render "${values[@]}" --set azureFile.enabled=true \
         --set azureFile.broker.certificateSecret=lazuli-key-broker \
         --set azureFile.broker.authorityConfigMap=lazuli-key-broker; } | sed -E "$of_helm" >"$1/lazuli-with-files.yaml"

@@ -8,7 +8,7 @@
   annotations:
     summary: No Lazuli controller is scraped.
     description: No disk is created, attached, detached or expanded. Pods that run keep their volumes.
-    action: "kubectl -n {{ .Release.Namespace }} get pods -l app.kubernetes.io/component=controller; then describe the pods and read the log of the container lazuli. lazuli doctor checks the cloud configuration. Where the pods are ready, the targets page of Prometheus says why they are not scraped; deploy/README.md explains 401, 403 and 503."
+    action: "kubectl -n {{ .Release.Namespace }} get pods -l app.kubernetes.io/component=controller; then describe the pods and read the log of the container lazuli. lazuli doctor checks the cloud configuration. Where the pods are ready, the targets page of Prometheus says why they are not scraped; deploy/events-and-alerts.md explains 401, 403 and 503."
 - alert: LazuliControllerRestarts
   expr: resets(process_uptime_seconds{job="{{ $prefix }}-controller-metrics"}[1h]) > 3
   labels: {severity: warning}

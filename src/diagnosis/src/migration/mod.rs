@@ -70,10 +70,10 @@ impl Page {
     /// The file, and the heading in it.
     fn place(self) -> (&'static str, &'static str) {
         match self {
-            Self::Disks => ("deploy/README.md", "Moving over from azuredisk-csi-driver"),
-            Self::Shares => ("deploy/README.md", "Moving over from azurefile-csi-driver"),
-            Self::Services => ("deploy/README.md", "Services of type LoadBalancer"),
-            Self::Nodes => ("deploy/README.md", "Nodes and routes"),
+            Self::Disks => ("deploy/moving.md", "From azuredisk-csi-driver"),
+            Self::Shares => ("deploy/moving.md", "From azurefile-csi-driver"),
+            Self::Services => ("deploy/services-and-nodes.md", "Services of type LoadBalancer"),
+            Self::Nodes => ("deploy/services-and-nodes.md", "Nodes and routes"),
         }
     }
 }
@@ -189,7 +189,7 @@ mod tests {
             found.iter().filter(|one| one.check == "move: Nodes").map(|one| (one.grade, one.text.as_str())).collect();
         assert_eq!(of_nodes[0], (Grade::Fine, "1 is served equally: a"));
         assert!(of_nodes[1].0 == Grade::Note && of_nodes[1].1.starts_with("differs: b, c: it has no provider id"));
-        assert!(of_nodes[1].1.ends_with("(see deploy/README.md, Nodes and routes)") && of_nodes.len() == 3);
+        assert!(of_nodes[1].1.ends_with("(see deploy/services-and-nodes.md, Nodes and routes)") && of_nodes.len() == 3);
         assert_eq!(found.iter().filter(|one| one.text == "there is none of the Go projects").count(), 4);
     }
 
