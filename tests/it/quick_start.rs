@@ -11,6 +11,8 @@ use std::{
 use lazuli_rig::Folder;
 use tokio::time::timeout;
 
+use crate::kubectl;
+
 /// How long all of it may take. Every process waits for what it needs, so it takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -73,9 +75,7 @@ async fn the_commands_to_run_it_by_hand_work_when_they_are_pasted_as_a_whole() {
 
 #[tokio::test]
 async fn the_same_for_a_service_works_when_it_is_pasted() {
-    if Command::new("kubectl").arg("version").arg("--client").output().is_err() {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "there is no kubectl");
-        println!("skipped: there is no kubectl");
+    if !kubectl::found() {
         return;
     }
     let folder = Folder::make("quick-start-service").unwrap();
