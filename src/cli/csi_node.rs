@@ -231,16 +231,19 @@ async fn publish_facts(
     stop.run_until_cancelled(work).await;
 }
 
-/// Says once which machine the instance metadata is of, or that there is none: then nothing is attached to the node, and
+/// Logs once which machine the instance metadata is of, or that there is none: then nothing is attached to the node, and
 /// `NodeGetInfo` says why only when kubelet asks.
-async fn tell_machine(imds: Imds, node: String) {
-    match imds.instance().await {
-        Ok(instance) => tracing::info!(node, machine = %instance.resource_id, "the instance metadata service answers"),
-        Err(error) => tracing::warn!(
+async fn log_machine(imds: Imds, node: String, stop: CancellationToken) {
+    match stop.run_until_cancelled(imds.instance()).await {
+        Some(Ok(instance)) => {
+            tracing::info!(node, machine = %instance.resource_id, "the instance metadata service answers");
+        }
+        Some(Err(error)) => tracing::warn!(
             node,
             error = server::chain(&error),
             "the instance metadata service tells no machine: is --node-id the name of this machine's Node?"
         ),
+        None => {}
     }
 }
 
@@ -278,9 +281,7 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
         Switch::On => Some(imds(&options.routes, options.imds_url.as_ref())?),
         Switch::Off => None,
     };
-    if let Some(imds) = imds.clone() {
-        tokio::spawn(tell_machine(imds, options.node_id.clone()));
-    }
+    let logging = imds.clone().map(|imds| tokio::spawn(log_machine(imds, options.node_id.clone(), stop.clone())));
     let client = match lazuli_cluster::connect(options.kubeconfig.as_deref(), &variables()).await {
         Ok(client) => client,
         // A pod without a token of its own serves volumes all the same.
@@ -400,11 +401,8 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
     for recording in [recording, file_recording].into_iter().flatten() {
         recording.await?;
     }
-    if let Some(untainting) = untainting {
-        untainting.await?;
-    }
-    if let Some(publishing) = publishing {
-        publishing.await?;
+    for task in [logging, untainting, publishing].into_iter().flatten() {
+        task.await?;
     }
     if !(finished? && files_finished?) {
         tracing::warn!("the drain time is over with work in flight; every step of it can be repeated");
