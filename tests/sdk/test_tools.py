@@ -11,16 +11,6 @@ from cloud import LOCATION, refusal
 CLIENT = "00000000-0000-0000-0000-000000000003"
 
 
-def client(cloud, kind):
-    return kind(
-        cloud.credential,
-        cloud.subscription,
-        base_url=cloud.url,
-        credential_scopes=["https://management.azure.com/.default"],
-        connection_verify=cloud.ca,
-    )
-
-
 @pytest.fixture
 def roles(cloud):
     """Gives the signed-in client roles; it may do everything again at the end."""
@@ -35,7 +25,7 @@ def roles(cloud):
 
 
 def test_permissions_are_listed_for_a_group_and_for_a_resource(cloud, group, roles):
-    permissions = client(cloud, AuthorizationManagementClient).permissions
+    permissions = cloud.client(AuthorizationManagementClient).permissions
     assert [(one.actions, one.not_actions) for one in permissions.list_for_resource_group(group.name)] == [(["*"], [])]
     group.disk("d")
     scope = f"/subscriptions/{cloud.subscription}/resourceGroups/{group.name}"
@@ -94,7 +84,7 @@ def template(sku: str) -> dict:
 
 
 def test_a_template_is_deployed_and_its_outputs_are_told(cloud, group, network):
-    deployments = client(cloud, DeploymentsMgmtClient).deployments
+    deployments = cloud.client(DeploymentsMgmtClient).deployments
     body = {"properties": {"mode": "Incremental", "template": template("Standard"), "parameters": {"name": {"value": "lb"}}}}
     done = deployments.begin_create_or_update(group.name, "first", body).result()
     assert done.properties.provisioning_state == "Succeeded"
@@ -107,7 +97,7 @@ def test_a_template_is_deployed_and_its_outputs_are_told(cloud, group, network):
 
 
 def test_a_refused_resource_fails_its_deployment(cloud, group):
-    deployments = client(cloud, DeploymentsMgmtClient).deployments
+    deployments = cloud.client(DeploymentsMgmtClient).deployments
     body = {"properties": {"mode": "Incremental", "template": template("Golden"), "parameters": {"name": {"value": "lb"}}}}
     error = refusal(lambda: deployments.begin_create_or_update(group.name, "first", body).result())
     assert error.error.code == "DeploymentFailed"
