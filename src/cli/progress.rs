@@ -1,4 +1,4 @@
-//! A line that says what takes long, for who looks at a terminal. It appears after two seconds, tells the seconds, and is gone
+//! A line that says what takes long, for a person at a terminal. It appears after two seconds, counts the seconds, and is gone
 //! at the end. In a pipe, with `NO_COLOR` or on a dumb terminal there is none.
 
 use std::{
@@ -18,32 +18,27 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The line of a piece of work. Dropping it takes it away.
 #[must_use = "the line goes with this"]
 pub(super) struct Progress {
-    shared: Arc<(Mutex<State>, Condvar)>,
+    is_over: Arc<(Mutex<bool>, Condvar)>,
     writer: Option<JoinHandle<()>>,
-}
-
-struct State {
-    what: String,
-    is_over: bool,
 }
 
 impl Progress {
     /// Begins a piece of work, such as `Azure is asked`.
     pub(super) fn begin(what: impl Into<String>) -> Self {
         let screen = Screen::of_stderr();
-        let shared = Arc::new((Mutex::new(State { what: what.into(), is_over: false }), Condvar::new()));
-        let seen = Arc::clone(&shared);
+        let is_over = Arc::new((Mutex::new(false), Condvar::new()));
+        let (seen, what) = (Arc::clone(&is_over), what.into());
         // A thread of its own: the work may block the one that runs everything else.
-        let write = move || follow(&seen, screen);
+        let write = move || follow(&seen, &what, screen);
         let writer = screen.is_live.then(|| std::thread::Builder::new().name("progress".into()).spawn(write).ok());
-        Self { shared, writer: writer.flatten() }
+        Self { is_over, writer: writer.flatten() }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
-        self.shared.1.notify_all();
+        *self.is_over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.is_over.1.notify_all();
         if let Some(writer) = self.writer.take() {
             // A line that could not be written is no reason to fail.
             let _ = writer.join();
@@ -51,18 +46,18 @@ impl Drop for Progress {
     }
 }
 
-fn follow(shared: &(Mutex<State>, Condvar), screen: Screen) {
+fn follow(end: &(Mutex<bool>, Condvar), what: &str, screen: Screen) {
     let began = Instant::now();
     let mut pause = QUIET;
     let mut is_shown = false;
-    let mut state = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut is_over = end.0.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        let waited = shared.1.wait_timeout_while(state, pause, |state| !state.is_over);
-        state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if state.is_over {
+        let waited = end.1.wait_timeout_while(is_over, pause, |is_over| !*is_over);
+        is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if *is_over {
             break;
         }
-        let line = line(&state.what, began.elapsed(), screen.width);
+        let line = line(what, began.elapsed(), screen.width);
         let _ = write!(std::io::stderr(), "\r{line}\u{1b}[K");
         let _ = std::io::stderr().flush();
         (pause, is_shown) = (EVERY, true);
