@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Outcome,
-    output::Format,
+    output::{Format, camel_case},
     terminal::{self, Screen},
 };
 use topics::{Section, Topic};
@@ -213,20 +213,9 @@ fn as_json(topic: &Topic) -> Value {
     object.insert("name".to_owned(), topic.name.as_str().into());
     object.insert("meaning".to_owned(), topic.meaning.as_str().into());
     for (label, value) in topic.columns.iter().zip(&topic.values) {
-        object.insert(camel_case(label), value.as_str().into());
+        object.insert(camel_case(label.split(' ')), value.as_str().into());
     }
     object.into()
-}
-
-/// `used by` as `usedBy`.
-fn camel_case(label: &str) -> String {
-    let mut words = label.split(' ');
-    let first = words.next().unwrap_or_default().to_lowercase();
-    let rest = words.map(|word| {
-        let mut letters = word.chars();
-        letters.next().map(|first| first.to_uppercase().chain(letters).collect::<String>()).unwrap_or_default()
-    });
-    std::iter::once(first).chain(rest).collect()
 }
 
 /// A text in lines of so many columns, after what the first one begins with; the others are indented.

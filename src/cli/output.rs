@@ -155,19 +155,22 @@ impl List {
     }
 }
 
+/// Words as one name: `used by` as `usedBy`.
+pub(super) fn camel_case<'a>(mut words: impl Iterator<Item = &'a str>) -> String {
+    let first = words.next().unwrap_or_default().to_lowercase();
+    words.fold(first, |name, word| {
+        let mut chars = word.chars();
+        let head: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
+        name + &head + chars.as_str()
+    })
+}
+
 /// The same value with names in camel case: `waits_for` is `waitsFor`. Only for values whose names are all of this program.
 pub(super) fn in_camel_case(value: Value) -> Value {
-    let renamed = |name: String| {
-        let mut words = name.split('_');
-        let first = words.next().unwrap_or_default().to_owned();
-        words.fold(first, |name, word| {
-            let mut chars = word.chars();
-            let head: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
-            name + &head + chars.as_str()
-        })
-    };
     match value {
-        Value::Object(map) => map.into_iter().map(|(name, value)| (renamed(name), in_camel_case(value))).collect(),
+        Value::Object(map) => {
+            map.into_iter().map(|(name, value)| (camel_case(name.split('_')), in_camel_case(value))).collect()
+        }
         Value::Array(all) => all.into_iter().map(in_camel_case).collect(),
         other => other,
     }
