@@ -24,11 +24,11 @@ use lazuli_diagnosis::{
 };
 use lazuli_journal::printable;
 use lazuli_storage::disk::AllowedResourceGroups;
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::{
-    Outcome, csi_controller,
+    Outcome,
+    connect::azure_of,
     output::Format,
     progress::Progress,
     terminal::{Colour, Screen, wrapped},
@@ -76,6 +76,13 @@ pub(super) struct Options {
     cloud: CloudOptions,
 }
 
+impl Options {
+    /// How bad it is that something is missing which only the cloud controllers need.
+    fn of_controllers(&self) -> Grade {
+        if self.volumes_only { Grade::Note } else { Grade::Wrong }
+    }
+}
+
 fn fine(check: &'static str, text: impl Into<String>) -> Finding {
     Finding::new(check, Grade::Fine, text)
 }
@@ -94,8 +101,7 @@ async fn examined(options: &Options, screen: Screen) -> (String, bool) {
     let (findings, config) = match configuration(options).await {
         Ok((config, client, unreached)) => {
             let is_reached = unreached.is_none();
-            let controllers = if options.volumes_only { Grade::Note } else { Grade::Wrong };
-            let of_configuration = of_configuration(&config, controllers);
+            let of_configuration = of_configuration(&config, options.of_controllers());
             let mut findings: Vec<Finding> = unreached.into_iter().chain(of_configuration).collect();
             findings.push(of_classes(&options.cloud.allowed_resource_groups()));
             if !options.offline {
@@ -142,22 +148,16 @@ async fn ask_azure_and_cluster(
     client: Option<kube::Client>,
     is_reached: bool,
 ) -> Vec<Finding> {
-    let connected = async {
-        let routes = options.cloud.routes.table()?;
-        let azure = clients::connect(config, routes, &mut Registry::default(), csi_controller::seed()).await?;
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(azure)
-    };
-    let (azure, mut findings) = match connected.await {
+    let absent = options.of_controllers();
+    let (azure, mut findings) = match azure_of(&options.cloud, config).await {
         Ok(azure) => match ask_azure(&azure).await {
             Ok((answer, machines)) => {
                 let location = locations(&machines, &config.cluster.location);
-                let absent = if options.volumes_only { Grade::Note } else { Grade::Wrong };
                 let named = named(&network::named(config, &azure.network).await, absent);
                 let rights = roles(&rights::needed(config, &azure.network, absent).await);
                 (Some(azure), [answer].into_iter().chain(location).chain(rights).chain(named).collect())
             }
             Err(NoMachines { finding, is_answered }) => {
-                let absent = if options.volumes_only { Grade::Note } else { Grade::Wrong };
                 // It may be a right that is missing.
                 let rights = match is_answered {
                     true => roles(&rights::needed(config, &azure.network, absent).await),
