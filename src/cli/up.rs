@@ -1,7 +1,7 @@
 //! `lazuli up`: an Azure, a small Kubernetes API and the whole provider in one process, until it is stopped.
 //!
 //! The processes of a cluster run here as tasks, with the arguments that they would have there: csi-controller, the cloud
-//! controllers, and a csi-node for each machine. This module assembles them, prints where they are, tells what happens
+//! controllers, and a csi-node for each machine. This module assembles them, prints where they are and what happens
 //! ([`news`]), and leaves nothing behind ([`devices`]). It plays kubelet only as far as Nodes are concerned ([`machines`]):
 //! no Pod runs and no claim is bound.
 
@@ -69,7 +69,7 @@ pub(super) struct Options {
     /// Where Azure and its page are served. Port 0: one that is free.
     #[arg(long, env = "LAZULI_UP_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8181", value_parser = address)]
     listen: SocketAddr,
-    /// Where the Kubernetes API is served, in plain HTTP and to everybody on this machine. Port 0: one that is free.
+    /// Where the Kubernetes API is served, in plain HTTP and to every process of this machine. Port 0: one that is free.
     #[arg(long, env = "LAZULI_UP_API_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8182", value_parser = loopback)]
     api_listen: SocketAddr,
     /// How long Azure takes: none, typical (published medians), azure (spread around them with the published tail),
@@ -92,7 +92,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.trim().parse().map_err(|_| "allowed: an address and a port, such as 127.0.0.1:8181 or 127.0.0.1:0".to_owned())
 }
 
-/// The API server asks nobody who they are.
+/// The API server authorizes every request.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     let allowed = "allowed: a loopback address and a port, such as 127.0.0.1:8182 or 127.0.0.1:0, for it authorizes every \
                    request";
@@ -143,7 +143,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     .await?;
     let up = Up { cluster, options, place, devices, started };
     let outcome = Box::pin(up.serve(&stop)).await;
-    // Where nobody reads, there is nobody to tell.
+    // A pipe may have no reader any more.
     let _ = print("\nStopping: unmounting and detaching what is left. Ctrl-C again ends at once and leaves it.\n");
     let left = devices::release(&up.place).await;
     for name in ["kubeconfig", "azure.json", MANIFEST] {
@@ -226,14 +226,14 @@ impl Up {
         // Its own end stops them all.
         let ending = CancellationToken::new();
         let mut processes = self.start(&ending)?;
-        let teller = Teller { control, server: &self.cluster.server, noticed, news, started: self.started };
+        let reporter = Reporter { control, server: &self.cluster.server, noticed, news, started: self.started };
         self.cluster.write(MANIFEST, &machines::web())?;
         let outcome = tokio::select! {
-            told = async {
+            reported = async {
                 self.until_serving().await?;
                 print(&self.banner())?;
-                Box::pin(teller.tell()).await
-            } => told,
+                Box::pin(reporter.report()).await
+            } => reported,
             Some(ended) = processes.join_next() => Err(why_ended(ended)),
             () = stop.cancelled() => Ok(()),
         };
@@ -364,15 +364,15 @@ fn why_ended(ended: Result<(String, Outcome), tokio::task::JoinError>) -> AnyErr
     }
 }
 
-/// Prints to a terminal or a pipe. Where nobody reads any more, the process has no use.
+/// Prints to a terminal or a pipe. Without a reader the process has no use.
 fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Tells what happens.
-struct Teller<'a> {
+/// Prints what happens.
+struct Reporter<'a> {
     control: Control,
     server: &'a ApiServer,
     /// Azure has changed.
@@ -381,9 +381,9 @@ struct Teller<'a> {
     started: Instant,
 }
 
-impl Teller<'_> {
+impl Reporter<'_> {
     /// Prints a line for each thing that happens, for ever.
-    async fn tell(mut self) -> Result<(), AnyError> {
+    async fn report(mut self) -> Result<(), AnyError> {
         let (mut versions, mut seen, mut ended, mut pace) = (self.server.versions(), 0, 0, Pace::default());
         loop {
             let now = *versions.borrow_and_update();

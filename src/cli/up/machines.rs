@@ -2,9 +2,8 @@
 
 use lazuli_apiserver::{ApiServer, Refused};
 use lazuli_emulator::scenario::{Scenario, VirtualMachine};
+use lazuli_nodes::cloud_node::Taint;
 use serde_json::{Value, json};
-
-use super::news::UNINITIALIZED;
 
 /// The most machines: each has a range of 256 addresses for Pods, and its node plugin runs in this process.
 pub(super) const MOST: u8 = 100;
@@ -73,7 +72,7 @@ pub(super) fn node(at: u8, machine: &ThisMachine) -> Value {
         }},
         "spec": {
             "podCIDR": range, "podCIDRs": [range],
-            "taints": [{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}],
+            "taints": [{"key": Taint::UNINITIALIZED, "value": "true", "effect": "NoSchedule"}],
         },
         "status": {
             "capacity": resources, "allocatable": resources,
@@ -114,7 +113,7 @@ mod tests {
             .collect();
         assert_eq!(ranges.len(), usize::from(MOST));
         let machine = ThisMachine { boot_id: "b".to_owned(), ..ThisMachine::default() };
-        assert_eq!(node(0, &machine)["spec"]["taints"][0]["key"], UNINITIALIZED);
+        assert_eq!(node(0, &machine)["spec"]["taints"][0]["key"], Taint::UNINITIALIZED);
         assert_eq!(node(0, &machine)["status"]["nodeInfo"]["bootID"], "b");
     }
 }

@@ -10,38 +10,37 @@ use lazuli_emulator::{
     ended::{EndedOperation, OperationEnd},
     latency::OperationKind,
 };
+use lazuli_nodes::cloud_node::Taint;
 use serde_json::Value;
 
-/// What kubelet with an external cloud provider puts on a new Node. Source: Kubernetes, well-known taints.
-pub(super) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// How many lines may come in one second; the others are counted. A storm of a hundred Services stays readable.
 pub(super) const LINES_A_SECOND: usize = 12;
 
-/// How many letters of an event's note are told; kubectl describe shows the whole.
+/// How many letters of an event's note are printed; kubectl describe shows the whole.
 const LONGEST_NOTE: usize = 160;
 
-/// What was told so far, of which the next change is told apart.
+/// What was printed so far: a change is a line where it differs from that.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    services: BTreeMap<String, ServiceTold>,
-    nodes: BTreeMap<String, NodeTold>,
+    services: BTreeMap<String, PrintedService>,
+    nodes: BTreeMap<String, PrintedNode>,
     /// The resources of Azure that are known, in lower case.
     resources: BTreeSet<String>,
-    /// What was told last of each object and reason.
+    /// What was printed last of each object and reason.
     warnings: BTreeMap<String, String>,
 }
 
-/// A Service as it was told.
+/// A Service as it was printed.
 #[derive(Debug, Default, PartialEq)]
-struct ServiceTold {
+struct PrintedService {
     balanced: bool,
     addresses: Vec<String>,
     leaving: bool,
 }
 
-/// A Node as it was told.
+/// A Node as it was printed.
 #[derive(Debug, PartialEq)]
-enum NodeTold {
+enum PrintedNode {
     Registered,
     Initialised,
 }
@@ -59,7 +58,7 @@ fn last(id: &str) -> &str {
     id.rsplit('/').next().unwrap_or_default()
 }
 
-impl ServiceTold {
+impl PrintedService {
     fn of(service: &Value) -> Self {
         let address = |ingress: &Value| text(ingress, "/ip").to_owned();
         Self {
@@ -80,10 +79,10 @@ impl News {
     pub(super) fn of_service(&mut self, service: &Value, exists: bool) -> Option<String> {
         let name = format!("{}/{}", text(service, "/metadata/namespace"), text(service, "/metadata/name"));
         if !exists {
-            let told = self.services.remove(&name)?;
-            return told.balanced.then(|| format!("Service {name} is gone"));
+            let before = self.services.remove(&name)?;
+            return before.balanced.then(|| format!("Service {name} is gone"));
         }
-        let now = ServiceTold::of(service);
+        let now = PrintedService::of(service);
         let before = self.services.remove(&name).unwrap_or_default();
         let line = match (&before, &now) {
             (_, now) if !now.balanced && !before.balanced => None,
@@ -112,13 +111,13 @@ impl News {
         if !exists {
             return self.nodes.remove(&name).map(|_| format!("Node {name} is gone"));
         }
-        let is_new = each(node, "/spec/taints").any(|taint| taint["key"] == UNINITIALIZED);
-        let now = if is_new { NodeTold::Registered } else { NodeTold::Initialised };
+        let is_new = each(node, "/spec/taints").any(|taint| taint["key"] == Taint::UNINITIALIZED);
+        let now = if is_new { PrintedNode::Registered } else { PrintedNode::Initialised };
         let before = self.nodes.get(&name);
         let line = match (before, &now) {
-            (None, NodeTold::Registered) => Some(format!("Node {name} has registered")),
-            (None, NodeTold::Initialised) => Some(format!("Node {name} is there")),
-            (Some(NodeTold::Registered), NodeTold::Initialised) => {
+            (None, PrintedNode::Registered) => Some(format!("Node {name} has registered")),
+            (None, PrintedNode::Initialised) => Some(format!("Node {name} is there")),
+            (Some(PrintedNode::Registered), PrintedNode::Initialised) => {
                 let size = node.pointer("/metadata/labels/node.kubernetes.io~1instance-type");
                 let address = each(node, "/status/addresses").find(|address| address["type"] == "InternalIP");
                 let facts = [size.and_then(Value::as_str), address.and_then(|address| address["address"].as_str())];
@@ -131,7 +130,7 @@ impl News {
         line
     }
 
-    /// A change of an event of Kubernetes: those that warn are told, each text of an object once.
+    /// A change of an event of Kubernetes: those that warn are printed, each text of an object once.
     pub(super) fn of_event(&mut self, event: &Value, exists: bool) -> Option<String> {
         if !exists || text(event, "/type") != "Warning" {
             return None;
@@ -212,7 +211,7 @@ fn subject(id: &str) -> String {
     }
 }
 
-/// A type of Azure in words. One that is missing here is told by its own name.
+/// A type of Azure in words. One that is missing here has its own name.
 fn words(kind: &str) -> &str {
     match kind {
         "backendaddresspools" => "backend pool",
@@ -268,7 +267,7 @@ impl Pace {
         admitted
     }
 
-    /// Whether lines were left out that nothing has told the number of.
+    /// Whether lines were left out whose number is not printed yet.
     pub(super) fn owes(&self) -> bool {
         self.left_out > 0
     }
@@ -329,7 +328,7 @@ mod tests {
     #[test]
     fn a_node_is_told_when_it_registers_and_when_it_is_initialised() {
         let mut news = News::default();
-        let new = json!({"metadata": {"name": "node-0"}, "spec": {"taints": [{"key": UNINITIALIZED}]}});
+        let new = json!({"metadata": {"name": "node-0"}, "spec": {"taints": [{"key": Taint::UNINITIALIZED}]}});
         let known = json!({
             "metadata": {"name": "node-0", "labels": {"node.kubernetes.io/instance-type": "Standard_D8s_v3"}},
             "status": {"addresses": [{"type": "Hostname", "address": "x"}, {"type": "InternalIP", "address": "10.0.0.4"}]},
