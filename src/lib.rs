@@ -9,9 +9,12 @@
 //! | `lazuli csi-controller` | CSI Identity and Controller services of `disk.csi.azure.com` |
 //! | `lazuli csi-node` | CSI Identity and Node services on every node; registers itself with kubelet |
 //! | `lazuli emulator` | Azure itself as a local HTTP server, with block devices if asked |
+//! | `lazuli up` | Azure with its page, a small Kubernetes API for kubectl, and all of the above in one process |
 //! | `lazuli demo`, `doctor`, `bench` | show it working; say what is wrong; measure |
+//! | `lazuli explain` | explain parameters, annotations, keys of the configuration, events and metrics |
 //! | `lazuli why` | ask a running process why an object waits |
 //! | `lazuli get`, `instances` | print what the provider sees of the cluster; add an SSH key to its machines |
+//! | `lazuli completion`, `man`, `version` | what shells and `man` read; which program this is |
 //!
 //! # The crates
 //!
@@ -54,7 +57,7 @@
 //! | 0 | `lazuli-model` | the values that all crates share, and what follows from one of them alone | nothing of ours | |
 //! | 0 | `csi-proto` | generated code of the gRPC services | nothing of ours | |
 //! | 0 | `lazuli-emulator` | Azure itself as a local HTTP server | nothing of ours | |
-//! | 0 | `lazuli-apiserver` | a small Kubernetes API server, for simulation and bench | nothing of ours | |
+//! | 0 | `lazuli-apiserver` | a small Kubernetes API server, for kubectl, simulation and bench | nothing of ours | |
 //! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
 //! | 1 | `lazuli-journal` | what was asked, seen and decided about each object, in bounded memory | model | |
 //! | 1 | `lazuli-quota` | when a request goes to Azure: permits, polls, shared reads | model | |
@@ -69,7 +72,7 @@
 //! | 4 | `lazuli-vm-disks` | every decision on a VM's data disks | engine, model, quota, storage | |
 //! | 4 | `lazuli-azure` | the client of Azure | model, quota | emulator, storage |
 //! | 4 | `lazuli-host` | Linux: devices, mkfs, mounts, SMB, resize, stats | model, storage | |
-//! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services, shares | |
+//! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services, shares, storage | |
 //! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, journal, model, quota, reconcile, storage, telemetry, vm-disks | emulator |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, shares, storage, telemetry | apiserver |
 //! | 5 | `lazuli-file` | file shares as volumes | azure, engine, journal, model, quota, reconcile, shares | emulator |
@@ -80,7 +83,7 @@
 //! | 6 | `lazuli-test-cluster` | a real Kubernetes on this machine, for the tier `cluster` and `scripts/cluster`; in no program | cluster, emulator | |
 //! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, file, journal, keys, model, reconcile, shares, storage, telemetry | |
 //! | 8 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, journal, model, reconcile, storage, telemetry | |
-//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk, shares, test-cluster |
+//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, shares, storage, telemetry, webhook | disk, test-cluster |
 //!
 //! # How a request goes
 //!

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `it` | real gRPC over a unix socket, real HTTP to the emulator, recorded traffic, the project's own rules | nothing |
 //! | `api_server` | what a client of Kubernetes may rest on, against the small API server, and in `privileged::cluster` against the real one | nothing |
+//! | `kubectl` | what kubectl prints, for `it` and for a real cluster | kubectl |
 //! | `model` | random lives of a cluster against the emulator, on paused time, from one seed | nothing |
 //! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
 //! | `guest` | a machine with a kernel of its own in QEMU, for mounts of file shares | root, and what `scripts/guest` installs |
@@ -18,6 +19,10 @@ mod it {
     mod audit_switches;
     mod bench_stopped;
     mod cargo_lock;
+    mod chart_fleet;
+    mod chart_names;
+    mod chart_roles;
+    mod chart_rules;
     mod cloud_controllers;
     mod core_dumps;
     mod deploy_azure;
@@ -78,6 +83,7 @@ mod it {
     mod service_rig;
     mod tiers;
     mod unknown_keys;
+    mod up;
     mod why;
     mod worker_answers;
 }
@@ -86,6 +92,7 @@ use lazuli_test_cluster::certificates;
 
 mod api_server;
 mod guest;
+mod kubectl;
 mod model;
 
 mod privileged {
@@ -106,5 +113,6 @@ mod privileged {
     mod process;
     mod stopping;
     mod storm;
+    mod up;
     mod wrong_disk;
 }

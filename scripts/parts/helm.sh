@@ -30,16 +30,18 @@ render_manifests() {
     local note='# Made from deploy/chart by scripts/manifests. Replace registry.example with the registry of your images.'
     # They are for every version of Kubernetes, and hold no private key.
     local values=(--set image.registry=registry.example --set csiDriver.nodeAllocatableUpdatePeriodSeconds=null)
-    local verified='# Prometheus verifies the driver by the Secret lazuli-metrics: deploy/README.md says how to make it.'
-    { say "$note" && render "${values[@]}"; } >"$1/lazuli.yaml"
+    local verified='# Prometheus verifies the driver by the Secret lazuli-metrics: deploy/events-and-alerts.md says how to make it.'
+    # Nobody's Helm manages what is applied from here.
+    local of_helm='/^ *(app\.kubernetes\.io\/managed-by: Helm|helm\.sh\/chart: .*)$/d'
+    { say "$note" && render "${values[@]}"; } | sed -E "$of_helm" >"$1/lazuli.yaml"
     # The certificate of the key broker has a private key too.
-    local keys='# Make the Secret and the ConfigMap lazuli-key-broker first: deploy/README.md says how.'
+    local keys='# Make the Secret and the ConfigMap lazuli-key-broker first: deploy/azure-files.md says how.'
     { say "$note" && say "$keys" && render "${values[@]}" --set azureFile.enabled=true \
         --set azureFile.broker.certificateSecret=lazuli-key-broker \
-        --set azureFile.broker.authorityConfigMap=lazuli-key-broker; } >"$1/lazuli-with-files.yaml"
+        --set azureFile.broker.authorityConfigMap=lazuli-key-broker; } | sed -E "$of_helm" >"$1/lazuli-with-files.yaml"
     { say "$note" && say "$verified" && render "${values[@]}" --set monitoring.serviceMonitor.enabled=true \
         --set monitoring.prometheusRule.enabled=true --set metrics.certificateSecret=lazuli-metrics \
-        --show-only templates/monitoring.yaml; } >"$1/monitoring.yaml"
+        --show-only templates/monitoring.yaml; } | sed -E "$of_helm" >"$1/monitoring.yaml"
 }
 
 # render_everything FILE: with every optional part, for the snapshot.
@@ -55,6 +57,12 @@ render_azure_file() {
         { say "# The chart with tests/chart/$name.values.yaml, by scripts/manifests." &&
             render --values "tests/chart/$name.values.yaml"; } >"$1/$name.yaml"
     done
+}
+
+# render_fleet FILE: with everything that a fleet of machines of its operator sets: names, labels, accounts, files of the node.
+render_fleet() {
+    { say "# The chart with tests/chart/fleet.values.yaml, by scripts/manifests." &&
+        render --values tests/chart/fleet.values.yaml; } >"$1"
 }
 
 # render_cloud_controllers FILE: with the cloud controllers and the webhooks, for the tier cluster.

@@ -17,10 +17,14 @@ mod service_storm;
 mod share_storm;
 mod sidecars;
 mod storm;
+mod words;
 
 use clap::{Args, Subcommand};
 
-use super::Outcome;
+use serde_json::Value;
+
+use super::{Outcome, output::Format, progress::Progress};
+use processes::AnyError;
 
 /// Options of the benches.
 #[derive(Debug, Args)]
@@ -120,8 +124,26 @@ pub(super) async fn run(options: Options) -> Outcome {
     }
 }
 
+/// What a bench has measured, and how to print it.
+type Figures = (Value, Format);
+
 async fn measured(options: Options) -> Outcome {
-    match options.bench {
+    let limit_mib = match &options.bench {
+        Bench::HostileInput(options) => Some(options.limit_mib),
+        _ => None,
+    };
+    let progress = Progress::begin("the bench runs, with processes of its own");
+    let (result, format) = figures_of(options.bench).await?;
+    drop(progress);
+    words::print(&result, format);
+    match limit_mib {
+        Some(limit_mib) => hostile_input::judge(&result, limit_mib).map_err(Into::into),
+        None => Ok(()),
+    }
+}
+
+async fn figures_of(bench: Bench) -> Result<Figures, AnyError> {
+    match bench {
         Bench::AttachStorm(options) => attach_storm::run(options).await,
         Bench::LifeStorm(options) => life_storm::run(options).await,
         Bench::NodeLoss(options) => node_loss::run(options).await,

@@ -276,7 +276,7 @@ pub(super) async fn run_with(arguments: Vec<String>, stop: CancellationToken) ->
 }
 
 /// Runs until `stop` and until writes in flight then have ended, or until the lease is lost.
-async fn serve(options: Options, stop: CancellationToken) -> Outcome {
+pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let start = Instant::now();
     let journal = Recorder::new(move || start.elapsed());
     let mut registry = Registry::default();

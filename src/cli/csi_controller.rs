@@ -113,7 +113,7 @@ pub(super) async fn run(options: Options) -> Outcome {
 }
 
 /// Serves until `stop` and until what was in flight then has drained.
-async fn serve(options: Options, stop: CancellationToken) -> Outcome {
+pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let start = Instant::now();
     let journal = Recorder::new(move || start.elapsed());
     let drained = CancellationToken::new();

@@ -231,6 +231,22 @@ async fn publish_facts(
     stop.run_until_cancelled(work).await;
 }
 
+/// Logs once which machine the instance metadata is of, or that there is none: then nothing is attached to the node, and
+/// `NodeGetInfo` says why only when kubelet asks.
+async fn log_machine(imds: Imds, node: String, stop: CancellationToken) {
+    match stop.run_until_cancelled(imds.instance()).await {
+        Some(Ok(instance)) => {
+            tracing::info!(node, machine = %instance.resource_id, "the instance metadata service answers");
+        }
+        Some(Err(error)) => tracing::warn!(
+            node,
+            error = server::chain(&error),
+            "the instance metadata service tells no machine: is --node-id the name of this machine's Node?"
+        ),
+        None => {}
+    }
+}
+
 fn facts_of(instance: &Instance, addresses: Vec<InterfaceAddress>, boot_id: Option<String>) -> InstanceFacts {
     InstanceFacts {
         resource_id: instance.resource_id.to_string(),
@@ -249,19 +265,23 @@ fn facts_of(instance: &Instance, addresses: Vec<InterfaceAddress>, boot_id: Opti
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
-    let stop = stop::on_signal()?;
+    if !nix::unistd::geteuid().is_root() {
+        tracing::warn!("this process is not root: it can neither format nor mount a disk");
+    }
+    Box::pin(serve(options, stop::on_signal()?)).await
+}
+
+/// Serves until `stop` and until what was in flight then has drained.
+pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let mut registry = Registry::default();
     register_process(&mut registry, BUILD);
     let readiness = Readiness::new();
     options.of_driver.log();
-    if !nix::unistd::geteuid().is_root() {
-        tracing::warn!("this process is not root: it can neither format nor mount a disk");
-    }
-
     let imds = match options.imds {
         Switch::On => Some(imds(&options.routes, options.imds_url.as_ref())?),
         Switch::Off => None,
     };
+    let logging = imds.clone().map(|imds| tokio::spawn(log_machine(imds, options.node_id.clone(), stop.clone())));
     let client = match lazuli_cluster::connect(options.kubeconfig.as_deref(), &variables()).await {
         Ok(client) => client,
         // A pod without a token of its own serves volumes all the same.
@@ -381,11 +401,8 @@ pub(super) async fn run(options: Options) -> Outcome {
     for recording in [recording, file_recording].into_iter().flatten() {
         recording.await?;
     }
-    if let Some(untainting) = untainting {
-        untainting.await?;
-    }
-    if let Some(publishing) = publishing {
-        publishing.await?;
+    for task in [logging, untainting, publishing].into_iter().flatten() {
+        task.await?;
     }
     if !(finished? && files_finished?) {
         tracing::warn!("the drain time is over with work in flight; every step of it can be repeated");

@@ -26,7 +26,7 @@ use lazuli_rig::{self as lab, Folder, Lab};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
-use super::{Outcome, stop};
+use super::{Outcome, progress::Progress, stop, terminal::Screen};
 
 /// Why a demonstration has no end.
 const STOPPED: &str = "stopped before its end";
@@ -109,7 +109,7 @@ async fn show(
         folder.display()
     );
     let mut story = Story {
-        steps: Steps { control: lab.emulator.control(), number: 0 },
+        steps: Steps::after(lab.emulator.control(), 0),
         controller: lab.controller("controller").await?,
         nodes: [
             Machine::at(folder, "node-0", lab.node("node-0").await?),
@@ -135,9 +135,17 @@ struct Steps {
     control: Control,
     /// The number of the last step.
     number: u32,
+    /// The step that runs, as its line begins.
+    said: String,
+    progress: Option<Progress>,
 }
 
 impl Steps {
+    /// The steps after this one.
+    fn after(control: Control, number: u32) -> Self {
+        Self { control, number, said: String::new(), progress: None }
+    }
+
     fn begin(&mut self, what: &str) -> Watch {
         self.announce(what);
         self.control.reset_log();
@@ -146,17 +154,22 @@ impl Steps {
 
     fn announce(&mut self, what: &str) {
         self.number += 1;
-        print!("{:>2}  {what} … ", self.number);
+        self.said = format!("{:>2}  {what}", self.number);
+        print!("{} … ", self.said);
+        // On a terminal the same line tells the seconds of a step that takes long.
+        self.progress = Some(Progress::begin(self.said.clone()));
         // A pipe may be closed; the demonstration goes on.
         let _ = std::io::stdout().flush();
     }
 
-    fn end(&self, watch: &Watch) {
+    fn end(&mut self, watch: &Watch) {
         self.ended(watch.0.elapsed());
     }
 
-    fn ended(&self, took: Duration) {
-        println!("{:.2} s", took.as_secs_f64());
+    fn ended(&mut self, took: Duration) {
+        self.progress = None;
+        let again = if Screen::of_stdout().is_live { format!("\r{} … ", self.said) } else { String::new() };
+        println!("{again}{:.2} s", took.as_secs_f64());
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         let mut order = Vec::new();
         for call in self.control.call_log().into_iter().filter(|call| call.plane == "arm") {

@@ -2,7 +2,9 @@
 
 mod cluster;
 mod disks;
+mod migration;
 mod network;
+mod rights;
 mod shares;
 
 use std::time::Duration;
@@ -11,15 +13,26 @@ use clap::Args;
 use lazuli_assembly::clients::{self, Azure, CloudOptions, WireError};
 use lazuli_azure::Until;
 use lazuli_cluster::SecretError;
-use lazuli_config::{Config, Credential, LooksAfter};
+use lazuli_config::{AZURE_STACK, Cloud, CloudSource, Config, Credential, LooksAfter};
 use lazuli_controllers::settings;
 use lazuli_csi::server::chain;
-use lazuli_diagnosis::{Finding, Grade, locations, named::named};
+use lazuli_diagnosis::{
+    Finding, Grade, locations,
+    named::named,
+    plausible::{Values, plausible},
+    roles::roles,
+};
+use lazuli_journal::printable;
 use lazuli_storage::disk::AllowedResourceGroups;
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-use super::{Outcome, csi_controller, output::Format};
+use super::{
+    Outcome,
+    connect::azure_of,
+    output::Format,
+    progress::Progress,
+    terminal::{Colour, Screen, wrapped},
+};
 
 /// How long Azure may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,11 +64,23 @@ pub(super) struct Options {
     /// Ask neither Azure nor the cluster; check the configuration only.
     #[arg(long)]
     offline: bool,
+    /// Go through a cluster of the Go projects before a move too: the Go programs of --manager-namespaces with their
+    /// arguments, StorageClasses, PersistentVolumes, Services and Nodes. What is served equally, what differs and what is
+    /// refused is said, each with the page that says more. Changes nothing. Needs a cluster.
+    #[arg(long, conflicts_with = "offline")]
+    migrate: bool,
     /// How to print.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
     #[command(flatten)]
     cloud: CloudOptions,
+}
+
+impl Options {
+    /// How bad it is that something is missing which only the cloud controllers need.
+    fn of_controllers(&self) -> Grade {
+        if self.volumes_only { Grade::Note } else { Grade::Wrong }
+    }
 }
 
 fn fine(check: &'static str, text: impl Into<String>) -> Finding {
@@ -63,18 +88,20 @@ fn fine(check: &'static str, text: impl Into<String>) -> Finding {
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
-    let (text, is_well) = Box::pin(examined(&options)).await;
+    let progress =
+        Progress::begin(if options.offline { "the configuration is read" } else { "the cluster and Azure are asked" });
+    let (text, is_well) = Box::pin(examined(&options, Screen::of_stdout())).await;
+    drop(progress);
     print!("{text}");
     if is_well { Ok(()) } else { Err("something is wrong; see above".into()) }
 }
 
 /// What is printed, and whether all is well.
-async fn examined(options: &Options) -> (String, bool) {
+async fn examined(options: &Options, screen: Screen) -> (String, bool) {
     let (findings, config) = match configuration(options).await {
         Ok((config, client, unreached)) => {
             let is_reached = unreached.is_none();
-            let controllers = if options.volumes_only { Grade::Note } else { Grade::Wrong };
-            let of_configuration = of_configuration(&config, controllers);
+            let of_configuration = of_configuration(&config, options.of_controllers());
             let mut findings: Vec<Finding> = unreached.into_iter().chain(of_configuration).collect();
             findings.push(of_classes(&options.cloud.allowed_resource_groups()));
             if !options.offline {
@@ -84,7 +111,7 @@ async fn examined(options: &Options) -> (String, bool) {
         }
         Err(error) => (vec![Finding::new(CONFIGURATION, Grade::Wrong, chain(&error))], None),
     };
-    (report(&findings, config.as_ref(), options.output), is_well(&findings))
+    (report(&findings, config.as_ref(), options.output, screen), is_well(&findings))
 }
 
 fn is_well(findings: &[Finding]) -> bool {
@@ -121,20 +148,23 @@ async fn ask_azure_and_cluster(
     client: Option<kube::Client>,
     is_reached: bool,
 ) -> Vec<Finding> {
-    let connected = async {
-        let routes = options.cloud.routes.table()?;
-        let azure = clients::connect(config, routes, &mut Registry::default(), csi_controller::seed()).await?;
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(azure)
-    };
-    let (azure, mut findings) = match connected.await {
+    let absent = options.of_controllers();
+    let (azure, mut findings) = match azure_of(&options.cloud, config).await {
         Ok(azure) => match ask_azure(&azure).await {
             Ok((answer, machines)) => {
                 let location = locations(&machines, &config.cluster.location);
-                let absent = if options.volumes_only { Grade::Note } else { Grade::Wrong };
                 let named = named(&network::named(config, &azure.network).await, absent);
-                (Some(azure), [answer].into_iter().chain(location).chain(named).collect())
+                let rights = roles(&rights::needed(config, &azure.network, absent).await);
+                (Some(azure), [answer].into_iter().chain(location).chain(rights).chain(named).collect())
             }
-            Err(finding) => (None, vec![finding]),
+            Err(NoMachines { finding, is_answered }) => {
+                // It may be a right that is missing.
+                let rights = match is_answered {
+                    true => roles(&rights::needed(config, &azure.network, absent).await),
+                    false => vec![],
+                };
+                (None, [finding].into_iter().chain(rights).collect())
+            }
         },
         Err(error) => (None, vec![Finding::new(AZURE, Grade::Wrong, chain(error.as_ref()))]),
     };
@@ -142,9 +172,16 @@ async fn ask_azure_and_cluster(
         Some(client) => {
             let examined = cluster::examine(config, &client, &options.manager_namespaces, azure.as_ref());
             findings.extend(Box::pin(examined).await);
+            if options.migrate {
+                let examined = migration::examine(config, &client, &options.manager_namespaces, azure.as_ref());
+                findings.extend(Box::pin(examined).await);
+            }
         }
         // What is wrong with the cluster is said before.
         None if !is_reached => {}
+        None if options.migrate => {
+            findings.push(Finding::new(cluster::CLUSTER, Grade::Wrong, "--migrate needs a cluster: give --kubeconfig"));
+        }
         None => findings.push(Finding::new(
             cluster::CLUSTER,
             Grade::Unseen,
@@ -165,6 +202,7 @@ fn of_configuration(config: &Config, controllers: Grade) -> Vec<Finding> {
         cluster.location
     );
     let mut findings = vec![fine(CONFIGURATION, text)];
+    findings.extend(of_values(config));
     findings.extend(of_credential(config));
     for warning in config.warnings() {
         findings.push(Finding::new(CONFIGURATION, Grade::Note, warning.as_str()));
@@ -183,6 +221,23 @@ fn of_configuration(config: &Config, controllers: Grade) -> Vec<Finding> {
     }
     findings.push(of_cloud_controllers(config, controllers));
     findings
+}
+
+/// Values that cannot be right.
+fn of_values(config: &Config) -> Vec<Finding> {
+    let clouds: Vec<&str> = Cloud::well_known_names().chain([AZURE_STACK]).collect();
+    let cluster = &config.cluster;
+    plausible(&Values {
+        subscription: &cluster.subscription_id,
+        tenant: config.tenant_id.as_deref(),
+        name_beside_endpoint: match &config.cloud {
+            CloudSource::Discover(discovery) => discovery.name.as_deref(),
+            CloudSource::Known(_) => None,
+        },
+        clouds: &clouds,
+        location: &cluster.location,
+        resource_group: cluster.resource_group.as_str(),
+    })
 }
 
 /// A credential that is missing, and the misspelt keys that may be why. `useInstanceMetadata` allows it, for a node alone.
@@ -227,30 +282,39 @@ fn of_classes(allowed: &AllowedResourceGroups) -> Finding {
     fine(CLASSES, text)
 }
 
-/// What is printed: whole and of one form, whatever was found. Both forms are made of the same words.
 /// The configuration for programs. Keys that the cloud controllers use are no keys without effect, as in the text.
 fn of_programs(config: &Config) -> Value {
     let of_controllers = config.keys_of_cloud_controllers();
     let mut shown = json!(config);
-    if let Some(keys) = shown["keys_without_effect"].as_array_mut() {
+    if let Some(keys) = shown["keysWithoutEffect"].as_array_mut() {
         keys.retain(|key| key.as_str().is_none_or(|key| !of_controllers.contains(&key)));
     }
     shown
 }
 
-fn report(findings: &[Finding], config: Option<&Config>, output: Format) -> String {
-    match output {
-        Format::Json => {
-            let finding =
-                |Finding { check, grade, text }: &Finding| json!({"check": check, "grade": word(*grade), "text": text});
-            let findings_json: Vec<Value> = findings.iter().map(finding).collect();
-            let configuration = config.map(of_programs);
-            format!("{}\n", json!({"ok": is_well(findings), "findings": findings_json, "configuration": configuration}))
-        }
-        Format::Text => {
-            let line = |Finding { check, grade, text }: &Finding| format!("{:<4} {check}: {text}\n", word(*grade));
-            findings.iter().map(line).collect()
-        }
+/// What is printed: whole and of one form, whatever was found. All forms are made of the same words.
+fn report(findings: &[Finding], config: Option<&Config>, output: Format, screen: Screen) -> String {
+    let finding =
+        |Finding { check, grade, text }: &Finding| json!({"check": check, "grade": word(*grade), "text": text});
+    let of_findings: Vec<Value> = findings.iter().map(finding).collect();
+    let configuration = config.map(of_programs);
+    let object = json!({"ok": is_well(findings), "findings": of_findings, "configuration": configuration});
+    let line = |Finding { check, grade, text }: &Finding| {
+        let head = format!("{:<4} ", word(*grade));
+        let body = wrapped(&printable(&format!("{check}: {text}")), screen.width, &head, "     ");
+        // The colour is no part of what is counted.
+        let rest = body.strip_prefix(&head).unwrap_or_default();
+        format!("{}{rest}\n", screen.paint(colour(*grade), &head))
+    };
+    output.of_programs(&object).unwrap_or_else(|| findings.iter().map(line).collect())
+}
+
+fn colour(grade: Grade) -> Colour {
+    match grade {
+        Grade::Fine => Colour::Green,
+        Grade::Note => Colour::Yellow,
+        Grade::Unseen => Colour::Cyan,
+        Grade::Wrong => Colour::Red,
     }
 }
 
@@ -264,16 +328,30 @@ fn word(grade: Grade) -> &'static str {
     }
 }
 
+/// Why the machines cannot be listed.
+struct NoMachines {
+    finding: Finding,
+    /// Whether Azure answered: then there is a token.
+    is_answered: bool,
+}
+
 /// Lists the VMs of the cluster's resource group, as the controller would, which needs a token. Returns their locations too.
-async fn ask_azure(azure: &Azure) -> Result<(Finding, Vec<(String, String)>), Finding> {
+async fn ask_azure(azure: &Azure) -> Result<(Finding, Vec<(String, String)>), NoMachines> {
     let (subscription, group) = (&azure.defaults.subscription, &azure.defaults.resource_group);
     match azure.compute.list_vms(subscription, group, &Until::within(PATIENCE)).await {
         Ok(vms) => {
             let (endpoint, count) = (&azure.cloud.resource_manager, vms.len());
-            let answer = fine(AZURE, format!("{endpoint} lets us in; {count} virtual machines in the resource group"));
+            let machines = if count == 1 { "machine" } else { "machines" };
+            let answer = fine(
+                AZURE,
+                format!("{endpoint} lets this identity list the {count} virtual {machines} of resource group {group}"),
+            );
             Ok((answer, vms.into_iter().map(|vm| (vm.id.name().to_owned(), vm.location)).collect()))
         }
-        Err(error) => Err(Finding::new(AZURE, Grade::Wrong, chain(&error))),
+        Err(error) => Err(NoMachines {
+            is_answered: error.status.is_some(),
+            finding: Finding::new(AZURE, Grade::Wrong, chain(&error)),
+        }),
     }
 }
 
@@ -281,7 +359,7 @@ async fn ask_azure(azure: &Azure) -> Result<(Finding, Vec<(String, String)>), Fi
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::*;
+    use super::{super::output::testing::odd_names, *};
     use lazuli_config::{ConfigError, Document, Environment};
 
     fn load(text: &str) -> Result<Config, ConfigError> {
@@ -292,11 +370,11 @@ mod tests {
     #[test]
     fn keys_that_do_nothing_are_named_and_no_fault() {
         let config = load(
-            r#"{"subscriptionId": "s", "resourceGroup": "g", "location": "l", "useManagedIdentityExtension": true,
+            r#"{"subscriptionId": "00000000-0000-0000-0000-000000000001", "resourceGroup": "g", "location": "l", "useManagedIdentityExtension": true,
                 "cloudProviderBackoff": true, "vmType": "vmss", "nonsense": 1, "vnettName": "v"}"#,
         )
         .unwrap();
-        let text = report(&of_configuration(&config, Grade::Note), Some(&config), Format::Text);
+        let text = report(&of_configuration(&config, Grade::Note), Some(&config), Format::Text, Screen::default());
         assert!(
             text.contains("note unused keys: read, no effect in this version: vmType\n"),
             "the cloud controllers use cloudProviderBackoff: {text}"
@@ -314,13 +392,13 @@ mod tests {
     fn it_says_what_services_need_and_the_configuration_does_not_have() {
         let of = |keys: &str| {
             let text = format!(
-                r#"{{"subscriptionId": "s", "resourceGroup": "g", "location": "l",
+                r#"{{"subscriptionId": "00000000-0000-0000-0000-000000000001", "resourceGroup": "g", "location": "l",
                 "useManagedIdentityExtension": true{keys}}}"#
             );
             let config = load(&text).unwrap();
             let (note, wrong) = (of_configuration(&config, Grade::Note), of_configuration(&config, Grade::Wrong));
             assert!(is_well(&note));
-            (is_well(&wrong), report(&wrong, None, Format::Text))
+            (is_well(&wrong), report(&wrong, None, Format::Text, Screen::default()))
         };
         let (is_well, none) = of("");
         let line = "FAIL cloud controllers: lazuli cloud-controllers does not start: the cloud configuration has no vnetName, \
@@ -339,7 +417,7 @@ mod tests {
     fn a_credential_whose_key_is_misspelt_is_wrong_without_azure_too() {
         let text = |more: &str| {
             format!(
-                r#"{{"subscriptionId": "s", "resourceGroup": "g", "location": "l", "tenantId": "t", "aadClientId": "c",
+                r#"{{"subscriptionId": "00000000-0000-0000-0000-000000000001", "resourceGroup": "g", "location": "l", "tenantId": "contoso.example", "aadClientId": "c",
                 "aadClientSecrte": "hunter2"{more}}}"#
             )
         };
@@ -348,7 +426,7 @@ mod tests {
         assert!(refused.contains("no credentials") && refused.contains(hint), "{refused}");
         let config = load(&text(r#", "useInstanceMetadata": true"#)).unwrap();
         let findings = of_configuration(&config, Grade::Note);
-        let printed = report(&findings, Some(&config), Format::Text);
+        let printed = report(&findings, Some(&config), Format::Text, Screen::default());
         assert!(!is_well(&findings) && printed.contains("FAIL credential: ") && printed.contains(hint), "{printed}");
         assert!(!printed.contains("hunter2") && !refused.contains("hunter2"));
     }
@@ -357,21 +435,28 @@ mod tests {
     fn json_has_the_words_of_the_text() {
         let findings = [Grade::Fine, Grade::Note, Grade::Unseen, Grade::Wrong]
             .map(|grade| Finding::new(CONFIGURATION, grade, format!("it is {grade:?}")));
-        let text = report(&findings, None, Format::Text);
-        let printed: Value = serde_json::from_str(&report(&findings, None, Format::Json)).unwrap();
+        let text = report(&findings, None, Format::Text, Screen::default());
+        let printed: Value = serde_json::from_str(&report(&findings, None, Format::Json, Screen::default())).unwrap();
         let lines = printed["findings"].as_array().unwrap().iter().map(|finding| {
             let of = |key: &str| finding[key].as_str().unwrap();
             format!("{:<4} {}: {}\n", of("grade"), of("check"), of("text"))
         });
         assert_eq!(lines.collect::<String>(), text);
         assert_eq!((&printed["ok"], is_well(&findings)), (&json!(false), false));
+        let config = load(
+            r#"{"subscriptionId": "s", "resourceGroup": "g", "location": "l", "tenantId": "t", "aadClientId": "c",
+                "aadClientSecret": "x", "vmType": "vmss", "nonsense": 1}"#,
+        );
+        let printed = report(&[], Some(&config.unwrap()), Format::Json, Screen::default());
+        assert_eq!(odd_names(&serde_json::from_str(&printed).unwrap()), Vec::<String>::new());
+        assert!(printed.contains("\"keysWithoutEffect\"") && printed.contains("redacted"), "{printed}");
     }
 
     #[test]
     fn it_says_which_resource_groups_classes_may_name() {
         let printed = |list: &[&str]| {
             let list = list.iter().map(|text| text.parse().unwrap()).collect();
-            report(&[of_classes(&AllowedResourceGroups::of(list))], None, Format::Text)
+            report(&[of_classes(&AllowedResourceGroups::of(list))], None, Format::Text, Screen::default())
         };
         assert!(printed(&[]).contains("any resource group") && printed(&[]).contains("--allowed-resource-groups"));
         assert_eq!(
@@ -400,7 +485,7 @@ mod tests {
         let closed = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (server, azure) = (closed(), closed());
         let [config, kubeconfig] = ["azure.json", "kubeconfig"].map(|name| folder.path().join(name));
-        let text = json!({"subscriptionId": "s", "resourceGroup": "g", "location": "l", "tenantId": "t", "aadClientId": "c",
+        let text = json!({"subscriptionId": "00000000-0000-0000-0000-000000000001", "resourceGroup": "g", "location": "l", "tenantId": "contoso.example", "aadClientId": "c",
             "aadClientSecret": "x", "resourceManagerEndpoint": format!("http://{azure}/")});
         std::fs::write(&config, text.to_string()).unwrap();
         let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -412,9 +497,9 @@ mod tests {
         for (kubeconfig, named) in
             [(&kubeconfig, format!("the API server http://{server}")), (&missing, missing.display().to_string())]
         {
-            let text = report_of(&config, kubeconfig).await;
+            let text = Box::pin(report_of(&config, kubeconfig)).await;
             assert!(text.starts_with("FAIL cluster: ") && text.contains(&named), "{text}");
-            assert!(text.contains("ok   configuration: subscription s"), "{text}");
+            assert!(text.contains("ok   configuration: subscription 0"), "{text}");
             let of_azure = text.lines().find(|line| line.starts_with("FAIL Azure: ")).unwrap();
             assert!(of_azure.contains(&azure.to_string()), "{of_azure}");
             assert!(!text.contains("ServiceError"), "{text}");
@@ -433,7 +518,7 @@ mod tests {
 
         let paths = [format!("--cloud-config={}", config.display()), format!("--kubeconfig={}", kubeconfig.display())];
         let line = Line::parse_from(["doctor".to_owned()].into_iter().chain(paths));
-        let (text, is_well) = examined(&line.options).await;
+        let (text, is_well) = Box::pin(examined(&line.options, Screen::default())).await;
         assert!(!is_well, "{text}");
         text
     }
@@ -442,7 +527,7 @@ mod tests {
     fn json_is_json_also_when_the_configuration_is_wrong() {
         let error = WireError::Config(load(r#"{"subscriptionId": 7, "location": []}"#).unwrap_err());
         let findings = [Finding::new(CONFIGURATION, Grade::Wrong, chain(&error))];
-        let printed: Value = serde_json::from_str(&report(&findings, None, Format::Json)).unwrap();
+        let printed: Value = serde_json::from_str(&report(&findings, None, Format::Json, Screen::default())).unwrap();
         assert_eq!((&printed["ok"], &printed["configuration"]), (&json!(false), &json!(null)));
         assert!(printed["findings"][0]["text"].as_str().unwrap().contains("resourceGroup"), "{printed}");
     }

@@ -12,7 +12,7 @@ use lazuli_emulator::{
     api_versions::ApiVersions,
     latency::Profile,
     quota_names,
-    scenario::{Scenario, SecurityGroup},
+    scenario::{RouteTable, Scenario, SecurityGroup},
     smb::Samba,
 };
 use lazuli_rig::{SECURITY_GROUP, azure_json};
@@ -40,7 +40,7 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_EMULATOR_TLS_DIR")]
     tls_dir: Option<PathBuf>,
     /// What exists at the start (YAML or JSON); without it: resource group lazuli, machines node-0 and node-1, virtual network
-    /// lazuli-vnet, security group nodes-nsg.
+    /// lazuli-vnet, security group nodes-nsg, route table lazuli-routes.
     #[arg(long, env = "LAZULI_EMULATOR_SCENARIO")]
     scenario: Option<PathBuf>,
     /// Keep what exists in this file, and start from it. A killed emulator loses milliseconds; operations that ran
@@ -120,7 +120,7 @@ pub(super) struct Options {
     #[arg(long)]
     azure_json: Option<PathBuf>,
     /// How to say that it is ready: a sentence, or one JSON object with the addresses.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
 }
 
@@ -197,10 +197,14 @@ fn unverified_help() -> String {
     text
 }
 
+/// The route table that exists without a scenario.
+const ROUTE_TABLE: &str = "lazuli-routes";
+
 /// What exists without a scenario: all that the cloud configuration for clients names.
 fn of_its_own() -> Scenario {
     let security_group = SecurityGroup { name: SECURITY_GROUP.to_owned(), resource_group: None };
-    Scenario { security_groups: vec![security_group], ..Scenario::default() }
+    let route_table = RouteTable { name: ROUTE_TABLE.to_owned(), resource_group: None };
+    Scenario { security_groups: vec![security_group], route_tables: vec![route_table], ..Scenario::default() }
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
@@ -247,7 +251,12 @@ pub(super) async fn run(options: Options) -> Outcome {
         write_whole(path, &(text + "\n")).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
     match options.output {
+        // A line, for it goes on.
         Format::Json => println!("{}", json!({ "url": url, "tlsUrl": emulator.tls_url() })),
+        Format::Yaml => {
+            let object = json!({ "url": url, "tlsUrl": emulator.tls_url() });
+            print!("{}", Format::Yaml.of_programs(&object).unwrap_or_default());
+        }
         Format::Text => {
             println!("An Azure is ready at {url}");
             if let Some(url) = emulator.tls_url() {
@@ -301,6 +310,7 @@ mod tests {
         let scenario = of_its_own();
         let named = azure_json(&scenario, "http://127.0.0.1:1");
         assert_eq!(named["securityGroupName"], scenario.security_groups[0].name.as_str());
+        assert_eq!(named["routeTableName"], scenario.route_tables[0].name.as_str());
         assert_eq!(named["vnetName"], scenario.virtual_networks[0].name.as_str());
     }
 

@@ -24,17 +24,25 @@ use lazuli_nodes::{
     routing::{Route, RouteTable, names},
 };
 use lazuli_quota::permit::Priority;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
-use super::{Outcome, connect::azure_of, output::Format};
+use super::{
+    Outcome,
+    connect::azure_of,
+    output::{Field, Item, List, ListOptions, Printed, fields_help, joined},
+    progress::Progress,
+    table::{
+        Column,
+        Shown::{Always, Wide, WithRoom},
+    },
+    terminal::Screen,
+};
 
 /// Why something cannot be read.
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long Azure may take to answer.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What a cell without a value shows.
-const NONE: &str = "-";
 
 /// Options of all that can be got.
 #[derive(Debug, Args)]
@@ -49,12 +57,15 @@ enum What {
     Table(TableOf),
     /// The load balancers in the configured resource group: their frontends, the Services that each serves, rules and
     /// backends.
+    #[command(after_long_help = fields_help(load_balancers::FIELDS))]
     LoadBalancers(load_balancers::LoadBalancers),
     /// The managed disks of the cluster: volume, claim, size, zone, state, and the machine and LUN that each is attached at.
-    /// With --node: what that machine holds, and its next free LUN.
+    /// With --node: those of that machine, and its next free LUN.
+    #[command(after_long_help = fields_help(disks::FIELDS))]
     Disks(disks::Disks),
     /// The file shares of the cluster: storage account, volume, claim, quota, tier, snapshots, and what is deleted and can be
     /// restored. With --used: how much of each is used.
+    #[command(after_long_help = fields_help(shares::FIELDS))]
     Shares(shares::Shares),
 }
 
@@ -62,10 +73,13 @@ enum What {
 #[derive(Debug, Subcommand)]
 enum TableOf {
     /// The VMs of the cluster's resource group and the instances of its scale sets: provider id, type and addresses.
+    #[command(after_long_help = fields_help(INSTANCE_FIELDS))]
     Instances(Common),
     /// The region and zone of each of these, as its Node's labels say them.
+    #[command(after_long_help = fields_help(ZONE_FIELDS))]
     Zones(Common),
     /// The cluster, and the Nodes of its control plane where a cluster is named.
+    #[command(after_long_help = fields_help(CLUSTER_FIELDS))]
     Clusters {
         /// The --cluster-name of lazuli cloud-controllers.
         #[arg(long, env = "LAZULI_CLUSTER_NAME", default_value = "kubernetes")]
@@ -74,49 +88,16 @@ enum TableOf {
         common: Common,
     },
     /// The routes of the cluster's route table, and the Node of each.
+    #[command(after_long_help = fields_help(ROUTE_FIELDS))]
     Routes(Common),
 }
 
 #[derive(Debug, Args)]
 struct Common {
-    /// How to print; json is for programs: an object for each line, in an array or below the table's name.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    output: Format,
+    #[command(flatten)]
+    output: ListOptions,
     #[command(flatten)]
     cloud: CloudOptions,
-}
-
-/// Rows with a name for each column.
-#[derive(Debug, PartialEq, Eq)]
-struct Table {
-    columns: &'static [&'static str],
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn print(&self, format: Format) -> String {
-        match format {
-            Format::Json => {
-                let object = |row: &Vec<String>| -> Value {
-                    let cells = self.columns.iter().zip(row);
-                    let cell = |text: &String| if text == NONE { Value::Null } else { Value::from(text.as_str()) };
-                    cells.map(|(column, text)| ((*column).to_owned(), cell(text))).collect::<Map<_, _>>().into()
-                };
-                format!("{}\n", Value::from(self.rows.iter().map(object).collect::<Vec<_>>()))
-            }
-            Format::Text => {
-                let heads: Vec<String> = self.columns.iter().map(|column| column.to_uppercase()).collect();
-                let all: Vec<&Vec<String>> = [&heads].into_iter().chain(&self.rows).collect();
-                let width = |at: usize| all.iter().map(|row| row[at].chars().count()).max().unwrap_or_default();
-                let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-                let line = |row: &&Vec<String>| {
-                    let cells = row.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}"));
-                    format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-                };
-                all.iter().map(line).collect()
-            }
-        }
-    }
 }
 
 /// Why something cannot be got.
@@ -128,16 +109,32 @@ enum GetError {
     NoSuchTable(ArmId),
 }
 
+/// Why there are no routes to print.
+enum RoutesError {
+    /// There is no route table.
+    None(GetError),
+    /// It cannot be read.
+    Other(AnyError),
+}
+
 pub(super) async fn run(options: Options) -> Outcome {
-    print!("{}", printed(options).await?);
+    let printed = Box::pin(printed(options, Screen::of_stdout())).await?;
+    printed.print();
     Ok(())
 }
 
-async fn printed(options: Options) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+async fn printed(options: Options, screen: Screen) -> Result<Printed, AnyError> {
+    let (list, output) = Box::pin(listed(options)).await?;
+    Ok(list.printed(&output, screen))
+}
+
+async fn listed(options: Options) -> Result<(List, ListOptions), AnyError> {
+    // Gone before anything is printed.
+    let _progress = Progress::begin("the cluster and Azure are asked");
     let what = match options.what {
-        What::LoadBalancers(options) => return load_balancers::printed(&options).await,
-        What::Disks(options) => return Box::pin(disks::printed(&options)).await,
-        What::Shares(options) => return Box::pin(shares::printed(&options)).await,
+        What::LoadBalancers(options) => return Ok((load_balancers::list(&options).await?, options.common.output)),
+        What::Disks(options) => return Ok((Box::pin(disks::list(&options)).await?, options.common.output)),
+        What::Shares(options) => return Ok((Box::pin(shares::list(&options)).await?, options.common.output)),
         What::Table(what) => what,
     };
     let (TableOf::Instances(common)
@@ -146,10 +143,15 @@ async fn printed(options: Options) -> Result<String, Box<dyn std::error::Error +
     | TableOf::Clusters { common, .. }) = &what;
     let client = clients::cluster(&common.cloud).await?;
     let config = clients::configuration(&common.cloud, client.as_ref()).await?;
-    let table = match &what {
+    let list = match &what {
         TableOf::Instances(common) => instances(&machines(common, &config).await?),
         TableOf::Zones(common) => zones(&machines(common, &config).await?),
-        TableOf::Routes(common) => routes(&route_table(common, &config).await?),
+        TableOf::Routes(common) => match route_table(common, &config).await {
+            Ok(table) => routes(&table.routes),
+            // As where a cluster has none of anything else.
+            Err(RoutesError::None(why)) => List { nothing: why.to_string(), ..routes(&[]) },
+            Err(RoutesError::Other(error)) => return Err(error),
+        },
         TableOf::Clusters { cluster_name, .. } => {
             let masters = match &client {
                 Some(client) => control_plane(client).await?,
@@ -158,7 +160,11 @@ async fn printed(options: Options) -> Result<String, Box<dyn std::error::Error +
             clusters(&config, cluster_name, &masters)
         }
     };
-    Ok(table.print(common.output))
+    let (TableOf::Instances(common)
+    | TableOf::Zones(common)
+    | TableOf::Routes(common)
+    | TableOf::Clusters { common, .. }) = what;
+    Ok((list, common.output))
 }
 
 /// A machine under the name that people know: that of a VM, else that of the computer.
@@ -168,7 +174,7 @@ struct Named {
 }
 
 /// The machines of the cluster's resource group, by name: its VMs, and the instances of its uniform scale sets.
-async fn machines(common: &Common, config: &Config) -> Result<Vec<Named>, Box<dyn std::error::Error + Send + Sync>> {
+async fn machines(common: &Common, config: &Config) -> Result<Vec<Named>, AnyError> {
     let azure = azure_of(&common.cloud, config).await?;
     let (subscription, group) = (&config.cluster.subscription_id, config.cluster.resource_group.as_str());
     let until = Until::within(PATIENCE);
@@ -247,62 +253,125 @@ pub(super) async fn read_route_table(network: &Network, id: &ArmId, until: &Unti
     }
 }
 
-async fn route_table(common: &Common, config: &Config) -> Result<RouteTable, AnyError> {
-    let id = route_table_id(config)?.ok_or(GetError::NoRouteTable)?;
-    let azure = azure_of(&common.cloud, config).await?;
-    read_route_table(&azure.network, &id, &Until::within(PATIENCE)).await
+async fn route_table(common: &Common, config: &Config) -> Result<RouteTable, RoutesError> {
+    let other = |error: ArmIdError| RoutesError::Other(error.into());
+    let id = route_table_id(config).map_err(other)?.ok_or(RoutesError::None(GetError::NoRouteTable))?;
+    let azure = azure_of(&common.cloud, config).await.map_err(RoutesError::Other)?;
+    let read = read_route_table(&azure.network, &id, &Until::within(PATIENCE)).await;
+    read.map_err(|error| match error.downcast::<GetError>() {
+        Ok(none) => RoutesError::None(*none),
+        Err(error) => RoutesError::Other(error),
+    })
 }
 
-fn or_none(text: impl IntoIterator<Item = String>) -> String {
-    let all: Vec<String> = text.into_iter().collect();
-    if all.is_empty() { NONE.to_owned() } else { all.join(",") }
-}
+const INSTANCES: [Column; 7] = [
+    Column::new("NAME", Always),
+    Column::new("TYPE", WithRoom(3)),
+    Column::new("INTERNAL", Always),
+    Column::new("EXTERNAL", WithRoom(2)),
+    Column::new("REGION", Wide),
+    Column::new("ZONE", Wide),
+    Column::new("PROVIDER ID", WithRoom(1)),
+];
+const INSTANCE_FIELDS: &[Field] = &[
+    ("name", "of the VM; of an instance of a scale set, that of its computer"),
+    ("type", "VM size"),
+    ("internal", "private addresses, a list"),
+    ("external", "public addresses, a list"),
+    ("region", "as the label of its Node says it"),
+    ("zone", "as the label of its Node says it"),
+    ("providerId", "as its Node has it"),
+];
 
-fn instances(all: &[Named]) -> Table {
-    let row = |Named { name, instance: one }: &Named| {
-        vec![
-            name.clone(),
-            one.size.clone(),
-            or_none(one.addresses.iter().map(|address| address.private.to_string())),
-            or_none(one.addresses.iter().filter_map(|address| Some(address.public?.to_string()))),
-            provider_id(&one.id),
-        ]
+fn instances(all: &[Named]) -> List {
+    let item = |Named { name, instance: one }: &Named| {
+        let internal: Vec<String> = one.addresses.iter().map(|address| address.private.to_string()).collect();
+        let public = one.addresses.iter().filter_map(|address| Some(address.public?.to_string()));
+        let external: Vec<String> = public.collect();
+        let (region, zone, id) = (one.location.to_lowercase(), one.zone_label(), provider_id(&one.id));
+        Item {
+            name: name.clone(),
+            object: json!({"name": name, "type": one.size, "internal": internal, "external": external,
+                "region": region, "zone": zone, "providerId": id}),
+            cells: vec![name.clone(), one.size.clone(), joined(internal), joined(external), region, zone, id],
+        }
     };
-    Table { columns: &["name", "type", "internal", "external", "provider_id"], rows: all.iter().map(row).collect() }
+    List::new("instance", &INSTANCES, all.iter().map(item).collect())
 }
 
-fn zones(all: &[Named]) -> Table {
-    let row = |Named { name, instance: one }: &Named| vec![name.clone(), one.location.to_lowercase(), one.zone_label()];
-    Table { columns: &["name", "region", "zone"], rows: all.iter().map(row).collect() }
+const ZONES: [Column; 3] = [Column::new("NAME", Always), Column::new("REGION", Always), Column::new("ZONE", Always)];
+const ZONE_FIELDS: &[Field] =
+    &[("name", "of the machine"), ("region", "as the label of its Node says it"), ("zone", "the same")];
+
+fn zones(all: &[Named]) -> List {
+    let item = |Named { name, instance: one }: &Named| {
+        let (region, zone) = (one.location.to_lowercase(), one.zone_label());
+        let object = json!({"name": name, "region": region, "zone": zone});
+        Item { name: name.clone(), object, cells: vec![name.clone(), region, zone] }
+    };
+    List::new("zone", &ZONES, all.iter().map(item).collect())
 }
 
-fn clusters(config: &Config, name: &str, masters: &[String]) -> Table {
+const CLUSTERS: [Column; 5] = [
+    Column::new("NAME", Always),
+    Column::new("SUBSCRIPTION", WithRoom(1)),
+    Column::new("RESOURCE GROUP", Always),
+    Column::new("LOCATION", WithRoom(2)),
+    Column::new("CONTROL PLANE", Always),
+];
+const CLUSTER_FIELDS: &[Field] = &[
+    ("name", "the --cluster-name of the cloud controllers"),
+    ("subscription", "its id"),
+    ("resourceGroup", "that of the machines"),
+    ("location", "the region"),
+    ("controlPlane", "the Nodes of its control plane, a list; empty where no cluster is named"),
+];
+
+fn clusters(config: &Config, name: &str, masters: &[String]) -> List {
     let cluster = &config.cluster;
-    let row = vec![
+    let group = cluster.resource_group.as_str();
+    let cells = vec![
         name.to_owned(),
         cluster.subscription_id.clone(),
-        cluster.resource_group.as_str().to_owned(),
+        group.to_owned(),
         cluster.location.clone(),
-        or_none(masters.iter().cloned()),
+        joined(masters.iter().cloned()),
     ];
-    Table { columns: &["name", "subscription", "resource_group", "location", "master"], rows: vec![row] }
+    let object = json!({"name": name, "subscription": cluster.subscription_id, "resourceGroup": group,
+        "location": cluster.location, "controlPlane": masters});
+    List::new("cluster", &CLUSTERS, vec![Item { name: name.to_owned(), cells, object }])
 }
 
-fn routes(table: &RouteTable) -> Table {
-    let row = |route: &Route| {
-        vec![
-            route.name.clone(),
-            or_none(names::node(&route.name).map(str::to_owned)),
-            or_none(route.range.map(|range| range.to_string())),
-            or_none(route.next_hop.map(|hop| hop.to_string())),
-        ]
+const ROUTES: [Column; 4] = [
+    Column::new("NAME", Always),
+    Column::new("NODE", Always),
+    Column::new("RANGE", Always),
+    Column::new("NEXT HOP", Always),
+];
+const ROUTE_FIELDS: &[Field] = &[
+    ("name", "of the route"),
+    ("node", "the Node whose pods it leads to; null where its name names none"),
+    ("range", "addresses of pods; null where it has none"),
+    ("nextHop", "an address of the Node; null where it leads to none"),
+];
+
+fn routes(all: &[Route]) -> List {
+    let item = |route: &Route| {
+        let node = names::node(&route.name).map(str::to_owned);
+        let (range, hop) = (route.range.map(|range| range.to_string()), route.next_hop.map(|hop| hop.to_string()));
+        Item {
+            name: route.name.clone(),
+            object: json!({"name": route.name, "node": node, "range": range, "nextHop": hop}),
+            cells: vec![route.name.clone(), joined(node), joined(range), joined(hop)],
+        }
     };
-    Table { columns: &["name", "node", "range", "next_hop"], rows: table.routes.iter().map(row).collect() }
+    List::new("route", &ROUTES, all.iter().map(item).collect())
 }
 
 #[cfg(test)]
 #[cfg(feature = "emulator")]
 mod tests {
+    use super::{super::output::testing::assert_regular, *};
     use clap::Parser;
     use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
     use lazuli_azure::network::NetworkWrite;
@@ -314,9 +383,6 @@ mod tests {
     };
     use lazuli_rig::{Folder, azure_json};
     use prometheus_client::registry::Registry;
-    use serde_json::json;
-
-    use super::*;
 
     #[derive(Parser)]
     struct Command {
@@ -328,7 +394,38 @@ mod tests {
         let config = format!("--cloud-config={}", folder.path().join("azure.json").display());
         let more = [config.as_str(), "--cloud-config-secret-name="];
         let options = Command::parse_from([&["get"], arguments, &more].concat()).options;
-        Box::pin(printed(options)).await.map_err(|error| error.to_string())
+        let printed = Box::pin(printed(options, Screen::default())).await.map_err(|error| error.to_string())?;
+        Ok(if printed.result.is_empty() { printed.aside } else { printed.result })
+    }
+
+    /// The items of what is printed as JSON.
+    async fn items(folder: &Folder, arguments: &[&str]) -> Value {
+        let text = got(folder, &[arguments, &["-o", "json"]].concat()).await.unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["items"].take()
+    }
+
+    #[test]
+    fn lists_have_the_fields_that_help_shows() {
+        let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/a".parse().unwrap();
+        let instance = Instance {
+            addresses: vec![],
+            id,
+            size: "Standard_D2s_v3".to_owned(),
+            location: "westeurope".to_owned(),
+            zone: None,
+            fault_domain: Some(0),
+        };
+        let all = [Named { name: "a".to_owned(), instance }];
+        assert_regular(&instances(&all), INSTANCE_FIELDS);
+        assert_regular(&zones(&all), ZONE_FIELDS);
+        let document = Document::parse(
+            "azure.json",
+            br#"{"subscriptionId": "s", "resourceGroup": "g", "location": "l", "useManagedIdentityExtension": true}"#,
+        );
+        let config = Config::from_documents(Some(&document.unwrap()), None, &Environment::new(&Default::default()));
+        assert_regular(&clusters(&config.unwrap(), "c", &[]), CLUSTER_FIELDS);
+        let route = Route { name: "out".to_owned(), range: None, next_hop: None };
+        assert_regular(&routes(&[route]), ROUTE_FIELDS);
     }
 
     #[tokio::test(start_paused = true)]
@@ -345,7 +442,7 @@ mod tests {
 
         let instances = got(&folder, &["instances"]).await.unwrap();
         let lines: Vec<Vec<&str>> = instances.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0], ["NAME", "TYPE", "INTERNAL", "EXTERNAL", "PROVIDER_ID"]);
+        assert_eq!(lines[0], ["NAME", "TYPE", "INTERNAL", "EXTERNAL", "PROVIDER", "ID"]);
         assert_eq!(lines[1][..4], ["node-0", "Standard_D8s_v3", "10.240.0.4", "-"]);
         assert!(lines[1][4].starts_with("azure:///subscriptions/") && lines[1][4].ends_with("virtualMachines/node-0"));
         assert_eq!((lines.len(), lines[3][0]), (4, "pool000000"));
@@ -354,10 +451,10 @@ mod tests {
             "{instances}"
         );
 
-        let zones: Value = serde_json::from_str(&got(&folder, &["zones", "--output=json"]).await.unwrap()).unwrap();
+        let zones = items(&folder, &["zones"]).await;
         assert_eq!(zones[1], json!({"name": "node-1", "region": scenario::LOCATION, "zone": "0"}));
 
-        let missing = got(&folder, &["routes"]).await.unwrap_err();
+        let missing = got(&folder, &["routes"]).await.unwrap();
         assert!(missing.contains("routeTables/rt"), "{missing}");
         let document = Document::parse("azure.json", config.to_string().as_bytes()).unwrap();
         let read = Config::from_documents(Some(&document), None, &Environment::new(&Default::default())).unwrap();
@@ -374,12 +471,12 @@ mod tests {
             {"name": "out", "properties": {"addressPrefix": "0.0.0.0/0", "nextHopType": "Internet"}}]}});
         let put = NetworkWrite::Put { body, etag: None };
         client.network.write(kind, &id.unwrap(), put, None, &until).await.unwrap().settle(&until).await.unwrap();
-        let routes: Value = serde_json::from_str(&got(&folder, &["routes", "--output=json"]).await.unwrap()).unwrap();
+        let routes = items(&folder, &["routes"]).await;
         assert_eq!(
             routes,
             json!([
-                {"name": "node-0____102440024", "node": "node-0", "range": "10.244.0.0/24", "next_hop": "10.240.0.4"},
-                {"name": "out", "node": null, "range": "0.0.0.0/0", "next_hop": null}
+                {"name": "node-0____102440024", "node": "node-0", "range": "10.244.0.0/24", "nextHop": "10.240.0.4"},
+                {"name": "out", "node": null, "range": "0.0.0.0/0", "nextHop": null}
             ])
         );
 
@@ -398,8 +495,8 @@ mod tests {
         let path = folder.path().join("kubeconfig");
         std::fs::write(&path, kubeconfig.to_string()).unwrap();
         let kubeconfig = format!("--kubeconfig={}", path.display());
-        let clusters = got(&folder, &["clusters", "--output=json", &kubeconfig]).await.unwrap();
-        let clusters: Value = serde_json::from_str(&clusters).unwrap();
-        assert_eq!((&clusters[0]["name"], &clusters[0]["master"]), (&json!("kubernetes"), &json!("m")));
+        let clusters = items(&folder, &["clusters", &kubeconfig]).await;
+        assert_eq!((&clusters[0]["name"], &clusters[0]["controlPlane"]), (&json!("kubernetes"), &json!(["m"])));
+        assert_eq!(got(&folder, &["clusters", "-o", "name", &kubeconfig]).await.unwrap(), "cluster/kubernetes\n");
     }
 }

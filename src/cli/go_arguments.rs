@@ -165,6 +165,25 @@ impl<P: Program> GoArguments<P> {
     }
 }
 
+/// What is said of those of a Go program's arguments that have no effect in the subcommand that takes its place.
+pub(super) fn without_effect(subcommand: &str, arguments: &[String]) -> Vec<String> {
+    let (program, rows): (&str, &[Row]) = match subcommand {
+        "csi-controller" => (DiskController::NAME, DiskController::ROWS),
+        "csi-node" => (DiskNode::NAME, DiskNode::ROWS),
+        "cloud-controllers" => (CloudControllerManager::NAME, CloudControllerManager::ROWS),
+        _ => return vec![],
+    };
+    let given = |row: &&Row| {
+        let of_row = |argument: &str| {
+            let (name, value) = argument.split_once('=').unwrap_or((argument, "true"));
+            (name.trim_start_matches('-') == row.name).then(|| value.to_owned())
+        };
+        let is_undone = matches!(row.effect, Effect::NotDone);
+        arguments.iter().find_map(|argument| of_row(argument)).filter(|_| is_undone)
+    };
+    rows.iter().filter_map(|row| given(&row).map(|value| row.text(program, &value))).collect()
+}
+
 impl Row {
     fn text(&self, program: &str, value: &str) -> String {
         let Self { name, sentence, .. } = self;

@@ -17,6 +17,7 @@ mod doctor;
 #[cfg(feature = "emulator")]
 mod emulator;
 mod endpoints;
+mod explain;
 mod get;
 mod go_arguments;
 mod instances;
@@ -25,9 +26,17 @@ mod machines;
 mod node_controllers;
 mod number;
 mod output;
+#[cfg(feature = "pages")]
+mod pages;
+mod progress;
 mod sizes;
 mod stop;
 mod storage_accounts;
+mod table;
+mod terminal;
+#[cfg(feature = "emulator")]
+mod up;
+mod version;
 mod webhook;
 mod why;
 
@@ -182,11 +191,17 @@ enum Command {
     #[cfg(feature = "emulator")]
     /// Shows the whole life of a disk, a file share and a Service on an embedded Azure: no cluster and no Azure account needed.
     Demo(demo::Options),
+    #[cfg(feature = "emulator")]
+    /// Runs Azure with its page, a small Kubernetes API for kubectl, and the whole provider in this process, until Ctrl-C.
+    Up(up::Options),
     /// Checks a cloud configuration and, where one is named, the cluster, and says what is wrong.
     Doctor(doctor::Options),
     /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes, load balancers,
     /// disks, file shares.
     Get(get::Options),
+    /// Explains what can be set, read and seen: parameters, annotations and labels, keys of the cloud configuration, events,
+    /// metrics.
+    Explain(explain::Options),
     /// Changes the machines of the cluster, by a person's hand: adds an SSH key.
     Instances(instances::Options),
     /// Says why a disk, a VM, a Service or a Node waits: asks the process that looks after it, in the same container.
@@ -194,6 +209,16 @@ enum Command {
     #[cfg(feature = "emulator")]
     /// Measures the provider against the embedded Azure.
     Bench(bench::Options),
+    #[cfg(feature = "pages")]
+    /// Prints a script that completes this program's commands and options in a shell, such as:
+    /// source <(lazuli completion bash).
+    #[command(verbatim_doc_comment)]
+    Completion(pages::CompletionOptions),
+    #[cfg(feature = "pages")]
+    /// Writes a man page for each command.
+    Man(pages::ManOptions),
+    /// Says which version and revision this is, and what is in it.
+    Version(version::Options),
 }
 
 impl Command {
@@ -208,9 +233,11 @@ impl Command {
             | Self::Get(_)
             | Self::Instances(_) => true,
             // A process tells it no credential.
-            Self::Why(_) => false,
+            Self::Why(_) | Self::Version(_) | Self::Explain(_) => false,
+            #[cfg(feature = "pages")]
+            Self::Completion(_) | Self::Man(_) => false,
             #[cfg(feature = "emulator")]
-            Self::Emulator(_) | Self::Demo(_) | Self::Bench(_) => false,
+            Self::Emulator(_) | Self::Demo(_) | Self::Up(_) | Self::Bench(_) => false,
         }
     }
 }
@@ -237,8 +264,11 @@ pub fn main() -> ExitCode {
     let filter = cli.log.filter(match cli.command {
         Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) => "info",
         Command::Doctor(_) | Command::Get(_) | Command::Instances(_) | Command::Why(_) => "warn",
+        Command::Version(_) | Command::Explain(_) => "warn",
+        #[cfg(feature = "pages")]
+        Command::Completion(_) | Command::Man(_) => "warn",
         #[cfg(feature = "emulator")]
-        Command::Emulator(_) | Command::Demo(_) | Command::Bench(_) => "warn",
+        Command::Emulator(_) | Command::Demo(_) | Command::Up(_) | Command::Bench(_) => "warn",
     });
     if let Err(error) = logs::init(format, filter) {
         eprintln!("lazuli: {}", chain(&error));
@@ -269,10 +299,18 @@ pub fn main() -> ExitCode {
             Command::Emulator(options) => Box::pin(emulator::run(options)).await,
             #[cfg(feature = "emulator")]
             Command::Demo(options) => Box::pin(demo::run(options)).await,
+            #[cfg(feature = "emulator")]
+            Command::Up(options) => Box::pin(up::run(options)).await,
             Command::Doctor(options) => Box::pin(doctor::run(options)).await,
             Command::Get(options) => Box::pin(get::run(options)).await,
+            Command::Explain(options) => Box::pin(explain::run(options)).await,
             Command::Instances(options) => Box::pin(instances::run(options)).await,
             Command::Why(options) => Box::pin(why::run(options)).await,
+            Command::Version(options) => version::run(&options),
+            #[cfg(feature = "pages")]
+            Command::Completion(options) => pages::completion(&options),
+            #[cfg(feature = "pages")]
+            Command::Man(options) => pages::man(&options),
             #[cfg(feature = "emulator")]
             Command::Bench(options) => Box::pin(bench::run(options)).await,
         }
@@ -321,6 +359,32 @@ mod tests {
         }
         for right in ["INFO", "info,lazuli_disk=debug", "off,[attach{volume=x}]=trace"] {
             assert!(log_filter(right).is_ok(), "{right}");
+        }
+    }
+
+    /// Every command that prints a result, by its words.
+    fn with_output(command: &clap::Command, words: &str) -> Vec<(String, clap::Arg)> {
+        let own = command.get_arguments().filter(|arg| arg.get_id() == "output");
+        let own = own.map(|arg| (words.to_owned(), arg.clone()));
+        let below = command.get_subcommands();
+        own.chain(below.flat_map(|one| with_output(one, &format!("{words} {}", one.get_name())))).collect()
+    }
+
+    #[test]
+    fn every_command_prints_in_the_same_forms_by_the_same_option() {
+        let found = with_output(&Cli::command(), "lazuli");
+        let printing = ["get disks", "get routes", "doctor", "why disk", "instances add-ssh-key", "version"];
+        for words in printing {
+            assert!(found.iter().any(|(name, _)| *name == format!("lazuli {words}")), "{words}");
+        }
+        for (words, arg) in found {
+            assert_eq!((arg.get_short(), arg.get_long()), (Some('o'), Some("output")), "{words}");
+            let values: Vec<String> =
+                arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+            let of_list = ["table", "wide", "json", "yaml", "name"];
+            let of_object = ["text", "json", "yaml"];
+            assert!(values == of_list || values == of_object, "{words}: {values:?}");
+            assert_eq!(values == of_list, words.starts_with("lazuli get "), "{words}");
         }
     }
 

@@ -14,14 +14,17 @@ use std::{
 
 use clap::{Args, Subcommand};
 use lazuli_journal::{Answer, Question, Topic, printable};
-use serde_json::Value;
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,
     time::timeout,
 };
 
-use super::{Outcome, output::Format};
+use super::{
+    Outcome,
+    output::{self, Format},
+};
 use socket::{CLOUD_CONTROLLERS, CSI_CONTROLLER, FOLDER, LONGEST_QUESTION, Reply};
 
 /// How long a process may take to answer: it may ask the API server for a claim.
@@ -59,8 +62,9 @@ struct Of {
     /// after such an object.
     #[arg(long, env = "LAZULI_WHY_SOCKET", value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// How to print: text in the width of the terminal, or json for programs: an array with the answer of each process.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    /// How to print: text in the width of the terminal, or for programs an object whose items are the answers of the
+    /// processes.
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
 }
 
@@ -128,9 +132,10 @@ fn processes(topic: Topic) -> (&'static [&'static str], &'static str, &'static s
 pub(super) async fn run(options: Options) -> Outcome {
     let (topic, of) = options.about.parts();
     let answers = answers(topic, &of, Path::new(FOLDER)).await?;
-    match of.output {
-        Format::Json => println!("{}", ascii(&serde_json::to_value(&answers)?)),
-        Format::Text => {
+    let object = output::in_camel_case(json!({"items": answers}));
+    match of.output.of_programs(&object) {
+        Some(text) => print!("{text}"),
+        None => {
             let pages: Vec<String> = answers.iter().map(|answer| answer.print(width())).collect();
             print!("{}", pages.join("\n"));
         }
@@ -205,20 +210,6 @@ fn width() -> usize {
         rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col))
     };
     of_variable.or_else(of_terminal).filter(|width| *width > 0).unwrap_or(WIDTH)
-}
-
-/// JSON in ASCII alone, so that no name in it steers a terminal.
-fn ascii(value: &Value) -> String {
-    let mut text = String::new();
-    for char in value.to_string().chars() {
-        if char.is_ascii() && char != '\u{7f}' {
-            text.push(char);
-        } else {
-            let mut units = [0; 2];
-            char.encode_utf16(&mut units).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

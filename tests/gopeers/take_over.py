@@ -389,7 +389,7 @@ CASES = {
 
 def check_guide(manager):
     """The lists of controllers in the guide are such as the Go manager takes."""
-    guide = pathlib.Path(__file__).parents[2].joinpath("deploy/README.md").read_text(encoding="utf-8")
+    guide = pathlib.Path(__file__).parents[2].joinpath("deploy/services-and-nodes.md").read_text(encoding="utf-8")
     lists = re.findall(r"`(--controllers=\*,[^`]*)`", guide)
     assert len(lists) == 2, lists
     for flag in lists:

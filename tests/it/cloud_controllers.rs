@@ -238,13 +238,13 @@ async fn a_dry_run_and_the_list_of_load_balancers_print_and_write_nothing() {
     let began = Instant::now();
     loop {
         let json: Value = serde_json::from_str(&run(&["get", "load-balancers", "--output=json"]).await).unwrap();
-        let frontend = &json["frontends"][0];
+        let frontend = &json["items"][0];
         assert_eq!((&frontend["loadBalancer"], &frontend["services"]), (&json!("kubernetes"), &json!(["default/web"])));
         // The other node joins once the process has initialised it.
-        if frontend["backends"] == json!({"kubernetes": 2}) {
+        if frontend["backends"] == json!([{"pool": "kubernetes", "members": 2}]) {
             break;
         }
-        assert_eq!(frontend["backends"], json!({"kubernetes": 1}));
+        assert_eq!(frontend["backends"], json!([{"pool": "kubernetes", "members": 1}]));
         assert!(began.elapsed() < PATIENCE, "{json:#}");
     }
     assert!(terminate(process).await.success());

@@ -400,10 +400,10 @@ fn an_alert_of_the_key_broker_is_documented_and_says_what_to_do() {
     let of_keys: Vec<&Value> =
         list(&rules).iter().filter(|rule| rule["expr"].as_str().unwrap().contains("lazuli_key_")).collect();
     assert_eq!(of_keys.len(), 3);
-    let documented = read("deploy/README.md");
+    let documented = read("deploy/events-and-alerts.md");
     for alert in of_keys {
         let name = alert["alert"].as_str().unwrap();
-        assert!(documented.contains(&format!("| {name} |")), "deploy/README.md does not list {name}");
+        assert!(documented.contains(&format!("| {name} |")), "deploy/events-and-alerts.md does not list {name}");
         for annotation in ["summary", "description", "action"] {
             assert!(alert["annotations"][annotation].as_str().unwrap().ends_with('.'), "{name}: {annotation}");
         }

@@ -517,10 +517,10 @@ fn the_nodes_image_has_every_program_that_the_node_plugin_runs() {
     }
 }
 
-/// The metrics that the README lists.
+/// The metrics that the reference lists.
 fn metrics() -> BTreeSet<String> {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let rows = readme.lines().filter(|line| line.starts_with("| `lazuli_") || line.starts_with("| `process_"));
+    let page = fs::read_to_string(root().join("deploy/reference/metrics.md")).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| `lazuli_") || line.starts_with("| `process_"));
     rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2).map(str::to_owned)).collect()
 }
 
@@ -529,11 +529,11 @@ fn an_alert_asks_for_metrics_that_there_are_and_says_what_to_do() {
     let known = metrics();
     let rules = named(RENDERED[1], "PrometheusRule", "lazuli");
     let alerts = list(&rules["spec"]["groups"][0]["rules"]);
-    let documented = fs::read_to_string(root().join("deploy/README.md")).unwrap();
+    let documented = fs::read_to_string(root().join("deploy/events-and-alerts.md")).unwrap();
     assert!(alerts.len() >= 9);
     for alert in alerts {
         let name = alert["alert"].as_str().unwrap();
-        assert!(documented.contains(&format!("| {name} |")), "deploy/README.md does not list {name}");
+        assert!(documented.contains(&format!("| {name} |")), "deploy/events-and-alerts.md does not list {name}");
         let expression = alert["expr"].as_str().unwrap();
         for word in expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
             if word.starts_with("lazuli_") || word.starts_with("process_") {

@@ -26,6 +26,8 @@ fn run(words: &[&str], variables: &BTreeSet<String>) -> Output {
 fn variables_of(words: &[&str]) -> BTreeSet<String> {
     let names: Vec<&str> = words.iter().copied().filter(|word| !word.starts_with('-')).chain(["--help"]).collect();
     let help = String::from_utf8(run(&names, &BTreeSet::new()).stdout).unwrap();
+    // Its lines are broken between any two words.
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let named = help.split("[env: ").skip(1).filter_map(|rest| rest.split(['=', ']']).next());
     named.map(str::to_owned).collect()
 }

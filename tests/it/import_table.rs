@@ -139,7 +139,7 @@ fn every_import_goes_to_a_lower_level() {
 }
 
 #[test]
-fn the_picture_shows_every_crate_and_is_the_same_in_the_readme() {
+fn the_picture_shows_every_crate_and_is_the_same_for_contributors() {
     let read = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
     let documentation: String = read("src/lib.rs")
         .lines()
@@ -150,7 +150,7 @@ fn the_picture_shows_every_crate_and_is_the_same_in_the_readme() {
     let words: Names = picture.split([' ', '|', '\n']).map(str::to_owned).collect();
     let missing: Vec<String> = table().into_keys().filter(|name| !words.contains(name)).collect();
     assert!(missing.is_empty(), "the picture lacks {missing:?}");
-    assert!(read("README.md").contains(picture), "the README has another picture");
+    assert!(read("CONTRIBUTING.md").contains(picture), "CONTRIBUTING.md has another picture");
 }
 
 /// The libraries that a crate of pure functions may use: none of them has a socket, a task or a clock.

@@ -1,59 +1,97 @@
-//! The README's commands to run Lazuli by hand, pasted as a whole into a shell.
+//! The commands of the pages that are to be pasted as a whole, in a shell: the README's, and those of the emulator's page.
 
 use std::{
     fs,
     net::TcpListener,
     path::Path,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     time::Duration,
 };
 
 use lazuli_rig::Folder;
 use tokio::time::timeout;
 
-/// How long all of it may take. Every process waits for what it needs, so it takes a second or two.
+use crate::kubectl;
+
+/// How long all of it may take. Every process waits for what it needs, so it takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The shell block below this heading.
-fn block(heading: &str) -> String {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let section = readme.split_once(heading).expect("the heading").1;
-    let block = section.split("```sh\n").nth(1).expect("a block of commands");
-    block.split("```").next().unwrap().to_owned()
+/// The shell blocks of a page, from a heading on.
+fn blocks(page: &str, heading: &str) -> Vec<String> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+    let section = text.split_once(heading).expect("the heading").1;
+    section.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// The commands with a folder and ports of this test's own.
+fn moved(commands: &str, folder: &Folder, ports: &[u16]) -> String {
+    let mut commands = commands.replace("/tmp/", &format!("{}/", folder.path().display()));
+    for port in ports {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        assert!(commands.contains(&format!("127.0.0.1:{port}")), "{port}: {commands}");
+        commands = commands.replace(&format!("127.0.0.1:{port}"), &format!("127.0.0.1:{free}"));
+    }
+    commands
+}
+
+/// Runs a script in a folder, with this program on the path. A command that fails ends it, and its jobs end with it.
+async fn run(script: &str, folder: &Folder) -> Output {
+    let program = Path::new(env!("CARGO_BIN_EXE_lazuli"));
+    let script = format!("set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n{script}\n");
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).env_clear().stdin(Stdio::null());
+    let folders = [program.parent().unwrap().display().to_string(), std::env::var("PATH").unwrap()];
+    shell.env("PATH", folders.join(":")).env("HOME", folder.path()).current_dir(folder.path());
+    let running = tokio::process::Command::from(shell).kill_on_drop(true).output();
+    timeout(PATIENCE, running).await.expect("the commands end").unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[tokio::test]
 async fn the_commands_to_run_it_by_hand_work_when_they_are_pasted_as_a_whole() {
     let folder = Folder::make("quick-start").unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_lazuli"));
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let (build, commands): (Vec<String>, Vec<String>) = block("## Run it by hand")
+    let (build, commands): (Vec<String>, Vec<String>) = blocks("README.md", "## Run it by hand")[0]
         .lines()
         .map(str::to_owned)
         .partition(|line| line.starts_with("cargo build") || line.starts_with("export PATH="));
     assert_eq!(build.len(), 2, "the program under test is built already, and is on the path: {build:?}");
-    let commands = commands.join("\n").replace("/tmp/", &format!("{}/", folder.path().display()));
-    let commands = commands.replace("127.0.0.1:8181", &format!("127.0.0.1:{port}"));
-    assert_eq!(commands.matches(&format!(":{port}")).count(), 2, "{commands}");
+    let commands = moved(&commands.join("\n"), &folder, &[8181]);
     // The node plugin is the last of the three, and says what it lacks where this machine lacks file systems' tools.
     let missing = lazuli_host::Host::new().check_tools().err();
     let (nodes_job, running) = if missing.is_some() { ("! wait $!\n", 2) } else { ("", 3) };
-    // A command in front that fails ends the script. Those behind must still run at its end.
-    let script = format!(
-        "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n{commands}\n\
-         {nodes_job}test \"$(jobs -pr | wc -l)\" = {running}\n"
-    );
-    let mut shell = Command::new("bash");
-    shell.args(["-c", &script]).env_clear().stdin(Stdio::null());
-    let folders = [program.parent().unwrap().display().to_string(), std::env::var("PATH").unwrap()];
-    shell.env("PATH", folders.join(":")).env("HOME", folder.path()).current_dir(folder.path());
-    let run = tokio::process::Command::from(shell).kill_on_drop(true).output();
-    let output = timeout(PATIENCE, run).await.expect("the commands end").unwrap();
-    let said = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{script}\n{said}");
+    // Those behind must still run at its end.
+    let output = run(&format!("{commands}\n{nodes_job}test \"$(jobs -pr | wc -l)\" = {running}"), &folder).await;
+    let said = said(&output);
+    assert!(output.status.success(), "{commands}\n{said}");
     let missing = missing.map(|missing| missing.to_string());
     for shown in ["An Azure is ready at", "node-0"].into_iter().chain(missing.as_deref()) {
         assert!(said.contains(shown), "{said}");
     }
     assert!(!folder.path().join("azure.json").exists(), "an emulator that has ended leaves no configuration");
+}
+
+#[tokio::test]
+async fn the_same_for_a_service_works_when_it_is_pasted() {
+    if !kubectl::found() {
+        return;
+    }
+    let folder = Folder::make("quick-start-service").unwrap();
+    let block = &blocks("README.md", "## Run it by hand")[1];
+    assert!(block.starts_with("lazuli up "), "{block}");
+    let output = run(&moved(block, &folder, &[8191, 8192]), &folder).await;
+    let said = said(&output);
+    // An address is shown once all that it needs is there; events of it may come after the description.
+    let row = said.lines().find(|line| line.starts_with("kubernetes ") && line.contains("default/web"));
+    assert!(output.status.success() && row.is_some_and(|row| row.ends_with("kubernetes: 2")), "{said}");
+}
+
+#[tokio::test]
+async fn the_examples_of_the_emulators_page_work_when_they_are_pasted_in_their_order() {
+    let folder = Folder::make("emulator-page").unwrap();
+    let script = blocks("deploy/emulator.md", "# The emulator").join("\n");
+    let output = run(&moved(&script, &folder, &[8282, 8283, 8284]), &folder).await;
+    assert!(output.status.success(), "{script}\n{}", said(&output));
 }

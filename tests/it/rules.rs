@@ -165,6 +165,8 @@
 //! | a page of another site reaches no plane of the emulator | the host that a request names must be an address of this machine or a name that was given | `a_request_over_a_connection_that_names_a_host_of_another_site_reaches_no_plane` `the_planes_answer_to_every_address_and_to_no_name_that_can_be_pointed_here` |
 //! | names of others bring no line into what Samba reads, and no file of others goes with the shares | what is no name of Azure's is not served; a folder with other files is refused | `no_name_brings_a_line_into_what_samba_reads` `a_root_that_samba_would_read_in_its_own_way_is_refused` `a_root_with_files_of_others_is_refused_and_one_of_an_earlier_run_is_taken` |
 //! | the README's commands work when they are pasted as a whole | a test runs them from the README | `the_commands_to_run_it_by_hand_work_when_they_are_pasted_as_a_whole` |
+//! | so do a Service's in the README and the examples of the emulator's page | a test runs them from the pages | `the_same_for_a_service_works_when_it_is_pasted` `the_examples_of_the_emulators_page_work_when_they_are_pasted_in_their_order` |
+//! | the reference names all that the program knows, and nothing else | parser, registration and page share their tables | `the_reference_pages_are_made_of_the_programs_own_tables` `every_parameter_of_the_table_does_what_its_row_says` `the_table_has_the_keys_that_are_read_and_no_others` `every_key_of_an_object_that_the_program_names_is_explained_and_no_other` `every_metric_is_registered_by_its_row` |
 //!
 //! # Kept by nothing yet
 //!

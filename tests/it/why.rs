@@ -82,8 +82,9 @@ impl World {
         loop {
             let output = self.why(socket, &[words, &["--output=json"]].concat()).await;
             let answers: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            if is(&answers[0]) {
-                return answers[0].clone();
+            let answer = &answers["items"][0];
+            if is(answer) {
+                return answer.clone();
             }
             assert!(began.elapsed() < PATIENCE, "{answers:#} {}", stderr(&output));
             tokio::time::sleep(LOOK).await;
@@ -101,7 +102,7 @@ fn stderr(output: &Output) -> String {
 
 /// What the first object of an answer waits for.
 fn waits_for(answer: &Value) -> Vec<&str> {
-    let waits = answer["objects"][0]["waits_for"].as_array();
+    let waits = answer["objects"][0]["waitsFor"].as_array();
     waits.into_iter().flatten().filter_map(|wait| wait["text"].as_str()).collect()
 }
 
@@ -122,7 +123,7 @@ async fn why_says_that_a_service_waits_for_its_load_balancer_and_who_leads() {
     let answer = world.answer("leader", &["service", "web"], is_throttled).await;
     let object = &answer["objects"][0];
     assert_eq!((&object["name"], &object["standing"]), (&json!("default/web"), &json!("waits")));
-    let waits = object["waits_for"].as_array().unwrap();
+    let waits = object["waitsFor"].as_array().unwrap();
     let wait = waits.iter().find(|wait| wait["word"] == "ObjectRetries").expect("it is tried again");
     assert_eq!((&wait["what"], &wait["number"]), (&json!("seen"), &json!(60)));
     assert_eq!(wait["other"][0], "load balancer");
@@ -130,11 +131,11 @@ async fn why_says_that_a_service_waits_for_its_load_balancer_and_who_leads() {
     assert_eq!(answer["process"]["name"], "cloud-controllers");
     let leadership = &answer["process"]["leadership"];
     assert_eq!((&leadership["leads"], &leadership["holder"]), (&json!(true), &json!(holder)));
-    assert!(answer["started"]["seconds_ago"].as_f64().unwrap() > 0.0);
+    assert!(answer["started"]["secondsAgo"].as_f64().unwrap() > 0.0);
     // What the load balancer itself waits for is beside it.
     let related = answer["related"].as_array().unwrap();
     let balancer = related.iter().find(|object| object["kind"] == "load balancer").expect("it is waited for");
-    assert_eq!(balancer["waits_for"][0]["word"], "AwaitsPause", "{balancer:#}");
+    assert_eq!(balancer["waitsFor"][0]["word"], "AwaitsPause", "{balancer:#}");
 
     let output = world.why("leader", &["service", "default/web"]).await;
     let page = stdout(&output);

@@ -3,6 +3,7 @@
 Owns both processes. Waiting is done inside the page, by its own changes; nothing here sleeps.
 """
 
+import base64
 import json
 import os
 import re
@@ -142,6 +143,10 @@ class Browser:
         source = self.driver.send("GET", self.path + "/source")
         self.driver.send("POST", self.path + "/frame", {"id": None})
         return source
+
+    def screenshot(self) -> bytes:
+        """The window as PNG."""
+        return base64.b64decode(self.driver.send("GET", self.path + "/screenshot"))
 
     def logged(self) -> list[dict]:
         """What the browser wrote to its console since the last call."""

@@ -68,9 +68,9 @@ class Emulator:
         assert status == 200, body
         return json.loads(body)
 
-    def arm(self, method: str, path: str, body=None, version: str = "2025-01-02"):
+    def arm(self, method: str, path: str, body=None, version: str = "2025-01-02", agent: str = "page-tests/1"):
         """One request to the resource manager: status, body, headers."""
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", "User-Agent": agent}
         data = None if body is None else json.dumps(body).encode()
         return self.send(method, f"{path}?api-version={version}", data, headers)
 
@@ -85,9 +85,10 @@ class Emulator:
         status, answer, _ = self.arm("PUT", f"{COMPUTE}/disks/{name}", body)
         assert status == 202, answer
 
-    def attach(self, machine: str, *disks: tuple[str, int]):
-        """Begins to attach disks, each a name with its LUN."""
+    def attach(self, machine: str, *disks: tuple[str, int], agent: str = "page-tests/1"):
+        """Begins to attach disks, each a name with its LUN; gives the answer's headers."""
         listed = [{"diskId": f"{COMPUTE}/disks/{disk}", "lun": lun} for disk, lun in disks]
         path = f"{COMPUTE}/virtualMachines/{machine}/attachDetachDataDisks"
-        status, answer, _ = self.arm("POST", path, {"dataDisksToAttach": listed}, "2025-04-01")
+        status, answer, headers = self.arm("POST", path, {"dataDisksToAttach": listed}, "2025-04-01", agent)
         assert status == 202, answer
+        return headers

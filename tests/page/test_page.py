@@ -5,12 +5,42 @@ import json
 import pytest
 
 from cloud import COMPUTE, SECRET, STORAGE, Emulator
+from scene import SCENARIO, WEB, Scene
 
 MACHINES = "microsoft.compute/virtualmachines"
 DISKS = "microsoft.compute/disks"
 ACCOUNTS = "microsoft.storage/storageaccounts"
 SHARES = "microsoft.storage/storageaccounts/fileservices/shares"
 DELETED_SHARES = "microsoft.storage/storageaccounts/fileservices/deletedshares"
+
+
+BALANCERS = "microsoft.network/loadbalancers"
+GROUPS = "microsoft.network/networksecuritygroups"
+ROUTES = "microsoft.network/routetables"
+ADDRESSES = "microsoft.network/publicipaddresses"
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """An emulator with what a cluster has in Azure."""
+    scenario = tmp_path / "cluster.json"
+    scenario.write_text(json.dumps(SCENARIO))
+    with Emulator(tmp_path, "--scenario", str(scenario), "--latency", "none", "--no-throttling") as emulator:
+        Scene(emulator).whole()
+        yield emulator
+
+
+def opened(windows, emulator, width: int = 1280):
+    """The page, as soon as it is live."""
+    page = windows(width)
+    page.open(emulator.url + "/")
+    page.wait("document.querySelector('#live').textContent === 'live'")
+    return page
+
+
+def card(kind: str, name: str) -> str:
+    """The expression of the card of a resource."""
+    return f"[...document.querySelectorAll('[data-type=\"{kind}\"] .card')].find((card) => card.querySelector('h3').textContent === {json.dumps(name)})"
 
 
 def row(kind: str, name: str) -> str:
@@ -54,6 +84,146 @@ def test_accounts_are_shown_with_their_shares_and_who_made_them(emulator, page):
     assert status == 200, answer
     page.wait(f"{row(DELETED_SHARES, 'pvc-1')}?.innerText.includes('deleted') && !({row(SHARES, 'pvc-1')})")
     assert page.run(f"return {chips}.at(-1).textContent") == "5\u00a0GiBpvc-1deleted"
+
+
+def test_a_load_balancer_is_a_card_with_address_service_rules_probes_and_machines(cluster, windows):
+    page = opened(windows, cluster)
+    shown = page.run(f"return {card(BALANCERS, 'kubernetes')}.innerText")
+    for word in ["public", "shop/web", "TCP 80 → 30080", "TCP 443 → 30443", "HTTP 31845 /healthz, every 5", "affinity by client address", "3 members"]:
+        assert word in shown.replace("\u00a0", " "), (word, shown)
+    address = page.run(f"return {card(BALANCERS, 'kubernetes')}.querySelector('.address').textContent")
+    assert address.startswith("198.18.") or address.startswith("198.19.")
+    members = page.run(f"return [...{card(BALANCERS, 'kubernetes')}.querySelectorAll('.pool .lun')].map((chip) => chip.textContent)")
+    assert members == ["node-0", "node-1", "node-2"]
+    internal = page.run(f"return {card(BALANCERS, 'kubernetes-internal')}.innerText")
+    assert "internal" in internal and "TCP 5432" in internal and "lazuli-vnet/nodes" in internal
+    ip = page.run(f"return {row(ADDRESSES, 'kubernetes-' + WEB[:12])}.innerText")
+    assert address in ip and "shop/web" in ip and "on kubernetes" in ip
+    titles = page.run("return [...document.querySelectorAll('summary h2')].map((one) => one.textContent)")
+    assert titles[:4] == ["Virtual machines", "Load balancers", "Disks", "Public IP addresses"]
+
+
+def test_security_rules_and_routes_are_lines_that_say_all(cluster, windows):
+    page = opened(windows, cluster)
+    address = page.run(f"return {card(BALANCERS, 'kubernetes')}.querySelector('.address').textContent")
+    rules = page.run(f"return [...{card(GROUPS, 'nodes-nsg')}.querySelectorAll('tbody tr')].map((one) => [...one.cells].map((cell) => cell.textContent))")
+    assert len(rules) == 8
+    assert rules[0] == ["500", f"allow in TCP from 203.0.113.0/24, 198.51.100.7 to {address}, port 80, 443", "k8s-azure-lb_allow_IPv4_d39272f7f57ed937951650d93992ad77"]
+    assert rules[1][1] == f"deny in any protocol from 0.0.0.0/0 to {address}, any port"
+    assert rules[4][1] == "deny in any protocol from anywhere to anywhere, any port"
+    routes = page.run(f"return [...{row(ROUTES, 'nodes-routes')}.querySelectorAll('.line')].map((line) => line.textContent)")
+    assert [route.split(" 10.240")[0] for route in routes] == [f"10.244.{n}.0/24 → node-{n}" for n in range(3)]
+
+
+def test_machines_show_their_slots_and_disks_their_claims(cluster, windows):
+    page = opened(windows, cluster)
+    assert page.run(f"return {row(MACHINES, 'node-0')}.querySelector('.slots').textContent") == "2/8"
+    chips = page.run(f"return [...{row(MACHINES, 'node-0')}.querySelectorAll('.lun')].map((chip) => chip.textContent)")
+    assert chips == ["0shop/data-db-0", "1default/uploads"]
+    shown = page.run(f"return {row(DISKS, 'pvc-data-db-1')}.innerText")
+    assert "shop/data-db-1" in shown and "node-1 LUN 0" in shown
+    # What the claim tells is no tag any more.
+    assert page.run(f"return {row(DISKS, 'pvc-data-db-1')}.querySelector('.tag')") is None
+
+
+def test_a_click_shows_the_json_of_a_resource_and_of_a_call(cluster, windows):
+    page = opened(windows, cluster)
+    page.run(f"{card(BALANCERS, 'kubernetes')}.querySelector('h3 button').click()")
+    shown = json.loads(page.wait("document.querySelector('#json').open && document.querySelector('#json pre').textContent"))
+    assert shown["properties"]["loadBalancingRules"][0]["properties"]["frontendPort"] == 80
+    page.run("document.querySelector('#json .close').click()")
+    page.run("[...document.querySelectorAll('#calls .opens')].find((one) => one.textContent.startsWith('PUT')).click()")
+    call = json.loads(page.wait("document.querySelector('#json').open && document.querySelector('#json pre').textContent"))
+    assert call["method"] == "PUT" and call["userAgent"] == "lazuli/0.1.0"
+    assert "lazuli/0.1.0" in page.run("return document.querySelector('#calls tbody tr').innerText")
+
+
+def order(page, kind: str, **fields):
+    """Orders an incident as a person does, and gives what the page says of it beforehand."""
+    page.run(f"document.querySelector('[data-order={kind}]').click()")
+    for name, value in fields.items():
+        page.run(
+            "const field = document.querySelector(`#order [name=${arguments[0]}]`);"
+            "field.value = [...(field.options ?? [])].find((option) => option.textContent === arguments[1])?.value ?? arguments[1];"
+            "field.dispatchEvent(new Event('input', { bubbles: true }))",
+            name, value,
+        )
+    words = page.run("return document.querySelector('#order output').textContent").replace("\u00a0", " ")
+    page.run("document.querySelector('#order [type=submit]').click()")
+    page.wait("!document.querySelector('#order').open")
+    return words
+
+
+def test_incidents_are_ordered_at_a_click_told_in_words_and_taken_back(emulator, page):
+    words = order(page, "throttle", requests="writes of disks", times="the next 3", seconds="7")
+    assert words.startswith("The next 3 writes of disks get 429 TooManyRequests and are told to wait 7 s.")
+    in_force = "document.querySelector('#incidents .list').innerText"
+    page.wait(f"{in_force}.includes('The next 3 writes of disks')")
+    status, answer, headers = emulator.arm("DELETE", f"{COMPUTE}/disks/none")
+    assert (status, headers["Retry-After"]) == (429, "7"), answer
+    page.wait(f"{in_force}.includes('The next 2 writes of disks') && {in_force}.includes('Struck 1 request so far.')")
+    page.run("document.querySelector('#incidents .list button').click()")
+    page.wait(f"{in_force} === ''")
+    assert emulator.control("incidents") == []
+
+    assert order(page, "fail", requests="reads", times="the next one", failure="503 ServiceUnavailable").startswith("The next read gets 503 ServiceUnavailable.")
+    assert emulator.arm("GET", f"{COMPUTE}/disks/none")[0] == 503
+    words = order(page, "fail", requests="writes", times="all, until taken back", failure="lost answer")
+    assert words.startswith("All writes get no answer, though Azure does what was asked.")
+    assert emulator.control("incidents")[-1]["incident"] == {
+        "match": {"method": "PUT|PATCH|POST|DELETE"}, "then": {"loseAnswer": "after"}, "times": 0,
+    }
+    assert order(page, "delay", requests="sign-ins", seconds="2").startswith("The next 3 sign-ins wait 2 s.")
+    assert emulator.control("incidents")[-1]["incident"]["then"] == {"delayMs": 2000}
+
+
+def test_a_machine_is_killed_at_a_click_and_started_again(emulator, page):
+    page.wait(row(MACHINES, "node-1"))
+    words = order(page, "machine", machine="node-1, running")
+    assert words.startswith("node-1 stops at once.") and "disks stay attached" in words
+    page.wait(f"{row(MACHINES, 'node-1')}.innerText.includes('stopped')")
+    assert order(page, "machine", machine="node-1, stopped").startswith("node-1 starts at once.")
+    page.wait(f"{row(MACHINES, 'node-1')}.innerText.includes('running')")
+
+
+CUT = """
+    return [...document.querySelectorAll('body *')]
+        .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX !== 'visible')
+        .map((one) => `${one.tagName}.${one.className}: ${one.textContent.slice(0, 80)}`);
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_nothing_of_a_cluster_is_cut_in_the_window(cluster, windows, width):
+    page = opened(windows, cluster, width)
+    page.wait(f"{card(GROUPS, 'nodes-nsg')} && {row(DISKS, 'pvc-cache')}")
+    assert page.run(CUT) == []
+    assert page.run("return document.documentElement.scrollWidth") <= width
+    if width == 400:
+        # What is empty takes a line, not a screen.
+        assert page.run("return document.querySelector('#operations').offsetHeight") < 100
+
+
+def test_an_empty_log_takes_little_room(tmp_path, windows):
+    with Emulator(tmp_path) as emulator:
+        emulator.send("DELETE", "/_emulator/calls")
+        page = opened(windows, emulator, 400)
+        page.wait("document.querySelector('#calls .table').innerText === 'None yet.'")
+        assert page.run("return document.querySelector('#calls').offsetHeight") < 120
+
+
+def test_each_control_has_a_name_and_dialogs_close_by_the_keyboard(cluster, windows):
+    page = opened(windows, cluster)
+    unnamed = page.run(
+        "return [...document.querySelectorAll('button, input, select, dialog, section, [role=region]')].filter((one) =>"
+        " !(one.textContent.trim() || one.ariaLabel || one.getAttribute('aria-labelledby'))).map((one) => one.outerHTML)"
+    )
+    assert unnamed == []
+    # Focus stays on the button of a resource while the page is written anew.
+    page.run(f"{row(MACHINES, 'node-0')}.querySelector('button').focus()")
+    cluster.disk("another")
+    page.wait(row(DISKS, "another"))
+    assert page.run("return document.activeElement.textContent") == "node-0"
 
 
 def test_a_created_disk_appears_and_a_deleted_one_goes_without_a_reload(emulator, page):

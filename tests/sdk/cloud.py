@@ -12,6 +12,7 @@ import subprocess
 import time
 import uuid
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from azure.core.exceptions import HttpResponseError
@@ -82,8 +83,6 @@ class Cloud:
     url: str
     subscription: str
     credential: ClientSecretCredential
-    compute: ComputeManagementClient
-    resources: ResourceManagementClient
     ca: str
 
     @classmethod
@@ -99,25 +98,25 @@ class Cloud:
             disable_instance_discovery=True,
             connection_verify=ca,
         )
-        subscription = config["subscriptionId"]
+        return cls(url=emulator.url, subscription=config["subscriptionId"], credential=credential, ca=ca)
 
-        def client(kind):
-            return kind(
-                credential,
-                subscription,
-                base_url=emulator.url,
-                credential_scopes=["https://management.azure.com/.default"],
-                connection_verify=ca,
-            )
-
-        return cls(
-            url=emulator.url,
-            subscription=subscription,
-            credential=credential,
-            compute=client(ComputeManagementClient),
-            resources=client(ResourceManagementClient),
-            ca=ca,
+    def client(self, kind):
+        """A client of the SDK, of this kind."""
+        return kind(
+            self.credential,
+            self.subscription,
+            base_url=self.url,
+            credential_scopes=["https://management.azure.com/.default"],
+            connection_verify=self.ca,
         )
+
+    @cached_property
+    def compute(self):
+        return self.client(ComputeManagementClient)
+
+    @cached_property
+    def resources(self):
+        return self.client(ResourceManagementClient)
 
     def send(self, method: str, path: str, *, json_body=None, headers=None):
         """A request that the typed clients cannot or will not make, through their own pipeline."""

@@ -23,13 +23,7 @@ def cloud(emulator):
 @pytest.fixture(scope="session")
 def network(cloud):
     """The clients of the network provider."""
-    return NetworkManagementClient(
-        cloud.credential,
-        cloud.subscription,
-        base_url=cloud.url,
-        credential_scopes=["https://management.azure.com/.default"],
-        connection_verify=cloud.ca,
-    )
+    return cloud.client(NetworkManagementClient)
 
 
 @pytest.fixture

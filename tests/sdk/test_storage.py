@@ -13,13 +13,7 @@ from cloud import LOCATION, refusal
 @pytest.fixture(scope="session")
 def storage(cloud):
     """The clients of the storage provider."""
-    return StorageManagementClient(
-        cloud.credential,
-        cloud.subscription,
-        base_url=cloud.url,
-        credential_scopes=["https://management.azure.com/.default"],
-        connection_verify=cloud.ca,
-    )
+    return cloud.client(StorageManagementClient)
 
 
 class Accounts:

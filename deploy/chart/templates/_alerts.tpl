@@ -1,15 +1,16 @@
 {{/* Each alert says what is wrong, what it costs, and what to do. */}}
 {{- define "lazuli.alerts" -}}
+{{- $prefix := include "lazuli.name" . -}}
 - alert: LazuliControllerAbsent
-  expr: absent(lazuli_build_info{job="lazuli-controller-metrics"}) == 1
+  expr: absent(lazuli_build_info{job="{{ $prefix }}-controller-metrics"}) == 1
   for: 5m
   labels: {severity: critical}
   annotations:
     summary: No Lazuli controller is scraped.
     description: No disk is created, attached, detached or expanded. Pods that run keep their volumes.
-    action: "kubectl -n {{ .Release.Namespace }} get pods -l app.kubernetes.io/component=controller; then describe the pods and read the log of the container lazuli. lazuli doctor checks the cloud configuration. Where the pods are ready, the targets page of Prometheus says why they are not scraped; deploy/README.md explains 401, 403 and 503."
+    action: "kubectl -n {{ .Release.Namespace }} get pods -l app.kubernetes.io/component=controller; then describe the pods and read the log of the container lazuli. lazuli doctor checks the cloud configuration. Where the pods are ready, the targets page of Prometheus says why they are not scraped; deploy/events-and-alerts.md explains 401, 403 and 503."
 - alert: LazuliControllerRestarts
-  expr: resets(process_uptime_seconds{job="lazuli-controller-metrics"}[1h]) > 3
+  expr: resets(process_uptime_seconds{job="{{ $prefix }}-controller-metrics"}[1h]) > 3
   labels: {severity: warning}
   annotations:
     summary: A container of the Lazuli controller restarted more than three times in an hour.
@@ -95,11 +96,11 @@
   annotations:
     summary: A Secret with the key of a storage account does not follow a rotation.
     description: Lazuli's nodes get the new key all the same. What else reads that Secret has a key that Azure refuses.
-    action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/component=controller -c lazuli; the log names the Secret. See that ClusterRole or Role lazuli-account-keys has update on secrets, and that no admission policy forbids it; or delete the Secret."
+    action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/component=controller -c lazuli; the log names the Secret. See that ClusterRole or Role {{ $prefix }}-account-keys has update on secrets, and that no admission policy forbids it; or delete the Secret."
 {{- end }}
 {{- if .Values.cloudControllers.enabled }}
 {{- $component := include "lazuli.cloudControllersComponent" . }}
-{{- $job := printf "lazuli-%s-metrics" $component }}
+{{- $job := printf "%s-%s-metrics" $prefix $component }}
 - alert: LazuliServicesAbsent
   expr: absent(lazuli_build_info{job="{{ $job }}",endpoint="cloud-metrics"}) == 1
   for: 5m
@@ -142,7 +143,7 @@
 {{- end }}
 {{- if .Values.node.exposeMetrics }}
 - alert: LazuliNodeDown
-  expr: up{job="lazuli-node-metrics"} == 0
+  expr: up{job="{{ $prefix }}-node-metrics"} == 0
   for: 15m
   labels: {severity: warning}
   annotations:

@@ -30,9 +30,30 @@
 {{- end }}
 {{- end }}
 
+{{/*
+Text where a controller is named by cloudControllers.controllers, and nothing where it is not: dict "root" . "controller"
+"node-route". The first entry that names it decides, by any of its names, and else whether there is a "*".
+*/}}
+{{- define "lazuli.runs" -}}
+{{- $names := index (.root.Files.Get "files/names.json" | fromJson).controllers .controller }}
+{{- $list := .root.Values.cloudControllers.controllers }}
+{{- $decided := "" }}
+{{- range $list }}
+{{- if not $decided }}
+{{- if has . $names }}{{ $decided = "yes" }}{{ else if and (hasPrefix "-" .) (has (trimPrefix "-" .) $names) }}{{ $decided = "no" }}{{ end }}
+{{- end }}
+{{- end }}
+{{- if eq ($decided | default (ternary "yes" "no" (has "*" $list))) "yes" }}yes{{ end }}
+{{- end }}
+
 {{/* Text where the cloud controllers look after Nodes or routes, and nothing where they do not. */}}
 {{- define "lazuli.initialises" -}}
-{{- with .Values.cloudControllers }}{{ if and .enabled (ne (join "," .controllers) "service-lb") }}yes{{ end }}{{ end }}
+{{- if .Values.cloudControllers.enabled }}
+{{- $root := . }}
+{{- range list "cloud-node" "cloud-node-lifecycle" "node-route" }}
+{{- include "lazuli.runs" (dict "root" $root "controller" .) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* What initialises Nodes and routes runs before there is an initialised Node with a route. */}}
@@ -59,7 +80,7 @@
 {{- with .Values.cloudControllers }}
 {{- if and .enabled .webhook.enabled }}
 - name: webhook-certificate
-  secret: {secretName: {{ .webhook.certificateSecret | default "lazuli-webhook" }}}
+  secret: {secretName: {{ .webhook.certificateSecret | default (printf "%s-webhook" (include "lazuli.name" $)) }}}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -123,7 +144,7 @@
     {{- range .extraArgs }}
     - {{ . | quote }}
     {{- end }}
-  {{- with include "lazuli.azureEnv" (dict "root" $ "identity" $identity) | trim }}
+  {{- with include "lazuli.azureEnv" (dict "root" $ "identity" $identity "extra" .extraEnv) | trim }}
   env:
     {{- . | nindent 4 }}
   {{- end }}
@@ -154,6 +175,9 @@
     {{- end }}
     {{- if .webhook.enabled }}
     - {name: webhook-certificate, mountPath: /etc/lazuli/webhook, readOnly: true}
+    {{- end }}
+    {{- with .extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
     {{- end }}
 {{- end }}
 {{- end }}

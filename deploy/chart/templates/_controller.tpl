@@ -1,30 +1,60 @@
-{{/* Flags of one sidecar each. The context is its values. */}}
-{{- define "lazuli.provisionerArgs" -}}
-- --worker-threads={{ int .workers }}
+{{/*
+Arguments of one sidecar beside the sockets and the leader election: dict "root" . "sidecar" "provisioner" "driver" "disk" or
+"file".
+*/}}
+{{- define "lazuli.sidecarArgs" -}}
+{{- $values := index .root.Values.sidecars .sidecar }}
+{{- $attributes := and (eq .driver "file") .root.Values.azureFile.volumeAttributesClasses -}}
+- --timeout={{ $values.timeout }}
+- {{ ternary "--workers" "--worker-threads" (eq .sidecar "resizer") }}={{ int $values.workers }}
+{{- if eq .sidecar "provisioner" }}
 # For the templates of diskName and tags, and for the tags that name the claim.
 - --extra-create-metadata
+{{- if eq .driver "disk" }}
 - --strict-topology
-# The driver has neither snapshots nor VolumeAttributesClass: no rights for them are needed.
+{{- end }}
+# No driver has snapshots: no rights for them are needed.
 - --snapshot-orphan-sweep-interval=0
-- --feature-gates=VolumeAttributesClass=false
-- --kube-api-qps=50
-- --kube-api-burst=100
 {{- end }}
-{{- define "lazuli.attacherArgs" -}}
-- --worker-threads={{ int .workers }}
-- --kube-api-qps=200
-- --kube-api-burst=400
-{{- end }}
-{{- define "lazuli.resizerArgs" -}}
-- --workers={{ int .workers }}
+{{- if eq .sidecar "resizer" }}
 # The driver says itself which volumes grow only while they are detached.
 - --handle-volume-inuse-error=false
-- --feature-gates=VolumeAttributesClass=false
-- --kube-api-qps=50
-- --kube-api-burst=100
+{{- end }}
+{{- $gates := dict }}
+{{- if ne .sidecar "attacher" }}
+{{- /* The rights for these classes are there where azureFile.volumeAttributesClasses asks for them. */}}
+{{- $_ := set $gates "VolumeAttributesClass" $attributes }}
+{{- end }}
+{{- $gates = merge $gates ($values.featureGates | default dict) }}
+{{- $list := list }}
+{{- range $gate := keys $gates | sortAlpha }}
+{{- $list = append $list (printf "%s=%t" $gate (index $gates $gate)) }}
+{{- end }}
+{{- with $list }}
+- --feature-gates={{ join "," . }}
+{{- end }}
+- --kube-api-qps={{ $values.kubeApiQps }}
+- --kube-api-burst={{ int $values.kubeApiBurst }}
+- --v={{ int (kindIs "invalid" $values.verbosity | ternary .root.Values.sidecars.verbosity $values.verbosity) }}
+{{- range $values.extraArgs }}
+- {{ . | quote }}
+{{- end }}
 {{- end }}
 
-{{/* What the environment says of Azure. It has no secret. dict "root" . "identity" the workload identity. */}}
+{{/* The environment of a sidecar. The context is its values. */}}
+{{- define "lazuli.sidecarEnv" -}}
+env:
+  - name: NAMESPACE
+    valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+  {{- with .extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/*
+What the environment says of Azure, without any secret, and the operator's variables: dict "root" . "identity" the workload
+identity "extra" a list of variables.
+*/}}
 {{- define "lazuli.azureEnv" -}}
 {{- $values := .root.Values }}
 {{- with .identity }}
@@ -51,22 +81,25 @@
 - {name: HTTP_PROXY, value: {{ . | quote }}}
 {{- end }}
 - name: NO_PROXY
-  value: {{ concat (list "$(KUBERNETES_SERVICE_HOST)" "kubernetes.default.svc" "169.254.169.254") .except | join "," | quote }}
+  value: {{ concat (list "$(KUBERNETES_SERVICE_HOST)" "kubernetes.default.svc" "169.254.169.254") (.except | default list) | join "," | quote }}
 {{- end }}
+{{- end }}
+{{- with .extra }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
 {{/* Where a process finds the cloud configuration: dict "root" . "secret" the Secret's name and namespace. */}}
 {{- define "lazuli.cloudArgs" -}}
-{{- if .root.Values.azure.config -}}
+{{- if or .root.Values.azure.config .root.Values.azure.hostFile -}}
 - --cloud-config=/etc/lazuli/config/azure.json
 {{ end -}}
 - --cloud-config-secret-name={{ .secret.name }}
 {{- if .secret.name }}
 - --cloud-config-secret-namespace={{ .secret.namespace }}
 {{- end }}
-{{- $trusted := .root.Values.azure.trustedEndpoints }}
-{{- with .root.Values.azure.config.resourceManagerEndpoint }}
+{{- $trusted := .root.Values.azure.trustedEndpoints | default list }}
+{{- with (.root.Values.azure.config | default dict).resourceManagerEndpoint }}
 {{- $trusted = append $trusted . }}
 {{- end }}
 {{- with $trusted }}
@@ -82,6 +115,9 @@ its client certificate.
 {{- $values := .root.Values }}
 {{- if $values.azure.config }}
 - {name: azure-config, mountPath: /etc/lazuli/config, readOnly: true}
+{{- end }}
+{{- if $values.azure.hostFile }}
+- {name: azure-config, mountPath: /etc/lazuli/config/azure.json, readOnly: true}
 {{- end }}
 {{- if $values.azure.endpoints.configMap }}
 - {name: azure-endpoints, mountPath: /etc/lazuli/endpoints, readOnly: true}
@@ -105,7 +141,12 @@ its client certificate.
 {{- $values := .root.Values }}
 {{- if $values.azure.config }}
 - name: azure-config
-  configMap: {name: lazuli-azure}
+  configMap: {name: {{ include "lazuli.name" .root }}-azure}
+{{- end }}
+{{- with $values.azure.hostFile }}
+# The file alone, not its folder: beside it are the keys of kubelet.
+- name: azure-config
+  hostPath: {path: {{ . }}, type: File}
 {{- end }}
 {{- with $values.azure.endpoints }}
 {{- if .configMap }}

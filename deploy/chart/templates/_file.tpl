@@ -31,7 +31,7 @@ lazuli-key-broker
 - --key-broker-endpoint=:{{ add (int .Values.azureFile.port) 2 }}
 - --key-broker-certificate=/etc/lazuli/key-broker/tls.crt
 - --key-broker-key=/etc/lazuli/key-broker/tls.key
-- --key-broker-node-account={{ .Release.Namespace }}/lazuli-node
+- --key-broker-node-account={{ .Release.Namespace }}/{{ include "lazuli.account" (dict "root" . "of" "node") }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -44,7 +44,7 @@ lazuli-key-broker
 - --storage-endpoint-suffix={{ .Values.azureFile.storageEndpointSuffix }}
 {{- if include "lazuli.keyBroker" . }}
 - --secret-access=broker
-- --key-broker-service={{ .Release.Namespace }}/lazuli-key-broker
+- --key-broker-service={{ .Release.Namespace }}/{{ include "lazuli.name" . }}-key-broker
 - --key-broker-authority=/etc/lazuli/key-broker/ca.crt
 - --key-broker-token=/var/run/secrets/lazuli-key-broker/token
 {{- else }}
@@ -71,17 +71,8 @@ lazuli-key-broker
     - --http-endpoint=:{{ $port }}
     - --leader-election
     - --leader-election-namespace=$(NAMESPACE)
-    - --timeout={{ $values.timeout }}
-    {{- $args := include (printf "lazuli.%sArgs" $sidecar) $values | replace "- --strict-topology\n" "" }}
-    {{- if $.Values.azureFile.volumeAttributesClasses }}
-    {{- $args = $args | replace "# The driver has neither snapshots nor VolumeAttributesClass:" "# The driver has no snapshots:" }}
-    {{- $args = $args | replace "VolumeAttributesClass=false" "VolumeAttributesClass=true" }}
-    {{- end }}
-    {{- $args | nindent 4 }}
-    - --v={{ int $.Values.sidecars.verbosity }}
-  env:
-    - name: NAMESPACE
-      valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+    {{- include "lazuli.sidecarArgs" (dict "root" $ "sidecar" $sidecar "driver" "file") | nindent 4 }}
+  {{- include "lazuli.sidecarEnv" $values | nindent 2 }}
   ports:
     - {name: {{ $portName }}, containerPort: {{ $port }}, protocol: TCP}
   livenessProbe:

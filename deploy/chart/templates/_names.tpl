@@ -1,13 +1,73 @@
-{{/* Labels of every object. */}}
-{{- define "lazuli.labels" -}}
-app.kubernetes.io/name: lazuli
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{/*
+The name that all names of objects begin with. It is not made from the release's name: the name of a release that exists
+must not rename its objects.
+*/}}
+{{- define "lazuli.name" -}}
+{{ .Values.fullnameOverride | default "lazuli" }}
 {{- end }}
 
-{{/* Labels of the parts of one workload: dict "root" . "component" "controller". */}}
+{{/* Labels by which the parts of one workload find each other: dict "root" . "component" "controller". They never change. */}}
 {{- define "lazuli.selector" -}}
-app.kubernetes.io/name: lazuli
+app.kubernetes.io/name: {{ include "lazuli.name" .root }}
 app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* Labels of an object or a pod: dict "root" . and, where there are, "component" "labels". */}}
+{{- define "lazuli.labels" -}}
+{{- $labels := dict "app.kubernetes.io/name" (include "lazuli.name" .root) }}
+{{- with .component }}
+{{- $_ := set $labels "app.kubernetes.io/component" . }}
+{{- end }}
+{{- with .root }}
+{{- $_ := set $labels "app.kubernetes.io/instance" .Release.Name }}
+{{- $_ := set $labels "app.kubernetes.io/version" .Chart.AppVersion }}
+{{- $_ := set $labels "app.kubernetes.io/part-of" "lazuli" }}
+{{- $_ := set $labels "app.kubernetes.io/managed-by" .Release.Service }}
+{{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_")) }}
+{{- end }}
+{{- merge $labels (.labels | default dict) (.root.Values.commonLabels | default dict) | toYaml }}
+{{- end }}
+
+{{/*
+The metadata of an object: dict "root" . "name" "controller", which is put behind the name of the chart, or "object" the
+whole name; and, where there are, "namespace" "component" "labels" "annotations".
+*/}}
+{{- define "lazuli.metadata" -}}
+{{- $prefix := include "lazuli.name" .root -}}
+name: {{ if hasKey . "object" }}{{ .object }}{{ else }}{{ with .name }}{{ $prefix }}-{{ . }}{{ else }}{{ $prefix }}{{ end }}{{ end }}
+{{- with .namespace }}
+namespace: {{ . }}
+{{- end }}
+labels:
+  {{- include "lazuli.labels" . | nindent 2 }}
+{{- with merge (dict) (.annotations | default dict) (.root.Values.commonAnnotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The values of a workload: dict "root" . "of" controller, node or cloud-controllers. As JSON. */}}
+{{- define "lazuli.workload" -}}
+{{- with .root.Values }}
+{{- (dict "controller" .controller "node" .node "cloud-controllers" .cloudControllers.deployment) | toJson }}
+{{- end }}
+{{- end }}
+
+{{/* The name of a workload's ServiceAccount: dict "root" . "of" controller, node or cloud-controllers. */}}
+{{- define "lazuli.account" -}}
+{{- $workload := index (include "lazuli.workload" . | fromJson) .of }}
+{{- $workload.serviceAccount.name | default (printf "%s-%s" (include "lazuli.name" .root) .of) }}
+{{- end }}
+
+{{/* How a pod finds names: dict "of" its values "hostNetwork". */}}
+{{- define "lazuli.dns" -}}
+{{- with .of.dnsPolicy | default (ternary "Default" "" .hostNetwork) }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .of.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* A reference to an image: dict "registry" "..." "image" dict-of-repository-tag-digest "default" "tag". */}}
@@ -18,6 +78,16 @@ app.kubernetes.io/component: {{ .component }}
 {{- else -}}
 {{ $name }}:{{ .image.tag | default .default }}
 {{- end -}}
+{{- end }}
+
+{{/* What the level "restricted" of pod security asks of a pod. Root reads the host's azure.json, and is not "restricted". */}}
+{{- define "lazuli.podSecurity" -}}
+{{- $user := int64 .Values.controller.runAsUser -}}
+securityContext:
+  runAsNonRoot: {{ ne $user 0 }}
+  runAsUser: {{ $user }}
+  runAsGroup: {{ $user }}
+  seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
 {{/* What the level "restricted" of pod security asks of a container. */}}
@@ -54,7 +124,7 @@ chart makes a Secret where none is named. Empty: each process makes a certificat
 {{- with .Values.metrics.certificateSecret -}}
 {{ . }}
 {{- else -}}
-{{- if .Values.monitoring.serviceMonitor.enabled }}lazuli-metrics{{ end }}
+{{- if .Values.monitoring.serviceMonitor.enabled }}{{ include "lazuli.name" . }}-metrics{{ end }}
 {{- end }}
 {{- end }}
 
@@ -67,7 +137,7 @@ chart makes a Secret where none is named. Empty: each process makes a certificat
 {{- end }}
 {{- end }}
 
-{{/* How Prometheus reads the driver's metrics: dict "root" . "service" "lazuli-controller-metrics". */}}
+{{/* How Prometheus reads the driver's metrics: dict "root" . "service" "controller-metrics". */}}
 {{- define "lazuli.scrape" -}}
 port: metrics
 interval: {{ .root.Values.monitoring.serviceMonitor.interval }}
@@ -76,7 +146,7 @@ scheme: https
 bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
 tlsConfig:
   ca: {secret: {name: {{ include "lazuli.metricsSecret" .root }}, key: ca.crt}}
-  serverName: {{ .service }}.{{ .root.Release.Namespace }}.svc
+  serverName: {{ include "lazuli.name" .root }}-{{ .service }}.{{ .root.Release.Namespace }}.svc
 {{- end }}
 
 {{/* Arguments that both subcommands have. */}}

@@ -14,7 +14,7 @@ impl Clock {
         Self { origin: Instant::now(), start }
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.start + self.origin.elapsed()
     }
 

@@ -26,22 +26,32 @@
 //! - `status` as a subresource of its own; finalizers and `deletionTimestamp`;
 //! - TokenReviews of the tokens that it has issued for Pods ([`ApiServer::issue_token`]): their audiences, and whether the
 //!   Pod still exists;
+//! - for `kubectl`: discovery (also aggregated), short names, tables, OpenAPI v3, `fieldValidation`, `dryRun`, and the events
+//!   of the core group as another form of those of `events.k8s.io`;
 //! - of Services: defaults, cluster IPs, node ports, health-check node ports, the validation that controllers meet.
 //!
 //! # What it does not do
 //!
 //! It knows the kinds of [`resource`] and no others, authorizes every request, runs no admission webhooks and no
-//! controllers, tracks no field managers (server-side apply is refused), and keeps everything in memory.
+//! controllers (Pods do not run and claims are not bound: whoever creates one gets a warning), reads and writes JSON alone,
+//! tracks no field managers (server-side apply is refused), and keeps everything in memory.
 
+mod accept;
 mod clock;
+mod core_events;
+mod discovery;
+mod openapi;
 mod patch;
 mod request;
 pub mod resource;
+mod schema;
 mod select;
 mod service;
 mod status;
 mod store;
+mod table;
 mod tokens;
+mod view;
 mod watch;
 
 #[cfg(test)]
@@ -53,10 +63,16 @@ use axum::Router;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{request::Request, store::Store};
+use crate::{
+    request::Request,
+    store::{Keeping, Store},
+};
 
 /// 2026-01-01T00:00:00Z.
 const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// The version of Kubernetes whose answers it gives, as `kubectl version` prints it.
+pub const VERSION: &str = "v1.36.0-lazuli";
 
 /// How a server begins.
 #[derive(Debug, Clone, Copy)]
@@ -159,7 +175,7 @@ impl ApiServer {
     /// [`Refused`]: there is none of that name.
     pub fn delete(&self, plural: &str, namespace: &str, name: &str) -> Result<(), Refused> {
         let resource = resource::by_plural(plural).ok_or_else(|| status::unknown_kind(plural))?;
-        self.store.delete(resource, namespace, name, &Value::Null).map(drop)
+        self.store.delete(resource, namespace, name, &Value::Null, Keeping::Kept).map(drop)
     }
 
     /// An object as it is now. `namespace` is ignored for kinds without namespaces.
@@ -195,6 +211,12 @@ impl ApiServer {
     #[must_use]
     pub fn version(&self) -> u64 {
         self.store.head()
+    }
+
+    /// Tells the version of each change as it is made.
+    #[must_use]
+    pub fn versions(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.store.heads()
     }
 
     /// Forgets all changes so far, as etcd's compaction does: watches and pages from before are answered 410.

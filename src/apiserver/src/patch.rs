@@ -4,12 +4,19 @@ use serde_json::{Map, Value};
 
 use crate::{Refused, resource::Resource, status};
 
+const MERGE: &str = "application/merge-patch+json";
+const JSON: &str = "application/json-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
+/// The media types of patches.
+pub(crate) const MEDIA: [&str; 3] = [JSON, MERGE, STRATEGIC];
+
 /// Applies a patch of a media type to a copy of an object.
 pub(crate) fn apply(resource: &Resource, media: &str, object: &Value, patch: &Value) -> Result<Value, Refused> {
     let mut changed = object.clone();
     match media {
-        "application/merge-patch+json" => json_patch::merge(&mut changed, patch),
-        "application/json-patch+json" => {
+        MERGE => json_patch::merge(&mut changed, patch),
+        JSON => {
             let steps: json_patch::Patch =
                 serde_json::from_value(patch.clone()).map_err(|error| status::bad_request(error.to_string()))?;
             // kube-apiserver answers 422 for a patch that does not fit the object.
@@ -19,8 +26,8 @@ pub(crate) fn apply(resource: &Resource, media: &str, object: &Value, patch: &Va
                 message: format!("the server rejected our request due to an error in our request: {error}"),
             })?;
         }
-        "application/strategic-merge-patch+json" => strategic(resource, "", &mut changed, patch)?,
-        other => return Err(status::unsupported_media(other)),
+        STRATEGIC => strategic(resource, "", &mut changed, patch)?,
+        other => return Err(status::unsupported_patch(other)),
     }
     if !changed.is_object() {
         return Err(status::bad_request("the patched object is not an object"));

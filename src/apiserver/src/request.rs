@@ -3,40 +3,80 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use axum::{body::Body, extract, response::Response};
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::{
     Refused,
+    accept::{self, Form},
+    core_events, discovery, openapi,
     resource::{self, Resource},
+    schema,
     select::Selector,
     status,
-    store::{Part, Store, Write},
+    store::{Keeping, Part, Store, Write},
+    table::Include,
     tokens,
+    view::View,
     watch::{self, Watch},
 };
 
 /// The longest body. Source: `maxRequestBodyBytes` of kube-apiserver.
 const LONGEST: usize = 3 * 1024 * 1024;
 
+/// What the creator of a Pod or a claim is told: nothing carries them out here.
+const NOT_CARRIED_OUT: &str = "this API server keeps the object and nothing carries it out: no Pod runs here and no claim is \
+                               bound; scripts/cluster up starts a real Kubernetes whose claims bind and whose Pods run";
+
 /// A request for an object or a collection.
 pub(crate) struct Request<'a> {
     store: &'a Arc<Store>,
+    /// The kind that is asked for.
     resource: &'static Resource,
     namespace: Option<String>,
     name: Option<String>,
     part: Part,
+    form: Form,
     query: HashMap<String, String>,
 }
 
 /// What an answer carries.
-enum Answer {
+enum Content {
     Json(StatusCode, String),
     Stream(Body),
 }
 
+/// An answer, and what is said of the request beside it.
+struct Answer {
+    content: Content,
+    media: &'static str,
+    warnings: Vec<String>,
+}
+
+/// The media type of most answers.
+const JSON: &str = "application/json";
+/// That of all groups in one answer, which clients look for.
+const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+impl Answer {
+    fn json(code: StatusCode, text: String) -> Self {
+        Self { content: Content::Json(code, text), media: JSON, warnings: Vec::new() }
+    }
+
+    fn warning(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+}
+
 fn ok(object: &Value) -> Answer {
-    Answer::Json(StatusCode::OK, object.to_string())
+    Answer::json(StatusCode::OK, object.to_string())
+}
+
+/// The header of a warning. Source: RFC 7234, 5.5; 299 is the code that Kubernetes' clients print.
+fn warning_header(text: &str) -> Option<HeaderValue> {
+    let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+    HeaderValue::from_str(&format!("299 - \"{quoted}\"")).ok()
 }
 
 impl<'a> Request<'a> {
@@ -44,16 +84,19 @@ impl<'a> Request<'a> {
     pub(crate) async fn answer(store: &'a Arc<Store>, request: extract::Request) -> Response {
         let answer = Self::carried_out(store, request).await.unwrap_or_else(|refused| {
             let code = StatusCode::from_u16(refused.code).expect("the codes are HTTP's");
-            Answer::Json(code, refused.object().to_string())
+            Answer::json(code, refused.object().to_string())
         });
-        let (code, body) = match answer {
-            Answer::Json(code, text) => (code, Body::from(text)),
-            Answer::Stream(body) => (StatusCode::OK, body),
+        let (code, body) = match answer.content {
+            Content::Json(code, text) => (code, Body::from(text)),
+            Content::Stream(body) => (StatusCode::OK, body),
         };
         let mut response = Response::new(body);
         *response.status_mut() = code;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.media));
+        for warning in answer.warnings.iter().filter_map(|text| warning_header(text)) {
+            headers.append(header::WARNING, warning);
+        }
         if let Ok(date) = HeaderValue::from_str(&store.clock.date()) {
             headers.insert(header::DATE, date);
         }
@@ -63,14 +106,15 @@ impl<'a> Request<'a> {
     async fn carried_out(store: &'a Arc<Store>, request: extract::Request) -> Result<Answer, Refused> {
         let (head, body) = request.into_parts();
         let path: Vec<&str> = head.uri.path().split('/').filter(|part| !part.is_empty()).collect();
+        let form = accept::wanted(&head.headers)?;
         if head.method == Method::GET
-            && let Some(answer) = about_the_server(&path)
+            && let Some(answer) = about_the_server(&path, form)
         {
             return Ok(answer);
         }
         let query = url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let is_review = head.method == Method::POST && path == tokens::REVIEWS;
-        let request = if is_review { None } else { Some(Self::of_path(store, &path, query)?) };
+        let request = if is_review { None } else { Some(Self::of_path(store, &path, form, query)?) };
         let body = axum::body::to_bytes(body, LONGEST).await.map_err(|_| Refused {
             code: 413,
             reason: "RequestEntityTooLarge",
@@ -78,14 +122,17 @@ impl<'a> Request<'a> {
         })?;
         let Some(request) = request else {
             let review = serde_json::from_slice(&body).map_err(|_| status::bad_request("the body is not JSON"))?;
-            return Ok(Answer::Json(StatusCode::CREATED, tokens::review(store, review).to_string()));
+            return Ok(Answer::json(StatusCode::CREATED, tokens::review(store, review).to_string()));
         };
-        let media = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let media = media.split(';').next().unwrap_or_default().trim();
-        request.dispatch(&head.method, media, &body)
+        request.dispatch(&head.method, media(&head.headers), &body)
     }
 
-    fn of_path(store: &'a Arc<Store>, path: &[&str], query: HashMap<String, String>) -> Result<Self, Refused> {
+    fn of_path(
+        store: &'a Arc<Store>,
+        path: &[&str],
+        form: Form,
+        query: HashMap<String, String>,
+    ) -> Result<Self, Refused> {
         let (group, version, rest) = match path {
             ["api", version, rest @ ..] => ("", *version, rest),
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
@@ -109,7 +156,7 @@ impl<'a> Request<'a> {
         if namespace.is_some() && !resource.namespaced || namespace.is_none() && resource.namespaced && name.is_some() {
             return Err(status::no_such_path());
         }
-        Ok(Self { store, resource, namespace, name, part, query })
+        Ok(Self { store, resource, namespace, name, part, form, query })
     }
 
     fn asked(&self, key: &str) -> &str {
@@ -120,41 +167,105 @@ impl<'a> Request<'a> {
         ["true", "1"].contains(&self.asked(key))
     }
 
-    fn dispatch(&self, method: &Method, media: &str, body: &[u8]) -> Result<Answer, Refused> {
-        let parsed = || -> Result<Value, Refused> {
-            serde_json::from_slice(body).map_err(|error| status::bad_request(format!("the body is not JSON: {error}")))
+    fn keeping(&self) -> Result<Keeping, Refused> {
+        match self.asked("dryRun") {
+            "" => Ok(Keeping::Kept),
+            "All" => Ok(Keeping::DryRun),
+            other => {
+                Err(status::bad_request(format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"")))
+            }
+        }
+    }
+
+    fn view(&self) -> Result<View, Refused> {
+        let include = match self.asked("includeObject") {
+            "" | "Metadata" => Include::Metadata,
+            "None" => Include::Nothing,
+            "Object" => Include::Object,
+            other => return Err(status::bad_request(format!("unrecognized includeObject value: {other:?}"))),
         };
+        Ok(View { resource: self.resource, form: self.form, include })
+    }
+
+    /// The answer with one object, as the client wants to see it.
+    fn one(&self, code: StatusCode, object: &Value) -> Result<Answer, Refused> {
+        Ok(Answer::json(code, self.view()?.one(object, self.store.clock.now())))
+    }
+
+    fn dispatch(&self, method: &Method, media: &str, body: &[u8]) -> Result<Answer, Refused> {
         let namespace = self.namespace.as_deref().unwrap_or_default();
+        let kept = self.resource.kept();
         let Some(name) = self.name.as_deref() else {
             return match *method {
                 Method::GET if self.is_asked("watch") => self.watch(),
                 Method::GET => self.list(),
-                Method::POST => self.create(parsed()?),
+                Method::POST => self.create(self.object(media, body)?),
                 _ => Err(status::method_not_allowed()),
             };
         };
         match *method {
-            Method::GET => Ok(ok(&*self.store.get(self.resource, namespace, name)?)),
+            Method::GET => self.one(StatusCode::OK, &*self.store.get(kept, namespace, name)?),
             Method::PUT => {
-                let object = parsed()?;
-                let write = Write::Whole(&object);
+                let (object, warnings) = self.object(media, body)?;
                 if !object["metadata"]["name"].is_string() {
                     return Err(status::bad_request("the name of the object is required"));
                 }
-                Ok(ok(&*self.store.update(self.resource, (namespace, name), self.part, &write)?))
+                Ok(self.update(&Write::Whole(&object))?.warning(warnings))
             }
-            Method::PATCH => {
-                let patch = parsed()?;
-                let write = Write::Patch { media, patch: &patch };
-                Ok(ok(&*self.store.update(self.resource, (namespace, name), self.part, &write)?))
-            }
+            Method::PATCH => self.update(&Write::Patch { media, patch: &patch(media, body)? }),
             Method::DELETE if self.part == Part::Main => {
-                let options = if body.is_empty() { Value::Null } else { parsed()? };
-                let (object, gone) = self.store.delete(self.resource, namespace, name, &options)?;
-                Ok(ok(&if gone { self.deleted(name, &object) } else { (*object).clone() }))
+                let options = if body.is_empty() { Value::Null } else { parsed(media, body)? };
+                let keeping = match options.pointer("/dryRun/0") {
+                    Some(_) => Keeping::DryRun,
+                    None => self.keeping()?,
+                };
+                let (object, gone) = self.store.delete(kept, namespace, name, &options, keeping)?;
+                match gone {
+                    true => Ok(ok(&self.deleted(name, &object))),
+                    false => self.one(StatusCode::OK, &object),
+                }
             }
             _ => Err(status::method_not_allowed()),
         }
+    }
+
+    /// The object of a body as it is kept, and what is said of it.
+    fn object(&self, media: &str, body: &[u8]) -> Result<(Value, Vec<String>), Refused> {
+        let object = parsed(media, body)?;
+        let warnings = self.validated(&object)?;
+        let object = if self.resource.kept_as.is_some() { core_events::kept(&object) } else { object };
+        Ok((object, warnings))
+    }
+
+    /// The validation of fields that a client asks for. Gives what it is warned of.
+    fn validated(&self, object: &Value) -> Result<Vec<String>, Refused> {
+        let strict = match self.asked("fieldValidation") {
+            "Strict" => true,
+            "Warn" => false,
+            // Source: the API server's default is Warn. This one's other clients send what they have tested.
+            "" | "Ignore" => return Ok(Vec::new()),
+            other => {
+                return Err(status::bad_request(format!(
+                    "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
+                )));
+            }
+        };
+        let problems = schema::check(self.resource, object);
+        if !problems.mistyped.is_empty() {
+            return Err(status::not_of_kind(self.resource, &problems.mistyped));
+        }
+        let unknown: Vec<String> = problems.unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+        if strict && !unknown.is_empty() {
+            return Err(status::not_of_kind(self.resource, &unknown));
+        }
+        Ok(unknown)
+    }
+
+    fn update(&self, write: &Write<'_>) -> Result<Answer, Refused> {
+        let (namespace, name) =
+            (self.namespace.as_deref().unwrap_or_default(), self.name.as_deref().unwrap_or_default());
+        let how = (self.part, self.keeping()?);
+        self.one(StatusCode::OK, &*self.store.update(self.resource.kept(), (namespace, name), how, write)?)
     }
 
     fn deleted(&self, name: &str, object: &Value) -> Value {
@@ -165,7 +276,7 @@ impl<'a> Request<'a> {
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
     }
 
-    fn create(&self, mut object: Value) -> Result<Answer, Refused> {
+    fn create(&self, (mut object, mut warnings): (Value, Vec<String>)) -> Result<Answer, Refused> {
         if !object["metadata"].is_object() {
             return Err(status::bad_request("the object has no metadata"));
         }
@@ -180,12 +291,17 @@ impl<'a> Request<'a> {
         } else if self.resource.namespaced {
             return Err(status::method_not_allowed());
         }
-        let made = self.store.create(self.resource, object)?;
-        Ok(Answer::Json(StatusCode::CREATED, made.to_string()))
+        let made = self.store.create(self.resource.kept(), object, self.keeping()?)?;
+        if ["Pod", "PersistentVolumeClaim"].contains(&self.resource.kind) {
+            warnings.push(NOT_CARRIED_OUT.to_owned());
+        }
+        Ok(self.one(StatusCode::CREATED, &made)?.warning(warnings))
     }
 
     fn selector(&self) -> Result<Selector, Refused> {
-        Selector::parse(self.namespace.as_deref(), self.asked("labelSelector"), self.asked("fieldSelector"))
+        let (labels, fields) = (self.asked("labelSelector"), self.asked("fieldSelector"));
+        // An object by its name alone is a collection of one.
+        Selector::parse(self.resource, self.namespace.as_deref(), labels, fields)
     }
 
     fn list(&self) -> Result<Answer, Refused> {
@@ -204,27 +320,14 @@ impl<'a> Request<'a> {
                 return Err(status::expired(asked, head));
             }
         }
-        let page = self.store.page(self.resource, &self.selector()?, limit, token)?;
+        let page = self.store.page(self.resource.kept(), &self.selector()?, limit, token)?;
         let mut metadata = json!({"resourceVersion": page.version.to_string()});
         if let Some(token) = page.token {
             metadata["continue"] = json!(token);
             metadata["remainingItemCount"] = json!(page.remaining);
         }
-        let head = json!({
-            "kind": format!("{}List", self.resource.kind), "apiVersion": self.resource.api_version(), "metadata": metadata,
-        });
-        // The items are printed one by one: a list of 5,000 is not copied first.
-        let mut text = head.to_string();
-        text.pop();
-        text.push_str(",\"items\":[");
-        for (at, item) in page.items.iter().enumerate() {
-            if at > 0 {
-                text.push(',');
-            }
-            text.push_str(&item.to_string());
-        }
-        text.push_str("]}");
-        Ok(Answer::Json(StatusCode::OK, text))
+        let items = page.items.iter().map(|item| &**item);
+        Ok(Answer::json(StatusCode::OK, self.view()?.list(items, metadata, self.store.clock.now())))
     }
 
     fn watch(&self) -> Result<Answer, Refused> {
@@ -245,57 +348,60 @@ impl<'a> Request<'a> {
             return Err(status::too_new(from, self.store.head()));
         }
         let watch = Watch {
-            resource: self.resource,
+            view: self.view()?,
             selector: self.selector()?,
             from: from.filter(|_| !initial),
             bookmarks,
             mark_initial: initial && bookmarks,
             lasts,
         };
-        Ok(Answer::Stream(watch::body(self.store, watch)))
+        let content = Content::Stream(watch::body(self.store, watch));
+        Ok(Answer { content, media: JSON, warnings: Vec::new() })
     }
 }
 
-/// Health, version and discovery.
-fn about_the_server(path: &[&str]) -> Option<Answer> {
-    let kinds = |group: &str, version: &str| -> Vec<Value> {
-        let known = resource::ALL.iter().filter(|one| one.group == group && one.version == version);
-        known
-            .map(|one| {
-                json!({
-                    "name": one.plural, "singularName": one.kind.to_lowercase(), "namespaced": one.namespaced,
-                    "kind": one.kind, "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
-                })
-            })
-            .collect()
-    };
-    let list = |group: &str, version: &str| {
-        let resources = kinds(group, version);
-        let name = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-        (!resources.is_empty()).then(|| {
-            ok(&json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}))
-        })
-    };
-    match path {
-        ["healthz" | "readyz" | "livez"] => Some(Answer::Json(StatusCode::OK, "ok".to_owned())),
-        ["version"] => Some(ok(&json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0-lazuli"}))),
-        ["api"] => Some(ok(&json!({"kind": "APIVersions", "versions": ["v1"]}))),
-        ["apis"] => {
-            let mut groups: Vec<&str> =
-                resource::ALL.iter().map(|one| one.group).filter(|one| !one.is_empty()).collect();
-            groups.sort_unstable();
-            groups.dedup();
-            let groups: Vec<Value> = groups
-                .into_iter()
-                .map(|group| {
-                    let version = json!({"groupVersion": format!("{group}/v1"), "version": "v1"});
-                    json!({"name": group, "versions": [version], "preferredVersion": version})
-                })
-                .collect();
-            Some(ok(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})))
-        }
-        ["api", version] => list("", version),
-        ["apis", group, version] => list(group, version),
-        _ => None,
+/// The media type of a body, without its parameters.
+fn media(headers: &HeaderMap) -> &str {
+    let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    media.split(';').next().unwrap_or_default().trim()
+}
+
+/// The JSON of a body.
+fn parsed(media: &str, body: &[u8]) -> Result<Value, Refused> {
+    if media.contains("protobuf") || media.contains("cbor") {
+        return Err(status::unsupported_body(media));
     }
+    serde_json::from_slice(body).map_err(|error| status::bad_request(format!("the body is not JSON: {error}")))
+}
+
+/// The patch of a body. One that is no JSON is refused by its media type first.
+fn patch(media: &str, body: &[u8]) -> Result<Value, Refused> {
+    match crate::patch::MEDIA.contains(&media) {
+        true => parsed(media, body),
+        false => Err(status::unsupported_patch(media)),
+    }
+}
+
+/// Health, version, discovery and OpenAPI.
+fn about_the_server(path: &[&str], form: Form) -> Option<Answer> {
+    let found = match path {
+        ["healthz" | "readyz" | "livez"] => return Some(Answer::json(StatusCode::OK, "ok".to_owned())),
+        ["version"] => json!({
+            "major": "1", "minor": "36", "gitVersion": crate::VERSION, "gitCommit": "", "gitTreeState": "clean",
+            "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc", "platform": "linux/amd64",
+        }),
+        [root @ ("api" | "apis")] if form == Form::Discovery => {
+            return Some(Answer { media: DISCOVERY, ..ok(&discovery::aggregated(root)) });
+        }
+        ["api"] => discovery::versions(),
+        ["apis"] => discovery::group_list(),
+        ["apis", group] => discovery::group(group)?,
+        ["api", version] => discovery::resource_list("", version)?,
+        ["apis", group, version] => discovery::resource_list(group, version)?,
+        ["openapi", "v3"] => openapi::index(),
+        ["openapi", "v3", "api", version] => openapi::document("", version)?,
+        ["openapi", "v3", "apis", group, version] => openapi::document(group, version)?,
+        _ => return None,
+    };
+    Some(ok(&found))
 }

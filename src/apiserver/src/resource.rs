@@ -15,12 +15,27 @@ pub struct Resource {
     pub namespaced: bool,
     /// Whether `status` is a subresource.
     pub has_status: bool,
+    /// The names that people write for short.
+    pub short_names: &'static [&'static str],
+    /// The group whose objects these are in another form, where they are not kept themselves: the events of the core group
+    /// are those of `events.k8s.io`.
+    pub kept_as: Option<&'static str>,
     /// The lists below `spec` and `status` that a strategic merge patch merges, by pointer and key. An empty key: the
     /// list is a set of plain values.
     pub merged_lists: &'static [(&'static str, &'static str)],
 }
 
 impl Resource {
+    /// The kind under which its objects are kept: nearly always itself.
+    pub(crate) fn kept(&'static self) -> &'static Self {
+        self.kept_as.and_then(|group| find(group, self.version, self.plural)).unwrap_or(self)
+    }
+
+    /// As people write one.
+    pub(crate) fn singular(&self) -> String {
+        self.kind.to_lowercase()
+    }
+
     /// As `apiVersion` spells it.
     #[must_use]
     pub fn api_version(&self) -> String {
@@ -35,38 +50,56 @@ impl Resource {
 }
 
 const fn core(plural: &'static str, kind: &'static str, namespaced: bool, has_status: bool) -> Resource {
-    Resource { group: "", version: "v1", plural, kind, namespaced, has_status, merged_lists: &[] }
+    Resource {
+        group: "",
+        version: "v1",
+        plural,
+        kind,
+        namespaced,
+        has_status,
+        short_names: &[],
+        kept_as: None,
+        merged_lists: &[],
+    }
 }
 
 const fn grouped(group: &'static str, plural: &'static str, kind: &'static str, namespaced: bool) -> Resource {
-    Resource { group, version: "v1", plural, kind, namespaced, has_status: false, merged_lists: &[] }
+    Resource { group, ..core(plural, kind, namespaced, false) }
 }
 
 /// Source of the merged lists: the `x-kubernetes-patch-merge-key` members of the published OpenAPI of Kubernetes 1.36.
 pub static ALL: &[Resource] = &[
-    core("namespaces", "Namespace", false, true),
+    Resource { short_names: &["ns"], ..core("namespaces", "Namespace", false, true) },
     Resource {
+        short_names: &["no"],
         merged_lists: &[("/status/conditions", "type"), ("/status/addresses", "type"), ("/spec/podCIDRs", "")],
         ..core("nodes", "Node", false, true)
     },
     Resource {
+        short_names: &["svc"],
         merged_lists: &[("/spec/ports", "port"), ("/status/conditions", "type")],
         ..core("services", "Service", true, true)
     },
-    Resource { merged_lists: &[("/status/conditions", "type")], ..core("pods", "Pod", true, true) },
-    core("configmaps", "ConfigMap", true, false),
+    Resource {
+        short_names: &["po"],
+        merged_lists: &[("/status/conditions", "type")],
+        ..core("pods", "Pod", true, true)
+    },
+    Resource { short_names: &["cm"], ..core("configmaps", "ConfigMap", true, false) },
     core("secrets", "Secret", true, false),
-    core("serviceaccounts", "ServiceAccount", true, false),
-    core("persistentvolumes", "PersistentVolume", false, true),
-    core("persistentvolumeclaims", "PersistentVolumeClaim", true, true),
-    core("endpoints", "Endpoints", true, false),
-    grouped("events.k8s.io", "events", "Event", true),
+    Resource { short_names: &["sa"], ..core("serviceaccounts", "ServiceAccount", true, false) },
+    Resource { short_names: &["pv"], ..core("persistentvolumes", "PersistentVolume", false, true) },
+    Resource { short_names: &["pvc"], ..core("persistentvolumeclaims", "PersistentVolumeClaim", true, true) },
+    Resource { short_names: &["ep"], ..core("endpoints", "Endpoints", true, false) },
+    Resource { short_names: &["ev"], ..grouped("events.k8s.io", "events", "Event", true) },
+    // Behind the form in which they are kept, so that the collection's name finds that one.
+    Resource { short_names: &["ev"], kept_as: Some("events.k8s.io"), ..core("events", "Event", true, false) },
     grouped("discovery.k8s.io", "endpointslices", "EndpointSlice", true),
     grouped("coordination.k8s.io", "leases", "Lease", true),
     Resource { has_status: true, ..grouped("storage.k8s.io", "volumeattachments", "VolumeAttachment", false) },
     grouped("storage.k8s.io", "csinodes", "CSINode", false),
     grouped("storage.k8s.io", "csidrivers", "CSIDriver", false),
-    grouped("storage.k8s.io", "storageclasses", "StorageClass", false),
+    Resource { short_names: &["sc"], ..grouped("storage.k8s.io", "storageclasses", "StorageClass", false) },
 ];
 
 /// The kind of a collection's name.

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
-use crate::{Refused, resource::Resource, status};
+use crate::{Refused, resource::Resource, status, view};
 
 /// What a list or a watch asks for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Selector {
+    resource: &'static Resource,
     namespace: Option<String>,
     labels: Vec<Requirement>,
     fields: Vec<(String, bool, String)>,
@@ -80,7 +81,12 @@ impl Requirement {
 }
 
 impl Selector {
-    pub(crate) fn parse(namespace: Option<&str>, labels: &str, fields: &str) -> Result<Self, Refused> {
+    pub(crate) fn parse(
+        resource: &'static Resource,
+        namespace: Option<&str>,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Self, Refused> {
         let labels = parts(labels).into_iter().map(requirement).collect::<Result<_, _>>()?;
         let field = |text: &str| {
             let (key, equal, value) = if let Some((key, value)) = text.split_once("!=") {
@@ -90,13 +96,21 @@ impl Selector {
             } else {
                 return Err(status::bad_request(format!("invalid field selector: {text:?}")));
             };
-            Ok((format!("/{}", key.trim().replace('.', "/")), equal, value.trim().to_owned()))
+            let pointer = match key.trim() {
+                // Source: the field labels of core events.
+                "source" => "/source/component".to_owned(),
+                key => format!("/{}", key.replace('.', "/")),
+            };
+            Ok((pointer, equal, value.trim().to_owned()))
         };
         let fields = parts(fields).into_iter().map(field).collect::<Result<_, _>>()?;
-        Ok(Self { namespace: namespace.map(str::to_owned), labels, fields })
+        Ok(Self { resource, namespace: namespace.map(str::to_owned), labels, fields })
     }
 
-    pub(crate) fn selects(&self, resource: &Resource, object: &Value) -> bool {
+    /// Whether it selects an object, by the names of the kind that was asked for.
+    pub(crate) fn selects(&self, object: &Value) -> bool {
+        let resource = self.resource;
+        let object = &*view::shown(resource, object);
         let metadata = &object["metadata"];
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let in_namespace = match &self.namespace {

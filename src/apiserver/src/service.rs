@@ -13,7 +13,7 @@ use crate::{Refused, resource::Resource, status};
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
 
 /// The addresses and node ports in use.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Allocator {
     ports: BTreeSet<u16>,
     last_port: u16,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Refused, resource::Resource};
+use crate::{Refused, patch, resource::Resource};
 
 impl Refused {
     /// The `Status` object of the answer.
@@ -66,10 +66,43 @@ pub(crate) fn method_not_allowed() -> Refused {
     Refused { code: 405, reason: "MethodNotAllowed", message }
 }
 
-pub(crate) fn unsupported_media(kind: &str) -> Refused {
-    let message = format!(
-        "the body of the request was in an unsupported format {kind:?} - accepted media types include: \
-         application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json"
-    );
+fn media(message: String) -> Refused {
     Refused { code: 415, reason: "UnsupportedMediaType", message }
+}
+
+pub(crate) fn unsupported_patch(kind: &str) -> Refused {
+    let allowed = patch::MEDIA.join(", ");
+    media(match kind {
+        "application/apply-patch+yaml" | "application/apply-patch+cbor" => format!(
+            "this API server keeps no field managers, so it takes no server-side apply ({kind}): use kubectl apply without \
+             --server-side; accepted media types include: {allowed}"
+        ),
+        _ => format!(
+            "the body of the request was in an unsupported format {kind:?} - accepted media types include: {allowed}"
+        ),
+    })
+}
+
+pub(crate) fn unsupported_body(kind: &str) -> Refused {
+    media(format!(
+        "this API server reads JSON, and the body is {kind}: kubectl apply -f and create -f send JSON; behind a kubectl create \
+         KIND write --dry-run=client -o yaml | kubectl apply -f -"
+    ))
+}
+
+pub(crate) fn not_acceptable(asked: &str) -> Refused {
+    let message =
+        format!("this API server answers in JSON alone, and the request accepts {asked}: add application/json");
+    Refused { code: 406, reason: "NotAcceptable", message }
+}
+
+/// An object whose fields are not those of its kind.
+pub(crate) fn not_of_kind(resource: &Resource, problems: &[String]) -> Refused {
+    let Resource { kind, .. } = resource;
+    let message = format!(
+        "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+        resource.api_version(),
+        problems.join(", ")
+    );
+    bad_request(message)
 }

@@ -78,6 +78,14 @@ pub(crate) enum Part {
     Status,
 }
 
+/// Whether a write is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    Kept,
+    /// The answer is that of a write that is kept, and nothing changes: the query's `dryRun=All`.
+    DryRun,
+}
+
 /// What a write brings.
 pub(crate) enum Write<'a> {
     Whole(&'a Value),
@@ -91,6 +99,15 @@ fn place(resource: &'static Resource, namespace: &str, name: &str) -> Place {
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The phase that the API server gives to a new object of a kind. Source: the strategies of these kinds in Kubernetes.
+fn first_phase(resource: &Resource) -> Option<&'static str> {
+    match (resource.group, resource.plural) {
+        ("", "namespaces") => Some("Active"),
+        ("", "persistentvolumes" | "persistentvolumeclaims" | "pods") => Some("Pending"),
+        _ => None,
+    }
 }
 
 fn finalizers(object: &Value) -> &[Value] {
@@ -177,7 +194,7 @@ impl Store {
     /// The state of a collection: its version and what is selected of it.
     pub(crate) fn state(&self, resource: &'static Resource, selector: &Selector) -> (u64, Vec<Arc<Value>>) {
         let world = self.world();
-        let selected = world.of_kind(resource).filter(|object| selector.selects(resource, object)).cloned().collect();
+        let selected = world.of_kind(resource).filter(|object| selector.selects(object)).cloned().collect();
         (world.version, selected)
     }
 
@@ -222,18 +239,33 @@ impl Store {
     }
 
     /// Creates an object as a client does.
-    pub(crate) fn create(&self, resource: &'static Resource, mut object: Value) -> Result<Arc<Value>, Refused> {
+    pub(crate) fn create(
+        &self,
+        resource: &'static Resource,
+        mut object: Value,
+        keeping: Keeping,
+    ) -> Result<Arc<Value>, Refused> {
         let mut world = self.world();
         self.prepare(&mut world, resource, &mut object)?;
         if resource.has_status && resource.plural != "volumeattachments" {
             object.as_object_mut().expect("was checked").remove("status");
         }
+        if let Some(phase) = first_phase(resource) {
+            object["status"] = json!({"phase": phase});
+        }
         let at = place(resource, text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
         if world.objects.contains_key(&at) {
             return Err(status::already_exists(resource, &at.3));
         }
+        let mut addresses = None;
         if resource.plural == "services" {
-            service::on_create(resource, &mut object, &mut world.addresses)?;
+            service::on_create(resource, &mut object, addresses.insert(world.addresses.clone()))?;
+        }
+        if keeping == Keeping::DryRun {
+            return Ok(Arc::new(object));
+        }
+        if let Some(addresses) = addresses {
+            world.addresses = addresses;
         }
         Ok(self.keep(&mut world, resource, at, object))
     }
@@ -273,7 +305,7 @@ impl Store {
         &self,
         resource: &'static Resource,
         (namespace, name): (&str, &str),
-        part: Part,
+        (part, keeping): (Part, Keeping),
         write: &Write<'_>,
     ) -> Result<Arc<Value>, Refused> {
         let mut world = self.world();
@@ -299,14 +331,21 @@ impl Store {
             return Err(status::invalid(resource, name, why));
         }
         Self::keep_other_part(resource, &before, &mut after, part);
+        let mut addresses = None;
         if resource.plural == "services" && part == Part::Main {
-            service::on_update(resource, &before, &mut after, &mut world.addresses)?;
+            service::on_update(resource, &before, &mut after, addresses.insert(world.addresses.clone()))?;
         }
         if resource.plural == "services" && part == Part::Status {
             service::on_status(resource, &mut after)?;
         }
         if after == *before {
             return Ok(before);
+        }
+        if keeping == Keeping::DryRun {
+            return Ok(Arc::new(after));
+        }
+        if let Some(addresses) = addresses {
+            world.addresses = addresses;
         }
         if dying && finalizers(&after).is_empty() {
             return Ok(self.remove(&mut world, &at, Some(after)));
@@ -370,6 +409,7 @@ impl Store {
         namespace: &str,
         name: &str,
         options: &Value,
+        keeping: Keeping,
     ) -> Result<(Arc<Value>, bool), Refused> {
         let mut world = self.world();
         let at = place(resource, namespace, name);
@@ -381,6 +421,10 @@ impl Store {
                 let why = format!("Precondition failed: {key} in precondition: {asked}, {key} in object meta: {has}");
                 return Err(status::conflict(resource, name, &why));
             }
+        }
+        if keeping == Keeping::DryRun {
+            let gone = finalizers(&before).is_empty();
+            return Ok((before, gone));
         }
         if finalizers(&before).is_empty() {
             return Ok((self.remove(&mut world, &at, None), true));

@@ -1,3 +1,5 @@
+mod kubectl;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use axum::body::Body;

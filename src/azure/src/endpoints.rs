@@ -15,27 +15,25 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointsError {
     /// There was no answer.
-    #[error("the resource manager {endpoint} gives no answer")]
+    #[error("the resource manager gives no answer")]
     Unreachable {
-        /// Which one.
-        endpoint: Url,
-        /// Why.
+        /// Why; it names the place.
         #[source]
         source: TransportError,
     },
     /// The answer was no.
     #[error("the resource manager {endpoint} does not tell its endpoints: {status}")]
     Refused {
-        /// Which one.
-        endpoint: Url,
+        /// Which one: scheme, host and port as they are asked.
+        endpoint: String,
         /// The HTTP status.
         status: u16,
     },
     /// The answer is no JSON.
     #[error("the endpoints of {endpoint} are no JSON")]
     Malformed {
-        /// Which one.
-        endpoint: Url,
+        /// Which one: scheme, host and port as they are asked.
+        endpoint: String,
         /// Why not.
         #[source]
         source: serde_json::Error,
@@ -51,7 +49,7 @@ pub async fn read_endpoints(
     resource_manager: &Url,
     api_version: &str,
 ) -> Result<Value, EndpointsError> {
-    let endpoint = resource_manager.clone();
+    let endpoint = transport.place(resource_manager);
     let mut url = resource_manager.clone();
     url.set_path(&format!("{}/metadata/endpoints", resource_manager.path().trim_end_matches('/')));
     url.query_pairs_mut().append_pair("api-version", api_version);
@@ -59,7 +57,7 @@ pub async fn read_endpoints(
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     let answer = match transport.send(Method::GET, &url, headers, Bytes::new()).await {
         Ok(answer) => answer,
-        Err(source) => return Err(EndpointsError::Unreachable { endpoint, source }),
+        Err(source) => return Err(EndpointsError::Unreachable { source }),
     };
     if !answer.status().is_success() {
         return Err(EndpointsError::Refused { endpoint, status: answer.status().as_u16() });

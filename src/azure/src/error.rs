@@ -113,6 +113,9 @@ pub struct Failure {
 /// The longest text of an answer that is kept: a proxy's error page is a book.
 const LONGEST_MESSAGE: usize = 1_000;
 
+/// A longer run of characters is no word, and is cut.
+const LONGEST_WORD: usize = 64;
+
 /// Azure's error object, wherever it was found.
 #[derive(Debug, Default)]
 pub(crate) struct AzureError {
@@ -162,9 +165,15 @@ impl AzureError {
     }
 }
 
+/// At most so many characters, and no half word where a whole one ends near.
 fn clip(text: &str) -> &str {
     match text.char_indices().nth(LONGEST_MESSAGE) {
-        Some((end, _)) => &text[..end],
+        Some((end, _)) => {
+            let head = &text[..end];
+            let is_inside = !text[end..].starts_with(char::is_whitespace);
+            let word = head.rfind(char::is_whitespace).filter(|at| is_inside && end - at <= LONGEST_WORD);
+            word.map_or(head, |at| &head[..at])
+        }
         None => text,
     }
 }
@@ -416,5 +425,8 @@ mod tests {
     fn a_long_answer_is_clipped_on_a_character() {
         let error = failure(500, json!({"error": {"code": "x", "message": "ä".repeat(5_000)}}));
         assert_eq!(error.message.chars().count(), LONGEST_MESSAGE);
+        let regions = "westeurope, ".repeat(500);
+        let error = failure(400, json!({"error": {"code": "x", "message": regions}}));
+        assert!(error.message.ends_with("westeurope,"), "{}", error.message);
     }
 }

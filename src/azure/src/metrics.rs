@@ -5,6 +5,10 @@ use std::{
     time::Duration,
 };
 
+use lazuli_model::reference::{
+    Metric,
+    MetricType::{Counter as Count, Gauge as Level, Histogram as Spread},
+};
 use lazuli_quota::{permit::Direction, poll::Kind, read::By};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
@@ -14,6 +18,50 @@ use prometheus_client::{
 use tokio::time::Instant;
 
 use crate::error::Verb;
+
+const REQUESTS: Metric = Metric::new(
+    Count,
+    "lazuli_azure_requests",
+    "Requests to Azure Resource Manager, by what they do, to what, and how they were answered",
+)
+.by(&["verb", "resource", "status"])
+.as_go("cloudprovider_azure_api_request_duration_seconds_count, cloudprovider_azure_api_request_errors");
+const THROTTLED: Metric = Metric::new(Count, "lazuli_azure_throttled", "Answers of Azure that said: too many requests")
+    .by(&["resource"])
+    .as_go("cloudprovider_azure_api_request_throttled_count");
+const POLLS: Metric =
+    Metric::new(Count, "lazuli_azure_polls", "Questions about how an operation is doing").by(&["kind"]);
+const OPERATIONS: Metric =
+    Metric::new(Spread, "lazuli_azure_operation", "How long operations took, by Azure's own clock where it tells")
+        .in_unit("seconds")
+        .by(&["kind", "outcome"])
+        .as_go("cloudprovider_azure_op_duration_seconds");
+const PERMIT_QUEUE: Metric = Metric::new(
+    Level,
+    "lazuli_azure_permit_queue_length",
+    "Requests that wait until Azure has a token for them, by bucket",
+)
+.by(&["bucket"]);
+const PERMIT_WAITS: Metric = Metric::new(
+    Spread,
+    "lazuli_azure_permit_wait",
+    "How long requests waited until Azure had a token for them, by bucket",
+)
+.in_unit("seconds")
+.by(&["bucket"])
+.as_go("cloudprovider_azure_api_request_ratelimited_count");
+const LIST_PAGES: Metric =
+    Metric::new(Count, "lazuli_azure_list_pages", "Pages of lists that were read").by(&["resource"]);
+const SHARED_READS: Metric = Metric::new(
+    Count,
+    "lazuli_azure_shared_reads",
+    "Reads that needed no request of their own, by the request that answered them: single, or list",
+)
+.by(&["resource", "by"]);
+
+/// The metrics of requests to Azure.
+pub const METRICS: &[Metric] =
+    &[REQUESTS, THROTTLED, POLLS, OPERATIONS, PERMIT_QUEUE, PERMIT_WAITS, LIST_PAGES, SHARED_READS];
 
 /// The counters; clones count together.
 #[derive(Debug, Clone)]
@@ -196,36 +244,14 @@ impl Metrics {
     /// Makes the counters known to a registry.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::unregistered();
-        registry.register(
-            "lazuli_azure_requests",
-            "Requests to Azure Resource Manager, by what they do, to what, and how they were answered",
-            metrics.requests.clone(),
-        );
-        registry.register("lazuli_azure_throttled", "Answers that said: too many requests", metrics.throttled.clone());
-        registry.register("lazuli_azure_polls", "Questions about how an operation is doing", metrics.polls.clone());
-        registry.register_with_unit(
-            "lazuli_azure_operation",
-            "How long operations took, by Azure's own clock where it tells",
-            Unit::Seconds,
-            metrics.operations.clone(),
-        );
-        registry.register(
-            "lazuli_azure_permit_queue_length",
-            "Requests that wait until Azure has a token for them, by bucket",
-            metrics.permit_queue.clone(),
-        );
-        registry.register_with_unit(
-            "lazuli_azure_permit_wait",
-            "How long requests waited until Azure had a token for them, by bucket",
-            Unit::Seconds,
-            metrics.permit_waits.clone(),
-        );
-        registry.register("lazuli_azure_list_pages", "Pages of lists that were read", metrics.list_pages.clone());
-        registry.register(
-            "lazuli_azure_shared_reads",
-            "Reads that needed no request of their own, by the request that answered them",
-            metrics.shared_reads.clone(),
-        );
+        registry.register(REQUESTS.stem, REQUESTS.help, metrics.requests.clone());
+        registry.register(THROTTLED.stem, THROTTLED.help, metrics.throttled.clone());
+        registry.register(POLLS.stem, POLLS.help, metrics.polls.clone());
+        registry.register_with_unit(OPERATIONS.stem, OPERATIONS.help, Unit::Seconds, metrics.operations.clone());
+        registry.register(PERMIT_QUEUE.stem, PERMIT_QUEUE.help, metrics.permit_queue.clone());
+        registry.register_with_unit(PERMIT_WAITS.stem, PERMIT_WAITS.help, Unit::Seconds, metrics.permit_waits.clone());
+        registry.register(LIST_PAGES.stem, LIST_PAGES.help, metrics.list_pages.clone());
+        registry.register(SHARED_READS.stem, SHARED_READS.help, metrics.shared_reads.clone());
         metrics
     }
 

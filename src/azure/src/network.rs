@@ -44,6 +44,9 @@ const PRIVATE_DNS_API_VERSION: &str = "2020-06-01";
 /// The API version of resource providers (source: the client library of the Go cloud-controller-manager).
 const PROVIDERS_API_VERSION: &str = "2021-04-01";
 
+/// The API version of the list of permissions (source: Microsoft docs, Permissions - List For Resource Group).
+const PERMISSIONS_API_VERSION: &str = "2022-04-01";
+
 /// A type of network resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NetworkType {
@@ -388,6 +391,17 @@ impl Network {
         let path = format!("/subscriptions/{subscription}/providers/Microsoft.Compute");
         let read = self.arm.get(&path, PROVIDERS_API_VERSION, &[], Priority::Read, until).await?;
         Ok(zones::of_region(&read.value, location))
+    }
+
+    /// What the identity may do in a resource group, as Azure lists it: an entry for each role that it holds there or above.
+    ///
+    /// # Errors
+    /// As [`Arm::get`].
+    pub async fn permissions(&self, subscription: &str, group: &str, until: &Until) -> Result<Value, ArmError> {
+        let path = format!(
+            "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Authorization/permissions"
+        );
+        Ok(self.arm.get(&path, PERMISSIONS_API_VERSION, &[], Priority::Read, until).await?.value)
     }
 
     /// Waits for the permit to send a write.

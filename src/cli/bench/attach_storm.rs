@@ -5,20 +5,18 @@ use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::Outcome,
     processes::AnyError,
     sidecars::Step,
     storm::{self, SpreadOptions, Storm},
 };
 
-pub(super) async fn run(options: SpreadOptions) -> Outcome {
+pub(super) async fn run(options: SpreadOptions) -> Result<super::Figures, AnyError> {
     let folder = Folder::make("bench")?;
     let disks = names(options.disks).map(|name| json!({ "name": name, "sizeGib": 32, "sku": "Premium_LRS" }));
     let mut storm = options.start(disks.collect(), folder.path()).await?;
     let result = measure(&mut storm, &options).await;
     storm.end().await;
-    options.storm.output.print_object(&Value::Object(result?));
-    Ok(())
+    Ok((Value::Object(result?), options.storm.output))
 }
 
 fn names(disks: u32) -> impl Iterator<Item = String> {

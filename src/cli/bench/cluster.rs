@@ -16,14 +16,17 @@ use axum::{Router, extract::Request};
 use clap::ValueEnum;
 use http::Method;
 use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
-use lazuli_nodes::cloud_node::facts::{self, InstanceFacts, PublishedAddress};
-use lazuli_rig::Folder;
+use lazuli_nodes::cloud_node::{
+    Taint,
+    facts::{self, InstanceFacts, PublishedAddress},
+};
+use lazuli_rig::{Folder, SECURITY_GROUP};
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, process::Child, sync::watch};
 use tower::ServiceExt;
 
 use super::{
-    super::{Outcome, output::Format},
+    super::output::Format,
     control::{Begun, Control},
     figures::rounded,
     processes::{self, AnyError, Measured, Memory},
@@ -33,13 +36,10 @@ use super::{
 const INSTALLER: (&str, &str) = ("1b5d3a52-5a57-4e0a-8a7f-0c6f8f2f6b01", "the installer's secret");
 /// The API version that the installer speaks.
 const NETWORK_VERSION: &str = "2024-05-01";
-const SECURITY_GROUP: &str = "nodes-nsg";
 const ROUTE_TABLE: &str = "nodes-routes";
 /// The ranges of all pods; each Node has one of [`POD_RANGE`] addresses.
 const POD_RANGES: (Ipv4Addr, u32) = (Ipv4Addr::new(172, 16, 0, 0), 12);
 const POD_RANGE: u32 = 256;
-/// What kubelet with an external cloud provider puts on a new Node. Source: Kubernetes, well-known taints.
-const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The address of the first node; those before it are Azure's own.
 const FIRST_NODE: Ipv4Addr = Ipv4Addr::new(10, 240, 0, 4);
 /// The boot of every machine.
@@ -115,7 +115,7 @@ pub(super) async fn run(
     layout: &Layout<'_>,
     output: Format,
     measure: impl AsyncFnOnce(&mut Cluster) -> Result<Map<String, Value>, AnyError>,
-) -> Outcome {
+) -> Result<super::Figures, AnyError> {
     let folder = Folder::make("bench")?;
     let mut cluster = Cluster::start(layout, folder.path()).await?;
     let result = measure(&mut cluster).await;
@@ -124,8 +124,7 @@ pub(super) async fn run(
     let mut result = result?;
     result.insert("program_rss_bytes".into(), json!(memory?.program));
     result.insert("cpu_s".into(), rounded(cpu?.as_secs_f64()));
-    output.print_object(&Value::Object(result));
-    Ok(())
+    Ok((Value::Object(result), output))
 }
 
 /// When something first happened to each object, by name.
@@ -253,7 +252,7 @@ impl Cluster {
             node["metadata"]["annotations"] = json!({ facts::ANNOTATION: facts.annotation() });
             node["status"]["nodeInfo"] = json!({ "bootID": BOOT });
         }
-        node["spec"]["taints"] = json!([{ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" }]);
+        node["spec"]["taints"] = json!([{ "key": Taint::UNINITIALIZED, "value": "true", "effect": "NoSchedule" }]);
         self.server.put("nodes", node)?;
         Ok(node_name(number))
     }
@@ -542,7 +541,7 @@ fn noting(server: ApiServer, noted: watch::Sender<Noted>) -> Router {
 fn is_initialised(server: &ApiServer, node: &str) -> bool {
     let taints = server.get("nodes", "", node).map(|node| node["spec"]["taints"].clone());
     let taints = taints.as_ref().and_then(Value::as_array);
-    !taints.into_iter().flatten().any(|taint| taint["key"] == UNINITIALIZED)
+    !taints.into_iter().flatten().any(|taint| taint["key"] == Taint::UNINITIALIZED)
 }
 
 /// What a request changes, of what is noted.

@@ -21,7 +21,7 @@ use tower::ServiceExt;
 use url::Url;
 
 use super::{
-    super::{Outcome, number::whole, output::Format},
+    super::{number::whole, output::Format},
     figures::rounded,
     processes::{AnyError, own_cpu_time},
 };
@@ -44,14 +44,13 @@ pub(super) struct Options {
     #[arg(long, default_value_t = 1_000, value_parser = whole::<u32>(1..=u32::MAX))]
     page_size: u32,
     /// How to print.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
 }
 
-pub(super) async fn run(options: Options) -> Outcome {
+pub(super) async fn run(options: Options) -> Result<super::Figures, AnyError> {
     let result = measure(&options).await?;
-    options.output.print_object(&result);
-    Ok(())
+    Ok((result, options.output))
 }
 
 async fn measure(options: &Options) -> Result<Value, AnyError> {

@@ -183,32 +183,6 @@ pub(super) fn rounded(value: f64) -> Value {
     json!((value * 1000.0).round() / 1000.0)
 }
 
-/// Prints rows as a table, after the other figures of a bench.
-pub(super) fn print_rows(rows: &[Map<String, Value>]) {
-    const COLUMNS: [&str; 12] = [
-        "phase",
-        "makespan_s",
-        "lower_bound_s",
-        "ratio",
-        "p50_s",
-        "p99_s",
-        "arm_reads",
-        "arm_writes",
-        "throttled",
-        "repeated_rpcs",
-        "noticed_p95_s",
-        "noticed_max_s",
-    ];
-    println!("\n{}", COLUMNS.map(|column| format!("{column:>13}")).join(" "));
-    for row in rows {
-        let cell = |column: &str| match &row[column] {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        println!("{}", COLUMNS.map(|column| format!("{:>13}", cell(column))).join(" "));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use lazuli_rig::Folder;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Outcome, number::whole, output::Format},
+    super::{number::whole, output::Format},
     figures::rounded,
     processes::{self, AnyError, Measured},
 };
@@ -24,15 +24,14 @@ pub(super) struct Options {
     #[arg(long, default_value_t = 5, value_parser = whole::<u64>(0..=u64::MAX))]
     rest_seconds: u64,
     /// How to print.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
 }
 
-pub(super) async fn run(options: Options) -> Outcome {
+pub(super) async fn run(options: Options) -> Result<super::Figures, AnyError> {
     let folder = Folder::make("bench")?;
     let result = measure(&folder, &options.measured, Duration::from_secs(options.rest_seconds)).await?;
-    options.output.print_object(&result);
-    Ok(())
+    Ok((result, options.output))
 }
 
 async fn measure(folder: &Folder, measured: &Measured, rest: Duration) -> Result<Value, AnyError> {

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{
-    super::{Outcome, number::whole, output::Format},
+    super::{number::whole, output::Format},
     cluster::{self, Cluster, Layout},
     figures::rounded,
     processes::{AnyError, Measured},
@@ -53,15 +53,15 @@ pub(super) struct Options {
     served: bool,
     /// How many MiB the peak of the controllers' memory may be over that of an empty cluster.
     #[arg(long, default_value_t = 64, value_parser = whole::<u64>(0..=u64::MAX))]
-    limit_mib: u64,
+    pub(super) limit_mib: u64,
     #[command(flatten)]
     measured: Measured,
     /// How to print.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
 }
 
-pub(super) async fn run(options: Options) -> Outcome {
+pub(super) async fn run(options: Options) -> Result<super::Figures, AnyError> {
     let (certificate, key) = certificate()?;
     let address = free_address()?;
     let layout = Layout {
@@ -72,18 +72,14 @@ pub(super) async fn run(options: Options) -> Outcome {
         measured: options.measured.clone(),
         ..Layout::default()
     };
-    let mut growth = 0;
-    let measured = async |cluster: &mut Cluster| {
-        let result = measure(cluster, &options, &Webhook::new(address, &certificate)?).await?;
-        growth = result["growth_bytes"].as_u64().unwrap_or(u64::MAX);
-        Ok(result)
-    };
-    cluster::run(&layout, options.output, measured).await?;
-    judge(growth, options.limit_mib).map_err(Into::into)
+    let measured =
+        async |cluster: &mut Cluster| measure(cluster, &options, &Webhook::new(address, &certificate)?).await;
+    cluster::run(&layout, options.output, measured).await
 }
 
-/// Whether so many bytes are few enough.
-fn judge(growth: u64, limit_mib: u64) -> Result<(), String> {
+/// Whether so much growth is little enough.
+pub(super) fn judge(result: &Value, limit_mib: u64) -> Result<(), String> {
+    let growth = result["growth_bytes"].as_u64().unwrap_or(u64::MAX);
     if growth <= limit_mib * MIB {
         return Ok(());
     }
@@ -234,8 +230,9 @@ mod tests {
 
     #[test]
     fn growth_over_the_limit_fails_and_names_both() {
-        assert_eq!(judge(64 * MIB, 64), Ok(()));
-        let error = judge(64 * MIB + 1, 64).unwrap_err();
+        let growth = |bytes: u64| serde_json::json!({"growth_bytes": bytes});
+        assert_eq!(judge(&growth(64 * MIB), 64), Ok(()));
+        let error = judge(&growth(64 * MIB + 1), 64).unwrap_err();
         assert!(error.contains("by 65 MiB") && error.contains("allowed are 64 MiB"), "{error}");
     }
 

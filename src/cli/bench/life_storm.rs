@@ -4,30 +4,20 @@ use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Outcome, output::Format},
     figures,
     processes::AnyError,
     sidecars::Step,
     storm::{self, SpreadOptions, Storm},
 };
 
-pub(super) async fn run(options: SpreadOptions) -> Outcome {
+pub(super) async fn run(options: SpreadOptions) -> Result<super::Figures, AnyError> {
     let folder = Folder::make("bench")?;
     let mut storm = options.start(json!([]), folder.path()).await?;
     let result = measure(&mut storm, &options).await;
     storm.end().await;
     let (mut result, rows) = result?;
-    match options.storm.output {
-        Format::Json => {
-            result.insert("phases".into(), json!(rows));
-            Format::Json.print_object(&Value::Object(result));
-        }
-        Format::Text => {
-            Format::Text.print_object(&Value::Object(result));
-            figures::print_rows(&rows);
-        }
-    }
-    Ok(())
+    result.insert("phases".into(), json!(rows));
+    Ok((Value::Object(result), options.storm.output))
 }
 
 type Rows = Vec<Map<String, Value>>;

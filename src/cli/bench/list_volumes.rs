@@ -13,7 +13,7 @@ use tonic::transport::Channel;
 use url::Url;
 
 use super::{
-    super::{Outcome, number::whole, output::Format},
+    super::{number::whole, output::Format},
     figures::rounded,
     processes::{self, AnyError, Measured},
 };
@@ -37,15 +37,14 @@ pub(super) struct Options {
     #[command(flatten)]
     measured: Measured,
     /// How to print.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
 }
 
-pub(super) async fn run(options: Options) -> Outcome {
+pub(super) async fn run(options: Options) -> Result<super::Figures, AnyError> {
     let folder = Folder::make("bench")?;
     let result = measure(&options, &folder).await?;
-    options.output.print_object(&result);
-    Ok(())
+    Ok((result, options.output))
 }
 
 async fn measure(options: &Options, folder: &Folder) -> Result<Value, AnyError> {

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Outcome, number::whole, output::Format},
+    super::{number::whole, output::Format},
     cluster::{self, Cluster, Layout},
     processes::{AnyError, Measured},
 };
@@ -39,11 +39,11 @@ pub(super) struct Options {
     #[command(flatten)]
     measured: Measured,
     /// How to print.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
 }
 
-pub(super) async fn run(options: Options) -> Outcome {
+pub(super) async fn run(options: Options) -> Result<super::Figures, AnyError> {
     let nodes = options.nodes + options.burst;
     if options.routes && nodes > ROUTES {
         return Err(format!("a route table holds {ROUTES} routes, and {nodes} nodes need one each").into());

@@ -8,7 +8,6 @@ use tokio::task::JoinSet;
 
 use super::super::number::whole;
 use super::{
-    super::Outcome,
     control::Principal,
     processes::AnyError,
     sidecars::Step,
@@ -38,7 +37,7 @@ pub(super) struct Options {
     storm: storm::StormOptions,
 }
 
-pub(super) async fn run(options: Options) -> Outcome {
+pub(super) async fn run(options: Options) -> Result<super::Figures, AnyError> {
     if options.lost > options.nodes {
         return Err(format!("{} of {} nodes cannot be lost", options.lost, options.nodes).into());
     }
@@ -47,8 +46,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     let mut storm = Storm::start(&options.storm, &scenario, options.disks, folder.path(), storm::Served::Disks).await?;
     let result = measure(&mut storm, &options).await;
     storm.end().await;
-    options.storm.output.print_object(&Value::Object(result?));
-    Ok(())
+    Ok((Value::Object(result?), options.storm.output))
 }
 
 fn scenario(options: &Options) -> Result<Value, AnyError> {

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Outcome, number::whole, output::Format},
+    super::{number::whole, output::Format},
     cluster::{self, Cluster, Layout, PoolKind, durations, makespan, percentile},
     figures::{ratio, rounded},
     processes::{AnyError, Measured},
@@ -46,11 +46,11 @@ pub(super) struct Options {
     #[command(flatten)]
     measured: Measured,
     /// How to print.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
 }
 
-pub(super) async fn run(options: Options) -> Outcome {
+pub(super) async fn run(options: Options) -> Result<super::Figures, AnyError> {
     let layout = Layout {
         services: options.services,
         load_balancers: options.load_balancers,

@@ -5,7 +5,7 @@ use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Outcome, number::whole, output::Format},
+    super::number::whole,
     figures::{self, rounded},
     processes::AnyError,
     sidecars::Step,
@@ -31,24 +31,15 @@ pub(super) struct Options {
     storm: StormOptions,
 }
 
-pub(super) async fn run(options: Options) -> Outcome {
+pub(super) async fn run(options: Options) -> Result<super::Figures, AnyError> {
     let folder = Folder::make("bench")?;
     let scenario = json!({ "virtualMachines": [], "disks": [] });
     let mut storm = Storm::start(&options.storm, &scenario, options.shares, folder.path(), Served::Shares).await?;
     let result = measure(&mut storm, &options).await;
     storm.end().await;
     let (mut result, rows) = result?;
-    match options.storm.output {
-        Format::Json => {
-            result.insert("phases".into(), json!(rows));
-            Format::Json.print_object(&Value::Object(result));
-        }
-        Format::Text => {
-            Format::Text.print_object(&Value::Object(result));
-            figures::print_rows(&rows);
-        }
-    }
-    Ok(())
+    result.insert("phases".into(), json!(rows));
+    Ok((Value::Object(result), options.storm.output))
 }
 
 type Rows = Vec<Map<String, Value>>;

@@ -58,7 +58,7 @@ pub(super) struct StormOptions {
     #[command(flatten)]
     measured: Measured,
     /// How to print.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     pub(super) output: Format,
 }
 

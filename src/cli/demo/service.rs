@@ -23,7 +23,7 @@ pub(super) async fn show(latency: Profile, number: u32) -> Result<(), AnyError> 
         lazuli_emulator::Options { latency, start_time: jiff::Timestamp::now(), ..lazuli_emulator::Options::default() };
     let keys = [("loadBalancerSku", "standard".into()), ("loadBalancerBackendPoolConfigurationType", "nodeIP".into())];
     let cluster = Cluster::start(azure, &keys).await?;
-    let steps = Steps { control: cluster.azure.control(), number };
+    let steps = Steps::after(cluster.azure.control(), number);
     println!("\nA cluster of two nodes, with an Azure of its own at {}.", cluster.azure.url());
     let mut arguments = cluster.arguments();
     arguments.push("--controllers=service-lb".to_owned());

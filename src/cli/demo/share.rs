@@ -61,7 +61,7 @@ impl Begun {
     /// Shows the shares. `number` is that of the last step before. Gives the number of the last step.
     pub(super) async fn show(self, number: u32) -> Result<u32, AnyError> {
         println!("\nAzure Files, with an Azure of its own at {}.", self.lab.emulator.url());
-        let mut steps = Steps { control: self.lab.emulator.control(), number };
+        let mut steps = Steps::after(self.lab.emulator.control(), number);
         let outcome = tell(&self.lab, self.controller, self.first, &mut steps).await;
         self.lab.stop().await;
         outcome.map(|()| steps.number)
@@ -97,8 +97,8 @@ async fn tell(
     println!(
         "     a person makes a snapshot of it; Azure deletes a share together with its snapshots unless it is told not to"
     );
-    let watch = steps.begin("DeleteVolume of the first one: refused");
     // The controller logs the refusal; the log begins a line of its own.
+    let watch = steps.begin("DeleteVolume of the first one: refused");
     println!();
     let refused =
         controller.delete_volume(DeleteVolumeRequest { volume_id: volume.volume_id, ..Default::default() }).await;

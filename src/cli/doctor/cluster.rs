@@ -88,6 +88,10 @@ pub(super) async fn examine(
             findings.extend(regions(&nodes, &config.cluster.location));
             listed_nodes = Some(nodes);
         }
+        // Once: nothing else would be told either.
+        Err(error) if error.is_unanswered() => {
+            return vec![Finding::new(CLUSTER, Grade::Wrong, format!("nothing of it is checked: {}", chain(&error)))];
+        }
         Err(error) => findings.push(unseen(NODES, &error)),
     }
     let (managers, failures) = managers_in(client, namespaces).await;

@@ -9,32 +9,40 @@ use lazuli_azure::Until;
 use lazuli_cluster::{list_nodes, list_reservations, list_volumes, published_sizes};
 use lazuli_config::Config;
 use lazuli_csi::identity::DISK_DRIVER;
-use lazuli_model::{ArmId, Disk, DiskState, Vm, node::Machine, size::SizeLimits};
+use lazuli_model::{ArmId, DataDisk, DataDiskSource, Disk, DiskState, Vm, node::Machine, size::SizeLimits};
 use lazuli_storage::{
-    disk::inventory::{Holder, Inventory, Row, Slot, Slots, Volume, VolumeNames, slots},
+    disk::inventory::{Holder, Inventory, Row, Slots, Volume, VolumeNames, slots},
     list::{HandleCasing, ResourceGroup, groups},
     lun::{LunReservations, NodeReservations},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
-    super::{connect::connected, machines, output::Format},
-    Common, NONE, PATIENCE, Table, or_none,
+    super::{
+        connect::connected,
+        machines,
+        output::{Field, Item, List, joined},
+        table::{
+            Column, NONE,
+            Shown::{Always, Wide, WithRoom},
+        },
+    },
+    Common, PATIENCE,
 };
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, Args)]
 pub(super) struct Disks {
-    /// Show what the machine of this Node holds at each LUN, and the LUN that the next disk would get. Without a cluster:
-    /// the VM or the computer of this name in the configured resource group.
+    /// Show the disks of the machine of this Node in the order of LUNs, and the LUN that the next disk would get. Without a
+    /// cluster: the VM or the computer of this name in the configured resource group.
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
-pub(super) async fn printed(options: &Disks) -> Result<String, AnyError> {
+pub(super) async fn list(options: &Disks) -> Result<List, AnyError> {
     let (client, config, azure) = connected(&options.common.cloud).await?;
     let until = Until::within(PATIENCE);
     let volumes = match &client {
@@ -42,10 +50,7 @@ pub(super) async fn printed(options: &Disks) -> Result<String, AnyError> {
         None => Vec::new(),
     };
     match &options.node {
-        None => {
-            let rows = rows(&config, client.as_ref(), &azure, volumes, &until).await?;
-            Ok(of_disks(&rows, options.common.output))
-        }
+        None => Ok(of_rows(&rows(&config, client.as_ref(), &azure, volumes, &until).await?)),
         Some(name) => {
             let machines = machines::of_cluster(&config, client.as_ref(), &azure.compute, &until).await?;
             let (node, id) = machines.of(name, &config, client.is_some())?;
@@ -61,10 +66,39 @@ pub(super) async fn printed(options: &Disks) -> Result<String, AnyError> {
                 None => (LunReservations::NoCluster, SizeLimits::default()),
             };
             let reserved: NodeReservations = reserved.of_node(&[node]);
-            let most = sizes.max_data_disks(&vm.size);
-            let held = slots(&Inventory::new(volumes, [], []), &vm, most, &reserved);
-            Ok(of_node(node, &vm, &held, options.common.output))
+            let held = slots(&vm, sizes.max_data_disks(&vm.size), &reserved);
+            let nodes = machines.by_name.iter().map(|(name, id)| (id.clone(), name.clone())).collect();
+            let rows = rows_of(&config, (volumes, nodes), &vm, &azure, &until).await?;
+            Ok(of_node(node, &vm, &rows, &held))
         }
+    }
+}
+
+/// The disks in these groups. Another group than the cluster's may be closed to this identity; its disks are left out, and it
+/// is said.
+async fn in_groups(
+    groups: impl IntoIterator<Item = ResourceGroup>,
+    own: &ResourceGroup,
+    azure: &Azure,
+    until: &Until,
+) -> Result<Vec<Disk>, AnyError> {
+    let mut disks: Vec<Disk> = Vec::new();
+    for group in groups {
+        match azure.compute.list_disks(&group.subscription, &group.name, until).await {
+            Ok(listed) => disks.extend(listed),
+            Err(error) if group != *own => {
+                tracing::warn!(group = group.name, %error, "the disks of a resource group cannot be listed");
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(disks)
+}
+
+fn own_group(config: &Config) -> ResourceGroup {
+    ResourceGroup {
+        subscription: config.cluster.subscription_id.clone(),
+        name: config.cluster.resource_group.as_str().to_owned(),
     }
 }
 
@@ -76,23 +110,10 @@ async fn rows(
     volumes: Vec<Volume>,
     until: &Until,
 ) -> Result<Vec<Row>, AnyError> {
-    let own = ResourceGroup {
-        subscription: config.cluster.subscription_id.clone(),
-        name: config.cluster.resource_group.as_str().to_owned(),
-    };
+    let own = own_group(config);
     let mut handles = HandleCasing::default();
     handles.extend(volumes.iter().map(|volume| volume.handle.as_str()));
-    let mut disks: Vec<Disk> = Vec::new();
-    for group in groups(&own, &handles) {
-        match azure.compute.list_disks(&group.subscription, &group.name, until).await {
-            Ok(listed) => disks.extend(listed),
-            // Another group than the cluster's may be closed to this identity; its disks are left out, and it is said.
-            Err(error) if group != own => {
-                tracing::warn!(group = group.name, %error, "the disks of a resource group cannot be listed");
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let disks = in_groups(groups(&own, &handles), &own, azure, until).await?;
     let nodes: Vec<(ArmId, String)> = match client {
         Some(client) => {
             let machine = |id: Option<String>| Some(Machine::of_provider_id(&id?)?.id().clone());
@@ -104,6 +125,29 @@ async fn rows(
     let mut machines = machines::in_group(&azure.compute, &own.subscription, &own.name, until).await?;
     machines.extend(elsewhere(&disks, &machines, azure, until).await);
     Ok(Inventory::new(volumes, nodes, machines).rows(&disks))
+}
+
+/// The disks that one machine lists, with what the groups of these disks say of them.
+async fn rows_of(
+    config: &Config,
+    (volumes, nodes): (Vec<Volume>, Vec<(ArmId, String)>),
+    vm: &Vm,
+    azure: &Azure,
+    until: &Until,
+) -> Result<Vec<Row>, AnyError> {
+    let own = own_group(config);
+    let mut handles = HandleCasing::default();
+    let managed = |element: &DataDisk| match &element.source {
+        DataDiskSource::Managed(id) => Some(id.clone()),
+        DataDiskSource::Vhd(_) | DataDiskSource::Other(_) => None,
+    };
+    let managed: Vec<ArmId> = vm.data_disks.iter().filter_map(managed).collect();
+    handles.extend(managed.iter().map(ArmId::as_str));
+    let mut disks = in_groups(groups(&own, &handles), &own, azure, until).await?;
+    disks.retain(|disk| managed.contains(&disk.id));
+    let mut machines = vec![vm.clone()];
+    machines.extend(elsewhere(&disks, &machines, azure, until).await);
+    Ok(Inventory::new(volumes, nodes, machines).rows_of(&vm.id, &disks))
 }
 
 /// The machines that hold disks and are in no list so far: those of other groups.
@@ -120,85 +164,92 @@ async fn elsewhere(disks: &[Disk], known: &[Vm], azure: &Azure, until: &Until) -
     found
 }
 
-fn name_or_none(text: Option<&String>) -> String {
-    or_none(text.cloned())
-}
+// The volume of a claim has the name of its disk, so that it goes early.
+const COLUMNS: [Column; 11] = [
+    Column::new("NAME", Always),
+    Column::new("RESOURCE GROUP", WithRoom(1)),
+    Column::new("VOLUME", WithRoom(2)),
+    Column::new("CLAIM", Always),
+    Column::new("SIZE", WithRoom(6)),
+    Column::new("SKU", WithRoom(4)),
+    Column::new("ZONE", WithRoom(3)),
+    Column::new("STATE", WithRoom(5)),
+    Column::new("NODE", Always),
+    Column::new("LUN", Always),
+    Column::new("CACHING", Wide),
+];
+
+/// The fields of a disk.
+pub(super) const FIELDS: &[Field] = &[
+    ("name", "of the disk"),
+    ("id", "its ARM id; of what is no managed disk, what stands in its place"),
+    ("resourceGroup", "null for what is no managed disk"),
+    ("volume", "the PersistentVolume, or null"),
+    ("claim", "NAMESPACE/NAME, or null"),
+    ("sizeGib", "GiB; null where the disk could not be read"),
+    ("sku", "such as Premium_LRS"),
+    ("zones", "a list"),
+    ("state", "as Azure names it, such as Attached"),
+    ("attached", "a list: node; lun (null where the machine does not list the disk); caching; detaching"),
+];
 
 fn held_at(holder: &Holder) -> String {
     let lun = holder.lun.map_or_else(|| NONE.to_owned(), |lun| lun.to_string());
     if holder.is_leaving { format!("{lun} (detaching)") } else { lun }
 }
 
-fn volume_json(names: &VolumeNames) -> (Value, Value) {
-    (json!(names.volume), json!(names.claim))
-}
-
-fn of_disks(rows: &[Row], format: Format) -> String {
-    match format {
-        Format::Json => {
-            let disk = |row: &Row| {
-                let (volume, claim) = volume_json(&row.names);
-                let holder = |one: &Holder| json!({"node": one.node, "lun": one.lun, "detaching": one.is_leaving});
-                json!({"name": row.id.name(), "id": row.id.as_str(), "resourceGroup": row.id.resource_group(),
-                    "volume": volume, "claim": claim, "sizeGib": row.size.get(),
-                    "sku": row.sku.map(|sku| sku.as_str()), "zones": row.zones,
-                    "state": row.state.map(DiskState::as_str),
-                    "attached": row.holders.iter().map(holder).collect::<Vec<_>>()})
-            };
-            format!("{}\n", json!({"disks": rows.iter().map(disk).collect::<Vec<_>>()}))
-        }
-        Format::Text => {
-            let cells = |row: &Row| {
-                vec![
-                    row.id.name().to_owned(),
-                    row.id.resource_group().to_owned(),
-                    name_or_none(row.names.volume.as_ref()),
-                    name_or_none(row.names.claim.as_ref()),
-                    format!("{} GiB", row.size.get()),
-                    or_none(row.sku.map(|sku| sku.to_string())),
-                    or_none(row.zones.iter().cloned()),
-                    or_none(row.state.map(|state| state.to_string())),
-                    or_none(row.holders.iter().map(|holder| holder.node.clone())),
-                    or_none(row.holders.iter().map(held_at)),
-                ]
-            };
-            let columns = &["name", "resource group", "volume", "claim", "size", "sku", "zone", "state", "node", "lun"];
-            Table { columns, rows: rows.iter().map(cells).collect() }.print(Format::Text)
-        }
+/// A disk, whichever way it was found.
+fn item(row: &Row) -> Item {
+    let holder = |one: &Holder| {
+        let caching = one.caching.map(|caching| caching.as_str());
+        json!({"node": one.node, "lun": one.lun, "caching": caching, "detaching": one.is_leaving})
+    };
+    let VolumeNames { volume, claim } = &row.names;
+    Item {
+        name: row.name.clone(),
+        object: json!({"name": row.name, "id": row.id, "resourceGroup": row.resource_group, "volume": volume,
+            "claim": claim, "sizeGib": row.size.map(|size| size.get()), "sku": row.sku.map(|sku| sku.as_str()),
+            "zones": row.zones, "state": row.state.map(DiskState::as_str),
+            "attached": row.holders.iter().map(holder).collect::<Vec<_>>()}),
+        cells: vec![
+            row.name.clone(),
+            joined(row.resource_group.clone()),
+            joined(volume.clone()),
+            joined(claim.clone()),
+            joined(row.size.map(|size| format!("{} GiB", size.get()))),
+            joined(row.sku.map(|sku| sku.to_string())),
+            joined(row.zones.iter().cloned()),
+            joined(row.state.map(|state| state.to_string())),
+            joined(row.holders.iter().map(|holder| holder.node.clone())),
+            joined(row.holders.iter().map(held_at)),
+            joined(row.holders.iter().filter_map(|holder| Some(holder.caching?.to_string()))),
+        ],
     }
 }
 
-fn of_node(node: &str, vm: &Vm, slots: &Slots, format: Format) -> String {
-    match format {
-        Format::Json => {
-            let held = slots.held.iter().map(|slot| {
-                let (volume, claim) = volume_json(&slot.names);
-                json!({"lun": slot.lun, "disk": slot.disk, "volume": volume, "claim": claim,
-                    "caching": slot.caching.as_str(), "detaching": slot.is_leaving})
-            });
-            let printed = json!({"node": node, "machine": vm.id.as_str(), "size": vm.size, "mostDisks": slots.most,
-                "nextFreeLun": slots.next_free, "disks": held.collect::<Vec<_>>()});
-            format!("{printed}\n")
-        }
-        Format::Text => {
-            let cells = |slot: &Slot| {
-                vec![
-                    if slot.is_leaving { format!("{} (detaching)", slot.lun) } else { slot.lun.to_string() },
-                    slot.disk.parse::<ArmId>().map_or_else(|_| slot.disk.clone(), |id| id.name().to_owned()),
-                    name_or_none(slot.names.volume.as_ref()),
-                    name_or_none(slot.names.claim.as_ref()),
-                    slot.caching.to_string(),
-                ]
-            };
-            let columns = &["lun", "disk", "volume", "claim", "caching"];
-            let table = Table { columns, rows: slots.held.iter().map(cells).collect() }.print(Format::Text);
-            let most = slots.most.map_or_else(String::new, |most| format!(" of {most}"));
-            let next = match slots.next_free {
-                Some(lun) => format!("the next free LUN is {lun}"),
-                None => "no LUN is free".to_owned(),
-            };
-            format!("{table}\n{node} ({}) holds {}{most} data disks; {next}\n", vm.size, slots.held.len())
-        }
+fn of_rows(rows: &[Row]) -> List {
+    List::new("disk", &COLUMNS, rows.iter().map(item).collect())
+}
+
+/// The disks of a machine, and what is said of the machine.
+fn of_node(node: &str, vm: &Vm, rows: &[Row], slots: &Slots) -> List {
+    let most = slots.most.map_or_else(String::new, |most| format!(" of {most}"));
+    let next = match slots.next_free {
+        Some(lun) => format!("the next free LUN is {lun}"),
+        None => "no LUN is free".to_owned(),
+    };
+    let about: [(&str, Value); 5] = [
+        ("node", json!(node)),
+        ("machine", json!(vm.id.as_str())),
+        ("size", json!(vm.size)),
+        ("mostDisks", json!(slots.most)),
+        ("nextFreeLun", json!(slots.next_free)),
+    ];
+    List {
+        about: about.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>(),
+        footer: Some(format!("{node} ({}) holds {}{most} data disks; {next}", vm.size, rows.len())),
+        nothing: format!("{node} holds no data disk"),
+        ..of_rows(rows)
     }
 }
 
@@ -209,7 +260,10 @@ mod tests {
     use lazuli_emulator::scenario::{self, AttachTo, Disk as PlacedDisk, Scenario};
     use lazuli_rig::cluster::Cluster;
 
-    use super::*;
+    use super::{
+        super::super::{output::testing::assert_regular, terminal::Screen},
+        *,
+    };
 
     #[derive(Parser)]
     struct Command {
@@ -232,7 +286,7 @@ mod tests {
     async fn start() -> Cluster {
         let tags = [("kubernetes.io-created-for-pvc-name", "old"), ("kubernetes.io-created-for-pvc-namespace", "shop")];
         let disks =
-            vec![disk("a", Some(("node-0", 0)), &[]), disk("b", None, &tags), disk("c", Some(("node-0", 2)), &[])];
+            vec![disk("a", Some(("node-0", 0)), &[]), disk("b", None, &tags), disk("c", Some(("node-0", 2)), &tags)];
         let scenario = Scenario { disks, ..Scenario::default() };
         let options = lazuli_emulator::Options { scenario, ..Default::default() };
         Cluster::start(options, &[]).await.unwrap()
@@ -241,7 +295,9 @@ mod tests {
     async fn got(arguments: &[String], more: &[&str]) -> Result<String, String> {
         let words = ["disks".to_owned()].into_iter().chain(arguments.iter().cloned());
         let options = Command::parse_from(words.chain(more.iter().map(|word| (*word).to_owned()))).options;
-        Box::pin(printed(&options)).await.map_err(|error| error.to_string())
+        let list = Box::pin(list(&options)).await.map_err(|error| error.to_string())?;
+        assert_regular(&list, FIELDS);
+        Ok(list.printed(&options.common.output, Screen::default()).result)
     }
 
     #[tokio::test(start_paused = true)]
@@ -265,13 +321,16 @@ mod tests {
                 vec!["NAME", "RESOURCE GROUP", "VOLUME", "CLAIM", "SIZE", "SKU", "ZONE", "STATE", "NODE", "LUN"],
                 vec!["a", group, "pv-a", "shop/data", "8 GiB", "Premium_LRS", "-", "Attached", "node-0", "0"],
                 vec!["b", group, "-", "shop/old", "8 GiB", "Premium_LRS", "-", "Unattached", "-", "-"],
-                vec!["c", group, "-", "-", "8 GiB", "Premium_LRS", "-", "Attached", "node-0", "2"],
+                vec!["c", group, "-", "shop/old", "8 GiB", "Premium_LRS", "-", "Attached", "node-0", "2"],
             ],
             "{text}"
         );
         let printed: Value = serde_json::from_str(&got(&all, &["--output=json"]).await.unwrap()).unwrap();
-        assert_eq!(printed["disks"][0]["attached"], json!([{"node": "node-0", "lun": 0, "detaching": false}]));
-        assert_eq!((&printed["disks"][0]["claim"], &printed["disks"][1]["sizeGib"]), (&json!("shop/data"), &json!(8)));
+        assert_eq!(
+            printed["items"][0]["attached"],
+            json!([{"node": "node-0", "lun": 0, "caching": "None", "detaching": false}])
+        );
+        assert_eq!((&printed["items"][0]["claim"], &printed["items"][1]["sizeGib"]), (&json!("shop/data"), &json!(8)));
         cluster.azure.shutdown().await;
     }
 
@@ -287,15 +346,19 @@ mod tests {
             (&printed["node"], &printed["nextFreeLun"], &printed["mostDisks"]),
             (&json!("node-0"), &json!(1), &json!(16))
         );
-        let luns: Vec<&Value> = printed["disks"].as_array().unwrap().iter().map(|disk| &disk["lun"]).collect();
+        let items = printed["items"].as_array().unwrap();
+        let luns: Vec<&Value> = items.iter().map(|disk| &disk["attached"][0]["lun"]).collect();
         assert_eq!(luns, [0, 2]);
+        // Each is the same as among all disks, tags that name its claim included.
+        let whole: Value = serde_json::from_str(&got(&alone, &["-o", "json"]).await.unwrap()).unwrap();
+        assert!(items.iter().all(|disk| whole["items"].as_array().unwrap().contains(disk)), "{printed:#} {whole:#}");
         // A LUN that a VolumeAttachment names is not free.
         let attachment = json!({"metadata": {"name": "csi-1"},
             "spec": {"attacher": DISK_DRIVER, "nodeName": "node-0", "source": {"persistentVolumeName": "gone"}},
             "status": {"attached": false, "attachmentMetadata": {"LUN": "1"}}});
         cluster.server.put("volumeattachments", attachment).unwrap();
         let text = got(&all, &["--node=node-0"]).await.unwrap();
-        assert!(text.starts_with("LUN  DISK"), "{text}");
+        assert!(text.starts_with("NAME  RESOURCE GROUP  VOLUME"), "{text}");
         let last = text.lines().last();
         assert_eq!(last, Some("node-0 (Standard_D8s_v3) holds 2 of 16 data disks; the next free LUN is 3"));
         let unknown = got(&all, &["--node=nobody"]).await.unwrap_err();

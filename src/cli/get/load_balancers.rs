@@ -15,23 +15,30 @@ use lazuli_model::{ArmId, ServiceKey};
 use lazuli_services::network::{load_balancer::LoadBalancer, public_ip::PublicIp};
 use serde_json::{Value, json};
 
-use super::super::{connect::connected, output::Format};
+use super::{
+    super::{
+        connect::connected,
+        output::{Field, Item, List},
+        table::{
+            Column,
+            Shown::{Always, Wide, WithRoom},
+        },
+    },
+    Common,
+};
 
 /// How long all reads may take together.
 const READS: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Args)]
 pub(super) struct LoadBalancers {
-    /// How to print: a table, or JSON with a list of frontends.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    output: Format,
     #[command(flatten)]
-    cloud: CloudOptions,
+    pub(super) common: Common,
 }
 
-pub(super) async fn printed(options: &LoadBalancers) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-    let (rows, cluster) = load_balancers(&options.cloud).await?;
-    Ok(text(&rows, cluster, options.output))
+pub(super) async fn list(options: &LoadBalancers) -> Result<List, Box<dyn std::error::Error + Send + Sync>> {
+    let (rows, cluster) = load_balancers(&options.common.cloud).await?;
+    Ok(of_rows(&rows, cluster))
 }
 
 async fn load_balancers(cloud: &CloudOptions) -> Result<(Vec<Row>, Cluster), Box<dyn std::error::Error + Send + Sync>> {
@@ -106,53 +113,77 @@ fn served(one: &Served, cluster: Cluster) -> String {
     }
 }
 
-/// What is printed, with its last line break.
-fn text(rows: &[Row], cluster: Cluster, format: Format) -> String {
-    match format {
-        Format::Json => {
-            let rows: Vec<Value> = rows
-                .iter()
-                .map(|row| {
-                    let services = row.services.iter().filter_map(|one| match one {
-                        Served::Service(name) => Some(name),
-                        _ => None,
-                    });
-                    json!({"loadBalancer": row.load_balancer, "sku": row.sku.as_str(), "frontend": row.frontend,
-                        "address": row.address, "services": services.collect::<Vec<_>>(), "rules": row.rules,
-                        "backends": row.backends})
-                })
-                .collect();
-            format!("{}\n", json!({"frontends": rows}))
-        }
-        Format::Text if rows.is_empty() => "no load balancer has a frontend\n".to_owned(),
-        Format::Text => {
-            let head = ["LOAD BALANCER", "ADDRESS", "SERVICE", "RULES", "BACKENDS"].map(str::to_owned);
-            let mut table = vec![head];
-            for row in rows {
-                let backends = row.backends.iter().map(|(pool, count)| format!("{pool}: {count}"));
-                let none_as_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
-                table.push([
-                    row.load_balancer.clone(),
-                    row.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
-                    row.services.iter().map(|one| served(one, cluster)).collect::<Vec<_>>().join(", "),
-                    none_as_dash(row.rules.join(", ")),
-                    none_as_dash(backends.collect::<Vec<_>>().join(", ")),
-                ]);
-            }
-            let widths: Vec<usize> =
-                (0..4).map(|at| table.iter().map(|row| row[at].chars().count()).max().unwrap_or_default()).collect();
-            let line = |row: &[String; 5]| {
-                let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  "));
-                format!("{}{}\n", cells.collect::<String>(), row[4])
-            };
-            table.iter().map(line).collect()
-        }
+const COLUMNS: [Column; 7] = [
+    Column::new("LOAD BALANCER", WithRoom(2)),
+    Column::new("FRONTEND", Wide),
+    Column::new("SKU", Wide),
+    Column::new("ADDRESS", Always),
+    Column::new("SERVICE", Always),
+    Column::new("RULES", Always),
+    Column::new("BACKENDS", WithRoom(1)),
+];
+
+/// The fields of a frontend.
+pub(super) const FIELDS: &[Field] = &[
+    ("loadBalancer", "its name"),
+    ("sku", "of the load balancer"),
+    ("frontend", "its name"),
+    ("address", "or null where Azure has given none yet"),
+    ("services", "the Services of the cluster that it serves, a list of NAMESPACE/NAME"),
+    ("rules", "a list, such as TCP 80 -> 8080"),
+    ("backends", "a list: pool; members (how many)"),
+];
+
+fn item(row: &Row, cluster: Cluster) -> Item {
+    let services = row.services.iter().filter_map(|one| match one {
+        Served::Service(name) => Some(name),
+        _ => None,
+    });
+    let joined = |texts: Vec<String>| texts.join(", ");
+    let backends = || row.backends.iter();
+    Item {
+        name: format!("{}/{}", row.load_balancer, row.frontend),
+        object: json!({"loadBalancer": row.load_balancer, "sku": row.sku.as_str(), "frontend": row.frontend,
+            "address": row.address, "services": services.collect::<Vec<_>>(), "rules": row.rules,
+            "backends": backends().map(|(pool, count)| json!({"pool": pool, "members": count})).collect::<Vec<_>>()}),
+        cells: vec![
+            row.load_balancer.clone(),
+            row.frontend.clone(),
+            row.sku.as_str().to_owned(),
+            row.address.map_or_else(String::new, |address| address.to_string()),
+            joined(row.services.iter().map(|one| served(one, cluster)).collect()),
+            joined(row.rules.clone()),
+            joined(backends().map(|(pool, count)| format!("{pool}: {count}")).collect()),
+        ],
     }
+}
+
+fn of_rows(rows: &[Row], cluster: Cluster) -> List {
+    let items = rows.iter().map(|row| item(row, cluster)).collect();
+    List { nothing: "no load balancer has a frontend".to_owned(), ..List::new("frontend", &COLUMNS, items) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use clap::Parser;
+
+    use super::{
+        super::super::{
+            output::{ListOptions, testing::assert_regular},
+            terminal::Screen,
+        },
+        *,
+    };
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: ListOptions,
+    }
+
+    fn text(list: &List) -> String {
+        list.printed(&Command::parse_from(["get"]).options, Screen::default()).result
+    }
 
     #[test]
     fn a_table_has_a_line_a_frontend_and_json_all_of_it() {
@@ -178,14 +209,15 @@ LOAD BALANCER  ADDRESS   SERVICE             RULES         BACKENDS
 kubernetes     20.0.0.1  shop/web            TCP 80 -> 80  kubernetes: 2
 kubernetes     -         (not of a Service)  -             -
 ";
-        assert_eq!(text(&rows, Cluster::Asked, Format::Text), expected);
-        let parsed: Value = serde_json::from_str(&text(&rows, Cluster::Asked, Format::Json)).unwrap();
+        let list = of_rows(&rows, Cluster::Asked);
+        assert_regular(&list, FIELDS);
+        assert_eq!(text(&list), expected);
         assert_eq!(
-            parsed["frontends"][0],
+            list.object()["items"][0],
             json!({"loadBalancer": "kubernetes", "sku": "Standard", "frontend": "a0", "address": "20.0.0.1",
-                "services": ["shop/web"], "rules": ["TCP 80 -> 80"], "backends": {"kubernetes": 2}})
+                "services": ["shop/web"], "rules": ["TCP 80 -> 80"], "backends": [{"pool": "kubernetes", "members": 2}]})
         );
-        assert_eq!(text(&[], Cluster::Asked, Format::Text), "no load balancer has a frontend\n");
+        assert_eq!(text(&of_rows(&[], Cluster::Asked)), "");
     }
 
     #[test]

@@ -9,15 +9,19 @@ use lazuli_diagnosis::shares::{
     inventory::{BoundVolume, Row, rows},
 };
 use lazuli_model::{DeletedShare, ShareAccessTier, ShareProtocol, StorageAccount};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     super::{
         connect::connected,
-        output::Format,
+        output::{Field, Item, List, joined},
         storage_accounts::{Gathered, gather, measure},
+        table::{
+            Column,
+            Shown::{Always, Wide, WithRoom},
+        },
     },
-    AnyError, Common, PATIENCE, Table, or_none,
+    AnyError, Common, PATIENCE,
 };
 
 #[derive(Debug, Args)]
@@ -29,7 +33,7 @@ pub(super) struct Shares {
     #[arg(long)]
     used: bool,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// Why shares cannot be shown.
@@ -39,7 +43,7 @@ enum SharesError {
     NoAccount { name: String, groups: String, known: String },
 }
 
-pub(super) async fn printed(options: &Shares) -> Result<String, AnyError> {
+pub(super) async fn list(options: &Shares) -> Result<List, AnyError> {
     let (client, config, azure) = connected(&options.common.cloud).await?;
     let until = Until::within(PATIENCE);
     let volumes = match &client {
@@ -63,7 +67,7 @@ pub(super) async fn printed(options: &Shares) -> Result<String, AnyError> {
     if options.used {
         measure(&azure.storage, &mut accounts, &until).await;
     }
-    Ok(of_shares(&rows(&accounts, &volumes), options.common.output))
+    Ok(List::new("share", &COLUMNS, rows(&accounts, &volumes).iter().map(item).collect()))
 }
 
 /// The accounts. What another group than the cluster's does not show is left out, and it is said.
@@ -101,52 +105,62 @@ fn state(deleted: Option<&DeletedShare>) -> String {
     }
 }
 
-fn of_shares(rows: &[Row], format: Format) -> String {
-    match format {
-        Format::Json => {
-            let volume = |one: &BoundVolume| json!({"volume": one.volume, "claim": one.claim});
-            let deleted = |one: &DeletedShare| json!({"version": one.version, "remainingDays": one.remaining_days});
-            let share = |row: &Row| -> Value {
-                json!({"account": row.account.name(), "resourceGroup": row.account.resource_group(),
-                    "name": row.share.name(), "id": row.share.as_str(),
-                    "volumes": row.volumes.iter().map(volume).collect::<Vec<_>>(),
-                    "quotaGib": row.quota.get(), "usedBytes": row.used_bytes, "sku": row.sku.map(|sku| sku.as_str()),
-                    "tier": row.tier.map(ShareAccessTier::as_str), "protocol": row.protocol.map(ShareProtocol::as_str),
-                    "snapshots": row.snapshots, "deleted": row.deleted.as_ref().map(deleted)})
-            };
-            format!("{}\n", json!({"shares": rows.iter().map(share).collect::<Vec<_>>()}))
-        }
-        Format::Text => {
-            let cells = |row: &Row| {
-                vec![
-                    row.account.name().to_owned(),
-                    row.account.resource_group().to_owned(),
-                    row.share.name().to_owned(),
-                    or_none(row.volumes.iter().map(|one| one.volume.clone())),
-                    or_none(row.volumes.iter().filter_map(|one| one.claim.clone())),
-                    format!("{} GiB", row.quota.get()),
-                    or_none(row.used_bytes.map(gib)),
-                    or_none(row.sku.map(|sku| sku.to_string())),
-                    or_none(row.tier.map(|tier| tier.to_string())),
-                    row.snapshots.to_string(),
-                    state(row.deleted.as_ref()),
-                ]
-            };
-            let columns = &[
-                "account",
-                "resource group",
-                "share",
-                "volume",
-                "claim",
-                "quota",
-                "used",
-                "sku",
-                "tier",
-                "snapshots",
-                "state",
-            ];
-            Table { columns, rows: rows.iter().map(cells).collect() }.print(Format::Text)
-        }
+const COLUMNS: [Column; 12] = [
+    Column::new("ACCOUNT", Always),
+    Column::new("RESOURCE GROUP", WithRoom(1)),
+    Column::new("SHARE", Always),
+    Column::new("VOLUME", WithRoom(2)),
+    Column::new("CLAIM", Always),
+    Column::new("QUOTA", WithRoom(7)),
+    Column::new("USED", WithRoom(6)),
+    Column::new("SKU", WithRoom(5)),
+    Column::new("TIER", WithRoom(4)),
+    Column::new("PROTOCOL", Wide),
+    Column::new("SNAPSHOTS", WithRoom(3)),
+    Column::new("STATE", WithRoom(8)),
+];
+
+/// The fields of a share.
+pub(super) const FIELDS: &[Field] = &[
+    ("account", "the storage account"),
+    ("resourceGroup", "of the account"),
+    ("name", "of the share"),
+    ("id", "its ARM id"),
+    ("volumes", "the PersistentVolumes that name it, a list: volume; claim (NAMESPACE/NAME, or null)"),
+    ("quotaGib", "GiB"),
+    ("usedBytes", "bytes; null without --used"),
+    ("sku", "of the account"),
+    ("tier", "access tier, or null"),
+    ("protocol", "SMB or NFS"),
+    ("snapshots", "how many"),
+    ("deleted", "null, or: version; remainingDays (how long it can be restored)"),
+];
+
+fn item(row: &Row) -> Item {
+    let volume = |one: &BoundVolume| json!({"volume": one.volume, "claim": one.claim});
+    let deleted = |one: &DeletedShare| json!({"version": one.version, "remainingDays": one.remaining_days});
+    let (account, group, share) = (row.account.name(), row.account.resource_group(), row.share.name());
+    Item {
+        name: format!("{account}/{share}"),
+        object: json!({"account": account, "resourceGroup": group, "name": share, "id": row.share.as_str(),
+            "volumes": row.volumes.iter().map(volume).collect::<Vec<_>>(), "quotaGib": row.quota.get(),
+            "usedBytes": row.used_bytes, "sku": row.sku.map(|sku| sku.as_str()),
+            "tier": row.tier.map(ShareAccessTier::as_str), "protocol": row.protocol.map(ShareProtocol::as_str),
+            "snapshots": row.snapshots, "deleted": row.deleted.as_ref().map(deleted)}),
+        cells: vec![
+            account.to_owned(),
+            group.to_owned(),
+            share.to_owned(),
+            joined(row.volumes.iter().map(|one| one.volume.clone())),
+            joined(row.volumes.iter().filter_map(|one| one.claim.clone())),
+            format!("{} GiB", row.quota.get()),
+            joined(row.used_bytes.map(gib)),
+            joined(row.sku.map(|sku| sku.to_string())),
+            joined(row.tier.map(|tier| tier.to_string())),
+            joined(row.protocol.map(|protocol| protocol.as_str().to_owned())),
+            row.snapshots.to_string(),
+            state(row.deleted.as_ref()),
+        ],
     }
 }
 

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt as _, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Outcome, connect::connected, machines, output::Format};
+use super::super::{Outcome, connect::connected, machines, output::Format, progress::Progress};
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -66,7 +66,7 @@ pub(super) struct AddSshKey {
     #[arg(long)]
     dry_run: bool,
     /// How to print.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORM")]
     output: Format,
     #[command(flatten)]
     cloud: CloudOptions,
@@ -168,6 +168,7 @@ async fn execute(
     out: &mut (impl Write + Send),
 ) -> Outcome {
     let key = read_key(options).await?;
+    let progress = Progress::begin("the cluster and its machines are read");
     let (client, config, azure) = connected(&options.cloud).await?;
     let reads = Until::new(Instant::now() + READS, stop.clone());
     let machines = machines::of_cluster(&config, client.as_ref(), &azure.compute, &reads).await?;
@@ -191,19 +192,22 @@ async fn execute(
     let foreign = if options.replace { Foreign::Replace } else { Foreign::Keep };
     let subscription = config.cluster.subscription_id.as_str();
     let plan = plan(chosen, (foreign, subscription), &azure.compute, &reads).await;
+    drop(progress);
     if options.output == Format::Text {
         write!(out, "{}", plan_text(&plan, options, &key))?;
     }
-    let plan_json = || plan.iter().map(Planned::json).collect::<Vec<_>>();
+    let of_programs = |results: Value| {
+        let key = json!({"kind": key.kind(), "fingerprint": fingerprint(&key), "comment": key.comment()});
+        let plan: Vec<Value> = plan.iter().map(Planned::json).collect();
+        let object = json!({"user": options.user.to_string(), "key": key, "plan": plan, "results": results});
+        options.output.of_programs(&object).unwrap_or_default()
+    };
     if options.dry_run {
-        if options.output == Format::Json {
-            writeln!(out, "{}", json!({"plan": plan_json(), "results": null}))?;
-        }
-        return Ok(());
+        return Ok(write!(out, "{}", of_programs(Value::Null))?);
     }
     let writes = plan.iter().filter(|planned| planned.writes()).count();
     if writes > 0 && !options.yes {
-        if console == Console::Terminal && (options.output == Format::Json || !std::io::stdout().is_terminal()) {
+        if console == Console::Terminal && (options.output != Format::Text || !std::io::stdout().is_terminal()) {
             // What is asked about must be seen.
             eprint!("{}", plan_text(&plan, options, &key));
         }
@@ -211,16 +215,12 @@ async fn execute(
     }
     let results = Box::pin(apply(&plan, options, &key, &azure.compute, stop, |name, ended| match options.output {
         Format::Text => writeln!(out, "{name}: {}", ended.text()),
-        Format::Json => Ok(()),
+        Format::Json | Format::Yaml => Ok(()),
     }))
     .await?;
-    if options.output == Format::Json {
-        let results = results
-            .iter()
-            .map(|(name, ended)| json!({"node": name, "added": *ended == Ended::Added, "text": ended.text()}));
-        let printed = json!({"plan": plan_json(), "results": results.collect::<Vec<_>>()});
-        writeln!(out, "{printed}")?;
-    }
+    let ended =
+        |(name, ended): &(String, Ended)| json!({"node": name, "added": *ended == Ended::Added, "text": ended.text()});
+    write!(out, "{}", of_programs(results.iter().map(ended).collect()))?;
     let missing = plan.iter().filter(|planned| planned.is_shortfall()).count()
         + results.iter().filter(|(_, ended)| *ended != Ended::Added).count();
     if missing > 0 { Err(AddError::Incomplete(missing, plan.len()).into()) } else { Ok(()) }
@@ -275,10 +275,13 @@ async fn plan(
     done.into_iter().map(|(_, planned)| planned).collect()
 }
 
+fn fingerprint(key: &PublicKey) -> String {
+    key.fingerprint(ring::digest::digest(&ring::digest::SHA256, key.blob()).as_ref())
+}
+
 fn plan_text(plan: &[Planned], options: &AddSshKey, key: &PublicKey) -> String {
     let comment = if key.comment().is_empty() { String::new() } else { format!(" {}", key.comment()) };
-    let digest = ring::digest::digest(&ring::digest::SHA256, key.blob());
-    let fingerprint = key.fingerprint(digest.as_ref());
+    let fingerprint = fingerprint(key);
     let width = plan.iter().map(|planned| planned.name.chars().count()).max().unwrap_or_default();
     let line = |planned: &Planned| {
         let Planned { name, id, .. } = planned;

@@ -14,6 +14,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     core::Request,
 };
+use lazuli_model::reference::{Metric, MetricType};
 use lazuli_model::{
     ArmId, VolumeId,
     event::{Decision, Event, EventLog, Regarding},
@@ -55,6 +56,16 @@ pub struct Reporter {
     pub instance: String,
 }
 
+const EVENTS: Metric = Metric::new(
+    MetricType::Counter,
+    "lazuli_events",
+    "Kubernetes events: created, repeated, suppressed (too many of one object), lost (the queue was full), failed, no_object",
+)
+.by(&["outcome"]);
+
+/// The metrics of events.
+pub const METRICS: &[Metric] = &[EVENTS];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     outcome: &'static str,
@@ -68,7 +79,7 @@ impl EventMetrics {
     /// Registers `lazuli_events_total{outcome}`.
     pub fn register(registry: &mut Registry) -> Self {
         let family = Family::default();
-        registry.register("lazuli_events", "Kubernetes events, by what became of them", family.clone());
+        registry.register(EVENTS.stem, EVENTS.help, family.clone());
         Self(family)
     }
 

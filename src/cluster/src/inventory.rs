@@ -23,17 +23,28 @@ use super::{
 
 /// Why something of the cluster could not be listed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot list {resource} (the user needs list on {resource})")]
+#[error("cannot list {resource}{}", hint(.resource, .source))]
 pub struct ListError {
     resource: &'static str,
     #[source]
     source: Box<ApiError>,
 }
 
+/// What to do, where a right is missing.
+fn hint(resource: &str, source: &ApiError) -> String {
+    let is_refused = matches!(source.call(), kube::Error::Api(status) if matches!(status.code, 401 | 403));
+    if is_refused { format!(" (the user needs list on {resource})") } else { String::new() }
+}
+
 impl ListError {
     /// Why a list of this resource failed.
     pub(super) fn new(resource: &'static str, source: kube::Error) -> Self {
         Self { resource, source: ApiError::boxed(source) }
+    }
+
+    /// Whether no API server answered at all, so that nothing else can be listed either.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self.source.call(), kube::Error::Service(_) | kube::Error::HyperError(_))
     }
 
     /// Whether the API server does not know such objects: their definition is not installed.

@@ -22,6 +22,7 @@ mod key_facts;
 mod lease;
 mod liveness;
 mod metrics_review;
+mod migration;
 mod namespaces;
 mod node_facts;
 mod nodes;
@@ -47,7 +48,7 @@ pub use cloud_nodes::{
 };
 pub use cluster_ips::{ClusterIps, OtherAddresses};
 pub use endpoints::{EndpointNodes, EndpointsChange, follow_endpoints};
-pub use events::{EventMetrics, Reporter, event_queue, write_events};
+pub use events::{EventMetrics, METRICS, Reporter, event_queue, write_events};
 pub use follow::Change;
 pub use inventory::{
     AttachedVolume, ListError, ListedAttachment, ListedNode, lease_holder, list_attachments, list_containers,
@@ -58,6 +59,7 @@ pub use lazuli_shares::deletion::ShareVolumes;
 pub use lease::{Ended, LeaseName, LeaseView, SeenLease, lead, read_mark, write_mark};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};
+pub use migration::{list_azure_volumes, list_classes};
 pub use namespaces::{NamespacesChange, follow_namespaces};
 pub use node_facts::{NodeFactsError, attached_volumes, node_facts};
 pub use nodes::watch_nodes;

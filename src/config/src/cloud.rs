@@ -11,6 +11,7 @@ use super::trust::without_audiences_of_azure;
 
 /// The endpoints of one Azure cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Cloud {
     /// Name, as in the `cloud` key: `AzurePublicCloud`.
     pub name: String,
@@ -38,6 +39,7 @@ fn as_text<S: Serializer>(url: &Url, serializer: S) -> Result<S::Ok, S::Error> {
 
 /// Where the endpoints come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum CloudSource {
     /// They are known now.
     Known(Cloud),
@@ -47,6 +49,7 @@ pub enum CloudSource {
 
 /// A question to a resource manager for the endpoints of its cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Discovery {
     /// The `resourceManagerEndpoint` key.
     #[serde(serialize_with = "as_text")]
@@ -69,6 +72,7 @@ pub enum IdentitySystem {
 /// What `AZURE_ENVIRONMENT_FILEPATH` names: the endpoint description of the go-autorest libraries.
 /// Properties that no part of this program uses are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct EndpointFile {
     name: Option<String>,
     portal: Option<String>,
@@ -162,9 +166,14 @@ impl Cloud {
         is_authority || (is_plain && Self::is_resource_manager_of_azure(endpoint))
     }
 
-    /// The names [`Cloud::well_known`] accepts, for messages.
+    /// The names of the well-known clouds, one each, for messages.
     pub fn well_known_names() -> impl Iterator<Item = &'static str> {
         WELL_KNOWN.iter().map(|known| known.names[0])
+    }
+
+    /// Every name that [`Cloud::well_known`] accepts.
+    pub fn accepted_names() -> impl Iterator<Item = &'static str> {
+        WELL_KNOWN.iter().flat_map(|known| known.names.iter().copied())
     }
 
     /// Reads the answer of `<resource manager>/metadata/endpoints`, in both its forms: one object without

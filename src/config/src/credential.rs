@@ -9,6 +9,7 @@ use super::Secret;
 
 /// How tokens for the resource manager are obtained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Credential {
     /// A token of the cluster, exchanged at the authority (workload identity).
     FederatedToken {
@@ -47,6 +48,7 @@ pub enum Credential {
 
 /// Which identity of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ManagedIdentity {
     /// The one that belongs to the machine.
     SystemAssigned,

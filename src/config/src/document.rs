@@ -16,6 +16,7 @@ pub const MAX_BYTES: usize = 10 << 20;
 pub struct Document {
     origin: Arc<str>,
     entries: Vec<(String, Value)>,
+    has_mark: bool,
 }
 
 impl fmt::Debug for Document {
@@ -44,6 +45,7 @@ impl Document {
         let Ok(text) = std::str::from_utf8(bytes) else {
             return Err(syntax(origin, "is not UTF-8 text", None));
         };
+        let has_mark = text.starts_with('\u{feff}');
         let text = text.trim_start_matches('\u{feff}').trim();
         let value = if text.is_empty() {
             Value::Null
@@ -60,7 +62,7 @@ impl Document {
                 return Err(syntax(origin, "is not a mapping of keys to values", None));
             }
         };
-        Ok(Self { origin: origin.into(), entries })
+        Ok(Self { origin: origin.into(), entries, has_mark })
     }
 
     /// Reads and parses a file. Blocking, for as long as a small local file takes.
@@ -82,6 +84,11 @@ impl Document {
     /// Where the document came from.
     pub fn origin(&self) -> &str {
         &self.origin
+    }
+
+    /// Whether it begins with a byte order mark. The Go peers skip it too; most readers of JSON do not.
+    pub(super) fn has_mark(&self) -> bool {
+        self.has_mark
     }
 
     pub(super) fn origin_arc(&self) -> Arc<str> {

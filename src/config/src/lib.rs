@@ -20,6 +20,7 @@ mod cloud;
 mod credential;
 mod document;
 mod error;
+mod keys;
 mod reader;
 mod settings;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use cloud::{AZURE_STACK, Cloud, CloudSource, Discovery, EndpointFile, Identi
 pub use credential::{Credential, ManagedIdentity};
 pub use document::{Document, MAX_BYTES};
 pub use error::{CloudError, ConfigError, EndpointError, Problem, ProblemKind, Problems};
+pub use keys::KEYS;
 pub use lazuli_model::{REDACTED, Secret, disk_spec::ExtendedLocation};
 pub use settings::{
     AuxiliaryToken, BackendPoolType, Backoff, Caches, Cluster, ConfigType, IpPrefix, LabelOperator, LabelRequirement,
@@ -127,168 +129,26 @@ impl std::fmt::Debug for Environment<'_> {
     }
 }
 
-/// The keys that this version does something with. The others are those of load balancers, routes, nodes and of the
-/// Go peers' own way of asking Azure: they are read and checked, so that a mistake in a shared file shows, and no more.
-/// Nothing in them stops a process.
-const WITH_EFFECT: &[&str] = &[
-    "aadClientCertPassword",
-    "aadClientCertPath",
-    "aadClientId",
-    "aadClientSecret",
-    "aadFederatedTokenFile",
-    "aadMSIDataPlaneIdentityPath",
-    "cloud",
-    "cloudConfigType",
-    "disableAzureStackCloud",
-    "extendedLocationName",
-    "extendedLocationType",
-    "identitySystem",
-    "location",
-    "resourceGroup",
-    "resourceManagerEndpoint",
-    "subscriptionId",
-    "tenantId",
-    "useFederatedWorkloadIdentityExtension",
-    "useInstanceMetadata",
-    "useManagedIdentityExtension",
-    "userAgent",
-    "userAssignedIdentityID",
-];
-
-/// The keys that the cloud controllers do something with, besides [`WITH_EFFECT`].
-const OF_SERVICES: &[&str] = &[
-    "clusterServiceLoadBalancerHealthProbeMode",
-    "clusterServiceSharedLoadBalancerHealthProbePath",
-    "clusterServiceSharedLoadBalancerHealthProbePort",
-    "disableOutboundSNAT",
-    "enableIPTagMutationForExistingPublicIP",
-    "enableMigrateToIPBasedBackendPoolAPI",
-    "excludeMasterFromStandardLB",
-    "loadBalancerBackendPoolConfigurationType",
-    "loadBalancerBackendPoolUpdateIntervalInSeconds",
-    "loadBalancerName",
-    "loadBalancerResourceGroup",
-    "loadBalancerSku",
-    "maximumLoadBalancerRuleCount",
-    "multipleStandardLoadBalancerConfigurations",
-    "networkResourceSubscriptionID",
-    "preConfiguredBackendPoolLoadBalancerTypes",
-    "primaryAvailabilitySetName",
-    "primaryScaleSetName",
-    "privateLinkServiceResourceGroup",
-    "securityGroupName",
-    "securityGroupResourceGroup",
-    "serviceGatewayEnabled",
-    "subnetName",
-    "systemTags",
-    "tags",
-    "tagsMap",
-    "vnetName",
-    "vnetResourceGroup",
-];
-
-/// The keys that the controllers of Nodes do something with, besides [`WITH_EFFECT`].
-const OF_NODES: &[&str] = &[
-    "networkResourceSubscriptionID",
-    "nodeInstanceNotFoundGracePeriodInSeconds",
-    "routeTableName",
-    "routeTableResourceGroup",
-    "routeUpdateIntervalInSeconds",
-    "routeUpdateWaitingInSeconds",
-    "subnetName",
-    "systemTags",
-    "tags",
-    "tagsMap",
-    "vnetName",
-    "vnetResourceGroup",
-];
-
-/// The keys that all cloud controllers do something with, besides [`WITH_EFFECT`]: whether they run at all, ceilings on their
-/// requests, and how often those that fail are repeated.
-const OF_REQUESTS: &[&str] = &[
-    "cloudProviderBackoff",
-    "cloudProviderBackoffDuration",
-    "cloudProviderBackoffExponent",
-    "cloudProviderBackoffJitter",
-    "cloudProviderBackoffRetries",
-    "cloudProviderRateLimit",
-    "cloudProviderRateLimitBucket",
-    "cloudProviderRateLimitBucketWrite",
-    "cloudProviderRateLimitQPS",
-    "cloudProviderRateLimitQPSWrite",
-    "disableCloudProvider",
-    "diskRateLimit",
-    "interfaceRateLimit",
-    "loadBalancerRateLimit",
-    "privateLinkServiceRateLimit",
-    "publicIPAddressRateLimit",
-    "routeTableRateLimit",
-    "securityGroupRateLimit",
-    "subnetsRateLimit",
-    "virtualMachineRateLimit",
-    "virtualMachineScaleSetRateLimit",
-    "virtualNetworkRateLimit",
-];
+/// Whether every process uses a key. The others are those of load balancers, routes, nodes and of the Go peers' own way of
+/// asking Azure: they are read and checked, so that a mistake in a shared file shows, and no more. Nothing in them stops a
+/// process that does not use them.
+fn is_used_by_all(key: &str) -> bool {
+    keys::is_used(key, |by| by.all)
+}
 
 /// The keys that the cloud controllers refuse where they name another tenant than the cluster's: what they ask for needs a
 /// second credential. Where they name the cluster's own, nothing is to be done.
 const OF_OTHER_TENANTS: &[&str] = &["auxiliaryTokenProvider", "networkResourceTenantID"];
-
-/// The keys that the cloud controllers cannot do anything with, and why.
-const WITHOUT_MEANING: &[(&str, &[&str])] = &[
-    ("the network is in the cluster's own tenant, for which the cluster's credential is good", OF_OTHER_TENANTS),
-    (
-        "what was read of Azure is not kept for a time: it is read again when a decision needs it",
-        &[
-            "availabilitySetsCacheTTLInSeconds",
-            "disableAPICallCache",
-            "loadBalancerCacheTTLInSeconds",
-            "nonVmssUniformNodesCacheTTLInSeconds",
-            "nsgCacheTTLInSeconds",
-            "plsCacheTTLInSeconds",
-            "publicIPCacheTTLInSeconds",
-            "routeTableCacheTTLInSeconds",
-            "vmCacheTTLInSeconds",
-            "vmssCacheTTLInSeconds",
-            "vmssFlexCacheTTLInSeconds",
-            "vmssFlexVMCacheTTLInSeconds",
-            "vmssVirtualMachinesCacheTTLInSeconds",
-        ],
-    ),
-    (
-        "no such requests are sent",
-        &[
-            "attachDetachDiskRateLimit",
-            "availabilitySetRateLimit",
-            "containerServiceRateLimit",
-            "deploymentRateLimit",
-            "privateDNSRateLimit",
-            "privateDNSZoneGroupRateLimit",
-            "privateEndpointRateLimit",
-            "routeRateLimit",
-            "snapshotRateLimit",
-            "storageAccountRateLimit",
-            "virtualMachineSizesRateLimit",
-        ],
-    ),
-    (
-        "machines of every kind are found by what their Nodes say",
-        &["disableAvailabilitySetNodes", "enableVmssFlexNodes", "vmType"],
-    ),
-    ("Azure's throttles decide how many instances are written at once", &["putVMSSVMBatchSize"]),
-    ("no list asks for instance views", &["listVmssVirtualMachinesWithoutInstanceView"]),
-    ("pools of the addresses of pods are not supported", &["podCidrIPv4", "podCidrIPv6"]),
-    ("Azure's Retry-After is always kept", &["enableMinimumRetryAfter"]),
-    ("the Go manager does not have it any more", &["cloudProviderBackoffMode"]),
-];
+const OWN_TENANT: &str = "the network is in the cluster's own tenant, for which the cluster's credential is good";
 
 /// Whether cloud controllers of some kind do something with a key, or refuse it.
 fn is_of_cloud_controllers(key: &str) -> bool {
-    [OF_SERVICES, OF_NODES, OF_REQUESTS, OF_OTHER_TENANTS].iter().any(|list| list.contains(&key))
+    keys::is_used(key, |by| by.services || by.nodes || by.cloud_controllers) || OF_OTHER_TENANTS.contains(&key)
 }
 
 /// A key that means nothing to this program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct UnknownKey {
     /// The key with its path, as it is written.
     pub key: String,
@@ -313,6 +173,14 @@ impl UnknownKey {
     pub fn is_of_credential(&self) -> bool {
         self.nearest.as_deref().is_some_and(|nearest| OF_CREDENTIALS.contains(&nearest))
     }
+}
+
+/// Every key of the cloud configuration, as the documentation spells it, sorted: those that have no effect too. Keys inside
+/// of mappings and lists are left out.
+pub fn known_keys() -> Vec<String> {
+    let mut known: Vec<String> = KEYS.iter().map(|row| row.key.to_owned()).filter(|key| !key.contains('.')).collect();
+    known.sort();
+    known
 }
 
 /// What is wrong with a Secret that lacks the key of the cloud configuration, from the keys that it has. Its values are not
@@ -347,6 +215,7 @@ pub struct LooksAfter {
 
 /// The configuration. Serialise it to show the effective one: secrets come out redacted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Config {
     /// `cloud`, `resourceManagerEndpoint`: the endpoints, or how to learn them.
     pub cloud: CloudSource,
@@ -425,11 +294,18 @@ impl Config {
         };
         let report = RefCell::new(Report::default());
         let mut config = build::config(reader(file.into_iter().chain(secret), &report), environment);
-        let Report { mut problems, mut unknown, given: mut without_effect, mut warnings } = report.into_inner();
+        let Report { mut problems, mut unknown, given: mut without_effect, mut warnings, .. } = report.into_inner();
         problems.extend(secret.and_then(|secret| trust::check_secret(file, secret, &config.credential, environment)));
         let checked =
             secret.map(|secret| trust::check_endpoints_of_secret(file, secret, &config.credential, environment));
         problems.extend(checked.flatten());
+        let marked = file.into_iter().chain(secret).filter(|document| document.has_mark());
+        warnings.extend(marked.map(|document| {
+            format!(
+                "{} begins with a byte order mark: this program and the Go ones skip it, other readers of JSON may not",
+                document.origin()
+            )
+        }));
         let harmless: Vec<Problem> = problems.extract_if(.., |problem| !has_effect(problem)).collect();
         warnings.extend(harmless.iter().map(|problem| {
             let scope = if is_of_cloud_controllers(root(problem)) { "on volumes" } else { "in this version" };
@@ -442,7 +318,7 @@ impl Config {
         unknown.sort_by(|one, other| one.key.cmp(&other.key));
         unknown.dedup();
         warnings.dedup();
-        without_effect.retain(|key| !WITH_EFFECT.contains(&key.as_str()));
+        without_effect.retain(|key| !is_used_by_all(key));
         without_effect.sort();
         without_effect.dedup();
         config.keys_without_effect = without_effect;
@@ -488,30 +364,30 @@ impl Config {
         self.warnings.iter().cloned().chain(unknown).chain(without_effect).collect()
     }
 
-    /// What the cloud controllers log once when they start: as [`Self::start_warnings`], without the keys that count for
-    /// what they look after.
+    /// What the cloud controllers log once when they start: as [`Self::start_warnings`], and why a key means nothing to any of
+    /// them.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`] with every wrong value of a key that counts. The disk driver ignores it.
     pub fn for_cloud_controllers(&self, looks_after: LooksAfter) -> Result<Vec<String>, ConfigError> {
-        let lists = [(looks_after.services, OF_SERVICES), (looks_after.nodes, OF_NODES), (true, OF_REQUESTS)];
-        let counts = |key: &str| lists.iter().any(|(is_asked, list)| *is_asked && list.contains(&key));
+        let counts = |key: &str| {
+            keys::is_used(key, |by| {
+                (by.services && looks_after.services) || (by.nodes && looks_after.nodes) || by.cloud_controllers
+            })
+        };
         let is_refused = |key: &str| counts(key) || OF_OTHER_TENANTS.contains(&key);
         let wrong: Vec<Problem> = self.harmless.iter().filter(|problem| is_refused(root(problem))).cloned().collect();
         if !wrong.is_empty() {
             return Err(ConfigError::Invalid(Problems(wrong)));
         }
         let mut others = self.clone();
-        others.keys_without_effect.retain(|key| !counts(key));
         let mut reasons = Vec::new();
-        // Other controllers of this program take them.
-        const NOT_ASKED: [&str; 2] = [
-            "only service-lb takes them, which --controllers does not name",
-            "only the controllers of Nodes and routes take them, which --controllers does not name",
-        ];
-        let not_asked = lists[..2].iter().zip(NOT_ASKED).filter(|((is_asked, _), _)| !is_asked);
-        let not_asked = not_asked.map(|((_, keys), reason)| (reason, *keys));
-        for (reason, keys) in not_asked.chain(WITHOUT_MEANING.iter().copied()) {
+        // Other controllers of this program take them: whoever leaves those out by --controllers knows it.
+        others
+            .keys_without_effect
+            .retain(|key| !keys::is_used(key, |by| by.services || by.nodes || by.cloud_controllers));
+        let without_meaning = [(OWN_TENANT, OF_OTHER_TENANTS.to_vec())].into_iter().chain(keys::without_meaning());
+        for (reason, keys) in without_meaning {
             let given = others.keys_without_effect.extract_if(.., |key| keys.contains(&key.as_str()));
             let given: Vec<String> = given.collect();
             if !given.is_empty() {
@@ -529,7 +405,7 @@ fn root(problem: &Problem) -> &str {
 
 /// Whether a problem is one of something that every process uses.
 fn has_effect(problem: &Problem) -> bool {
-    WITH_EFFECT.contains(&root(problem)) || root(problem) == ENDPOINT_FILE_VARIABLE
+    is_used_by_all(root(problem)) || root(problem) == ENDPOINT_FILE_VARIABLE
 }
 
 fn reader<'d, 'r>(layers: impl IntoIterator<Item = &'d Document>, report: &'r RefCell<Report>) -> Reader<'r> {

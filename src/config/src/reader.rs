@@ -23,6 +23,8 @@ pub(super) struct Report {
     /// The keys of the document itself that are given and known, as the documentation spells them.
     pub(super) given: Vec<String>,
     pub(super) warnings: Vec<String>,
+    /// Every key that a setting has asked for, with its path.
+    pub(super) asked: Vec<String>,
 }
 
 /// An enumeration written as one of a few words, in any letter case.
@@ -314,7 +316,9 @@ impl<'r> Reader<'r> {
     pub(super) fn finish(self) {
         let nearest = |key: &str| nearest(key, self.asked.iter().map(String::as_str)).map(|meant| self.at(meant));
         let unknown = self.items.iter().map(|item| UnknownKey { key: self.at(&item.key), nearest: nearest(&item.key) });
-        self.report.borrow_mut().unknown.extend(unknown);
+        let mut report = self.report.borrow_mut();
+        report.unknown.extend(unknown);
+        report.asked.extend(self.asked.iter().map(|key| self.at(key)));
     }
 }
 

@@ -163,6 +163,7 @@ impl std::hash::Hash for ResourceGroup {
 
 /// An address prefix (`10.0.0.0/16`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct IpPrefix {
     /// The address before the slash.
     pub address: IpAddr,
@@ -194,6 +195,7 @@ impl fmt::Display for IpPrefix {
 
 /// Where the cluster's machines are.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Cluster {
     /// `subscriptionId`.
     pub subscription_id: String,
@@ -229,6 +231,7 @@ pub struct Cluster {
 
 /// The network the machines are in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Network {
     /// `networkResourceTenantID`, when it differs from the cluster's tenant.
     pub tenant_id: Option<String>,
@@ -262,6 +265,7 @@ pub struct Network {
 
 /// How load balancers are made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LoadBalancing {
     /// `loadBalancerSku`. Default standard.
     pub sku: LoadBalancerSku,
@@ -300,6 +304,7 @@ pub struct LoadBalancing {
 
 /// One of several standard load balancers, and what may be placed on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LoadBalancerPlacement {
     /// Name of the public one; the internal one is called `NAME-internal`.
     pub name: String,
@@ -317,6 +322,7 @@ pub struct LoadBalancerPlacement {
 
 /// A Kubernetes label selector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LabelSelector {
     /// Labels that must have exactly these values.
     pub match_labels: BTreeMap<String, String>,
@@ -326,6 +332,7 @@ pub struct LabelSelector {
 
 /// One requirement of a label selector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LabelRequirement {
     /// The label.
     pub key: String,
@@ -351,6 +358,7 @@ choice! {
 
 /// Tags of load balancers, security groups, route tables and public addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Tags {
     /// `tags` (`a=b,c=d`) overlaid with `tagsMap`.
     pub apply: BTreeMap<String, String>,
@@ -360,6 +368,7 @@ pub struct Tags {
 
 /// `cloudProviderBackoff…`: repetition of failed requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Backoff {
     /// `cloudProviderBackoff`.
     pub enabled: bool,
@@ -378,6 +387,7 @@ pub struct Backoff {
 
 /// A client-side limit on requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RateLimit {
     /// `cloudProviderRateLimit`.
     pub enabled: bool,
@@ -393,6 +403,7 @@ pub struct RateLimit {
 
 /// Client-side limits: one for all, and those that differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RateLimits {
     /// For every kind of resource without its own.
     pub default: RateLimit,
@@ -402,6 +413,7 @@ pub struct RateLimits {
 
 /// `…CacheTTLInSeconds`: how old an answer may be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Caches {
     /// `disableAPICallCache`.
     pub disabled: bool,
@@ -448,6 +460,7 @@ pub struct Caches {
 /// `auxiliaryTokenProvider`: a token for the network's tenant, kept in a key vault. Older files name the
 /// vault by URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct AuxiliaryToken {
     /// Subscription of the vault.
     pub subscription_id: Option<String>,

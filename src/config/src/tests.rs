@@ -1,6 +1,7 @@
 //! Tests of the whole: documents and variables in, configuration or errors out.
 
 mod clouds;
+mod keys;
 mod properties;
 
 use std::collections::BTreeMap;
@@ -669,11 +670,12 @@ fn a_setting_without_effect_never_stops_the_start_and_is_told_once() {
 #[test]
 fn the_cloud_controllers_refuse_wrong_values_that_the_disk_driver_only_warns_about() {
     let good = load(&with(json!({"vnetName": "net", "securityGroupName": "nsg", "routeTableName": "routes"}))).unwrap();
-    let warnings = good.for_cloud_controllers(SERVICES).unwrap().join("; ");
-    assert!(warnings.contains("routeTableName"), "{warnings}");
-    let nodes = good.for_cloud_controllers(LooksAfter { services: false, nodes: true }).unwrap().join("; ");
-    assert!(nodes.contains("securityGroupName") && !nodes.contains("routeTableName"), "{nodes}");
-    assert!(!warnings.contains("vnetName") && !warnings.contains("securityGroupName"), "{warnings}");
+    for looks_after in [SERVICES, LooksAfter { services: false, nodes: true }] {
+        let warnings = good.for_cloud_controllers(looks_after).unwrap().join("; ");
+        for key in ["vnetName", "securityGroupName", "routeTableName"] {
+            assert!(!warnings.contains(key), "a controller of this program takes it: {warnings}");
+        }
+    }
     let wrong = load(&with(json!({"loadBalancerSku": "basicc", "routeUpdateIntervalInSeconds": "often"}))).unwrap();
     let error = wrong.for_cloud_controllers(SERVICES).unwrap_err().to_string();
     assert!(error.contains("loadBalancerSku") && !error.contains("routeUpdate"), "{error}");
@@ -752,9 +754,6 @@ fn a_key_that_means_nothing_to_the_cloud_controllers_is_named_with_the_reason() 
     assert!(line("auxiliaryTokenProvider").contains("the network is in the cluster's own tenant"));
     let is_named = |key: &str| told.iter().any(|line| line.starts_with("without effect") && line.contains(key));
     assert!(!is_named("loadBalancerRateLimit") && !is_named("cloudProviderRateLimit"), "{told:#?}");
-    // Each key is in one list, and read.
-    let listed: Vec<&str> = WITHOUT_MEANING.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
-    assert!(!listed.iter().any(|key| [OF_SERVICES, OF_NODES, OF_REQUESTS].iter().any(|list| list.contains(key))));
     let wrong = load(&with(json!({"loadBalancerRateLimit": {"cloudProviderRateLimitQPS": "3"}}))).unwrap();
     assert!(
         wrong
@@ -763,4 +762,17 @@ fn a_key_that_means_nothing_to_the_cloud_controllers_is_named_with_the_reason() 
             .to_string()
             .contains("loadBalancerRateLimit.cloudProviderRateLimitQPS")
     );
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_and_spoken_of() {
+    let text = azure_json_of_2017().to_string();
+    let read = |text: &str| {
+        let file = Document::parse("azure.json", text.as_bytes()).unwrap();
+        Config::from_documents(Some(&file), None, &Environment::new(&BTreeMap::new())).unwrap()
+    };
+    let (plain, marked) = (read(&text), read(&format!("\u{feff}{text}")));
+    let of_mark = |config: &Config| config.warnings().iter().any(|warning| warning.contains("byte order mark"));
+    assert_eq!((of_mark(&plain), of_mark(&marked)), (false, true));
+    assert_eq!(plain.cluster, marked.cluster);
 }

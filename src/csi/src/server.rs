@@ -25,7 +25,7 @@ use tonic::{Status, service::Routes, transport::Server};
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use listener::{BindError, Listener, Reach, SocketFile, SocketLost};
-pub use metrics::RpcMetrics;
+pub use metrics::{METRICS, RpcMetrics};
 pub use rpc_log::{RpcLayer, RpcNote};
 
 use authority::AnyAuthority;
@@ -137,6 +137,8 @@ fn shortened(message: String) -> String {
     if message.len() <= MESSAGE_LIMIT {
         return message;
     }
+    /// A longer run of characters is no word, and is cut.
+    const LONGEST_WORD: usize = 64;
     let room = MESSAGE_LIMIT - GAP.len();
     // Two fifths for the head: the cause is usually at the end and longer.
     let mut head = room * 2 / 5;
@@ -147,7 +149,11 @@ fn shortened(message: String) -> String {
     while !message.is_char_boundary(tail) {
         tail += 1;
     }
-    format!("{}{GAP}{}", &message[..head], &message[tail..])
+    // Whole words, where they end near.
+    let (first, last) = (&message[..head], &message[tail..]);
+    let first = first.rfind(' ').filter(|at| head - at <= LONGEST_WORD).map_or(first, |at| &first[..at]);
+    let last = last.find(' ').filter(|at| *at <= LONGEST_WORD).map_or(last, |at| &last[at + 1..]);
+    format!("{first}{GAP}{last}")
 }
 
 #[cfg(test)]

@@ -8,9 +8,12 @@
 //! | [`managers`] | which managers run, whether exactly one gives pod ranges, whether two do the same work |
 //! | [`addresses`] | addresses that Services name beside their own and would not get today |
 //! | [`controller_list`] | which of the cloud controllers run |
+//! | [`migration`] | what becomes of a cluster of the Go projects that moves |
 //! | [`named`] | network resources that the configuration names and that do not exist |
 //! | [`kept`] | what Services have and a new one would not get, and disks that would not be attached now |
 //! | [`objects`] | objects in Azure that were made for Services which the cluster does not have |
+//! | [`plausible`] | values of the configuration that cannot be right |
+//! | [`roles`] | actions of the roles in `deploy/azure` that the identity lacks |
 //! | [`routes`] | routes that stay although none would be added for them, and routes of no Node |
 //! | [`shares`] | file shares, their accounts and volumes; also which volume each share is |
 
@@ -18,9 +21,12 @@ pub mod addresses;
 pub mod controller_list;
 pub mod kept;
 pub mod managers;
+pub mod migration;
 pub mod named;
 mod nodes;
 pub mod objects;
+pub mod plausible;
+pub mod roles;
 pub mod routes;
 pub mod shares;
 #[cfg(test)]

@@ -242,7 +242,20 @@ pub(crate) type Reply = Result<Answer, Fault>;
 impl Context<'_> {
     /// The body read by the schema of a type.
     pub(crate) fn read(&self, type_name: &str, root: &'static str, partial: bool) -> Result<Value, Fault> {
-        let body = self.request.body()?;
+        self.read_body(self.request.body()?, type_name, root, partial)
+    }
+
+    /// The same of a part that stands in the document of a resource. The templates of the Azure CLI give a NAT rule a
+    /// location, which Azure takes there; that it takes one everywhere is unverified.
+    pub(crate) fn read_part(&self, type_name: &str, root: &'static str) -> Result<Value, Fault> {
+        let mut body = self.request.body()?.clone();
+        if let Some(members) = body.as_object_mut() {
+            members.retain(|name, _| !name.eq_ignore_ascii_case("location"));
+        }
+        self.read_body(&body, type_name, root, false)
+    }
+
+    fn read_body(&self, body: &Value, type_name: &str, root: &'static str, partial: bool) -> Result<Value, Fault> {
         let future = self.shared.options.future_fields.then_some(crate::unknown_fields::MEMBER);
         if matches!(self.request.method.as_str(), "PUT" | "PATCH") {
             // Unverified: the definition that the gateway has of a group's members.
@@ -300,7 +313,7 @@ impl Context<'_> {
                 format!("p={partition}&{signature}")
             }
             Style::Storage => format!("monitor=true&{signature}"),
-            Style::Network | Style::Group => signature,
+            Style::Network | Style::Group | Style::Deployment => signature,
         };
         let root = format!("{base}{subscription}/{}", start.collection);
         let url = match start.style {
@@ -312,7 +325,7 @@ impl Context<'_> {
             Style::Network => {
                 format!("{}/{id}?{query}", root.trim_end_matches("operations").to_owned() + "operationResults")
             }
-            Style::Group => format!("{root}?{query}"),
+            Style::Group | Style::Deployment => format!("{root}?{query}"),
             Style::Storage => url.clone(),
         };
         let latency = due - self.now;

@@ -14,6 +14,11 @@
 //! | `POST /_emulator/buckets/fill` | all buckets are full, as after a long rest |
 //! | `GET`, `POST`, `DELETE /_emulator/incidents` | list, add (one or a list), forget all |
 //! | `DELETE /_emulator/incidents/{id}` | forget one |
+//! | `GET /_emulator/resource?id=...` | one resource as Azure shows it, without secrets |
+//! | `GET /_emulator/calls/{number}` | one call of the log |
+//! | `POST /_emulator/machines` | `{"id": "...", "runs": false}` stops a virtual machine as if its system had crashed: it is `stopped`, its disks stay attached, and no operation is started; `true` lets it run again |
+//! | `GET /_emulator/roles` | the principals that may not do everything, by object id, with their roles |
+//! | `POST /_emulator/roles` | `{"principal": "...", "roles": [{"actions": ["*/read"]}]}`: what a client, a managed identity or an object id may do from now on; everything without `roles`. The members of a role are those of the scenario: `scope`, `actions`, `notActions` |
 //! | `GET /_emulator/smb` | the servers of file shares ([`crate::smb`]) with address, process, log and folders |
 //! | `POST /_emulator/smb` | `{"account": "...", "serves": false}` stops the server of an account, `true` starts it again |
 //! | `GET /_emulator/scenario` | what existed at the start, without secrets |
@@ -28,7 +33,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router, middleware};
@@ -37,6 +42,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::access;
+use crate::arm::compute::scale_sets::members;
+use crate::arm::engine::references::BackReferences;
 use crate::call_log::{Call, Counters, LogSize};
 use crate::changes::Step;
 use crate::incident::{Incident, IncidentError, Listed};
@@ -44,9 +51,10 @@ use crate::lower_bound::LowerBound;
 use crate::page;
 use crate::phases::{Begun, OperationRecord, Phase};
 use crate::redact::redact;
+use crate::roles::Role;
 use crate::smb::{FileServer, SmbError};
 use crate::state::Shared;
-use crate::store::{Document, Store};
+use crate::store::{Document, Power, Store};
 use crate::throttle::Throttle;
 
 /// A handle on a running emulator. Clones are one handle.
@@ -59,6 +67,35 @@ impl std::fmt::Debug for Control {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Control").field("url", &self.shared.url).finish_non_exhaustive()
     }
+}
+
+/// A principal that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{principal:?} is no principal: give the id of a client, the name or client id of a managed identity of the scenario, or an object id"
+)]
+pub struct UnknownPrincipal {
+    /// What was given.
+    pub principal: String,
+}
+
+/// A machine that cannot be stopped or started from outside of Azure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MachineError {
+    /// There is none.
+    #[error("{id:?} is the id of no virtual machine or instance of a scale set")]
+    Unknown {
+        /// What was given.
+        id: String,
+    },
+    /// Its power state is another than the one that this ends.
+    #[error("{id} is {power}: only a running machine stops, and only a stopped one runs again")]
+    Power {
+        /// The machine.
+        id: String,
+        /// Its power state.
+        power: &'static str,
+    },
 }
 
 /// Everything at one moment.
@@ -198,6 +235,65 @@ impl Control {
         self.shared.state().incidents.clear();
     }
 
+    /// A resource as a GET shows it, without secrets; none where there is none.
+    #[must_use]
+    pub fn resource(&self, id: &str) -> Option<Value> {
+        let state = self.shared.state();
+        let doc = state.store.document(id)?;
+        let shown = match state.types.of(&doc) {
+            Some(descriptor) => BackReferences::of(descriptor, &state).shown_in(doc),
+            None => doc,
+        };
+        Some(redacted(shown.into_value()))
+    }
+
+    /// Stops a machine as if its system had crashed, or lets it run again. Its disks stay attached, and nothing that runs is
+    /// ended. Only its power state changes, as Azure shows it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such machine, or its power state is not the one that this ends.
+    pub fn set_machine_runs(&self, id: &str, runs: bool) -> Result<(), MachineError> {
+        let now = self.shared.clock.elapsed();
+        let mut state = self.shared.state();
+        let Some(power) = state.store.power(id) else {
+            return Err(MachineError::Unknown { id: id.to_owned() });
+        };
+        let to = match (power, runs) {
+            (Power::Running, false) => Power::Stopped,
+            (Power::Stopped, true) => Power::Running,
+            (power, _) => return Err(MachineError::Power { id: id.to_owned(), power: power.word() }),
+        };
+        state.store.change(id, now, |resource| {
+            if let Some(machine) = &mut resource.machine {
+                machine.power = to;
+            }
+        });
+        members::touch(&mut state, id, now);
+        drop(state);
+        self.shared.saver.changed();
+        Ok(())
+    }
+
+    /// The principals that may not do everything, by object id, with their roles.
+    #[must_use]
+    pub fn roles(&self) -> BTreeMap<String, Vec<Role>> {
+        self.shared.state().roles.all().clone()
+    }
+
+    /// Gives a principal these roles from now on, everything without a list: a client by its id, a managed identity of
+    /// the scenario by its name or client id, any other by its object id.
+    ///
+    /// # Errors
+    ///
+    /// When it is none of these.
+    pub fn set_roles(&self, principal: &str, roles: Option<Vec<Role>>) -> Result<(), UnknownPrincipal> {
+        let unknown = || UnknownPrincipal { principal: principal.to_owned() };
+        let object = self.shared.options.scenario.principal(principal).ok_or_else(unknown)?;
+        self.shared.state().roles.set(&object, roles);
+        Ok(())
+    }
+
     /// Writes that dropped what they had been given (`--future-fields`).
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
@@ -311,6 +407,10 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
             ),
         )
         .route("/incidents/{id}", delete(remove_incident))
+        .route("/resource", get(resource))
+        .route("/calls/{number}", get(call))
+        .route("/machines", post(set_machine_runs))
+        .route("/roles", get(|State(c): State<Control>| async move { Json(c.roles()) }).post(set_roles))
         .route("/smb", get(|State(c): State<Control>| async move { Json(c.file_servers()) }).post(serve_files))
         .route(
             "/scenario",
@@ -324,9 +424,12 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
     Router::new().nest("/_emulator", routes)
 }
 
+/// What there is below `/_emulator/`.
+const PATHS: &str = "health, state, overview, resource?id=ID, calls, calls/NUMBER, counters, lower-bound, phases, \
+                     phases/NUMBER/operations, buckets/fill, incidents, incidents/NUMBER, machines, roles, scenario, smb, ca.pem";
+
 async fn unknown() -> Response {
-    let why = "there is no such thing below /_emulator/; its documentation lists what there is";
-    (StatusCode::NOT_FOUND, Json(json!({ "error": why }))).into_response()
+    missing(&format!("there is no such thing below /_emulator/; there are: {PATHS}"))
 }
 
 fn redacted(mut value: Value) -> Value {
@@ -344,6 +447,69 @@ struct PhaseName {
 async fn begin_phase(State(control): State<Control>, body: bytes::Bytes) -> Response {
     match serde_json::from_slice::<PhaseName>(&body) {
         Ok(PhaseName { name }) => (StatusCode::CREATED, Json(control.begin_phase(&name))).into_response(),
+        Err(error) => refused(&error.to_string()),
+    }
+}
+
+/// What `GET /_emulator/resource` takes.
+#[derive(Deserialize)]
+struct ResourceId {
+    id: String,
+}
+
+async fn resource(State(control): State<Control>, Query(asked): Query<ResourceId>) -> Response {
+    control.resource(&asked.id).map_or_else(|| missing("there is no such resource"), |doc| Json(doc).into_response())
+}
+
+async fn call(State(control): State<Control>, Path(number): Path<u64>) -> Response {
+    let found = control.shared.state().log.calls().find(|call| call.number == number).cloned();
+    found.map_or_else(|| missing("the log has no such call any more"), |call| Json(call).into_response())
+}
+
+fn missing(why: &str) -> Response {
+    (StatusCode::NOT_FOUND, Json(json!({ "error": why }))).into_response()
+}
+
+/// What `POST /_emulator/machines` takes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MachineRuns {
+    id: String,
+    runs: bool,
+}
+
+async fn set_machine_runs(State(control): State<Control>, body: bytes::Bytes) -> Response {
+    let asked: MachineRuns = match serde_json::from_slice(&body) {
+        Ok(asked) => asked,
+        Err(error) => return refused(&error.to_string()),
+    };
+    match control.set_machine_runs(&asked.id, asked.runs) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => refused(&error.to_string()),
+    }
+}
+
+/// What `POST /_emulator/roles` takes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RolesOf {
+    principal: String,
+    #[serde(default)]
+    roles: Option<Vec<Role>>,
+}
+
+async fn set_roles(State(control): State<Control>, body: bytes::Bytes) -> Response {
+    let asked: RolesOf = match serde_json::from_slice(&body) {
+        Ok(asked) => asked,
+        Err(error) => return refused(&error.to_string()),
+    };
+    for (at, role) in asked.roles.iter().flatten().enumerate() {
+        if let Err((member, what)) = role.check() {
+            return refused(&format!("roles[{at}].{member}: {what}"));
+        }
+    }
+    match control.set_roles(&asked.principal, asked.roles) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(error) => refused(&error.to_string()),
     }
 }

@@ -102,6 +102,15 @@ impl Fault {
     }
 }
 
+/// A deployment some of whose resources were refused.
+pub(crate) fn deployment_failed(failures: &[&Fault]) -> Fault {
+    let mut fault = any_deployment_failed();
+    // Real bodies have the refusal of each resource as a text.
+    fault.details =
+        failures.iter().map(|failed| json!({"code": failed.code, "message": failed.body().to_string()})).collect();
+    fault
+}
+
 /// The newest first.
 pub(crate) fn invalid_api_version(version: &str, known: &[&str]) -> Fault {
     let known: Vec<&str> = known.iter().rev().copied().collect();

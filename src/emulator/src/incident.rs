@@ -339,7 +339,7 @@ fn contains(body: &[u8], text: &[u8]) -> bool {
 }
 
 /// Whether `text` matches `glob`, in any letter case; `*` stands for any text.
-fn matches(glob: &str, text: &str) -> bool {
+pub(crate) fn matches(glob: &str, text: &str) -> bool {
     let glob = glob.trim_end_matches('/').to_ascii_lowercase();
     let text = text.trim_end_matches('/').to_ascii_lowercase();
     let mut parts = glob.split('*');

@@ -115,11 +115,13 @@ pub enum OperationKind {
     StorageAccount,
     /// The name of a deleted share becomes free; the deletion itself is done at once.
     ShareRemoval,
+    /// A template is deployed: what it takes at least. It lasts until its last resource has ended.
+    Deployment,
 }
 
 impl OperationKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::DiskCreate,
         Self::DiskUpdate,
         Self::DiskDelete,
@@ -142,6 +144,7 @@ impl OperationKind {
         Self::SnapshotCopy,
         Self::StorageAccount,
         Self::ShareRemoval,
+        Self::Deployment,
     ];
 
     /// The median in milliseconds; the module documentation says which are documented.
@@ -165,6 +168,8 @@ impl OperationKind {
             // The only figure found is a Retry-After of 17.
             Self::StorageAccount => 20_000,
             Self::SnapshotCopy => 360_000,
+            // A figure of the emulator's own.
+            Self::Deployment => 1_000,
         }
     }
 }
@@ -236,13 +241,12 @@ pub enum ProfileError {
         source: std::io::Error,
     },
     /// The file is not a profile.
-    #[error("latency profile {} is not valid", path.display())]
+    #[error("latency profile {}: {why}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Where and why.
-        #[source]
-        source: Box<serde_saphyr::Error>,
+        /// Where and why, in one line.
+        why: String,
     },
     /// The file parses but says something impossible.
     #[error("latency profile {}: {what}", path.display())]
@@ -351,8 +355,10 @@ impl Profile {
 
     fn from_yaml(text: &str, path: &std::path::Path) -> Result<Self, ProfileError> {
         let impossible = |what: String| ProfileError::Impossible { path: path.to_owned(), what };
-        let file: ProfileFile = serde_saphyr::from_str(text)
-            .map_err(|source| ProfileError::Malformed { path: path.to_owned(), source: Box::new(source) })?;
+        let file: ProfileFile = serde_saphyr::from_str(text).map_err(|error| ProfileError::Malformed {
+            path: path.to_owned(),
+            why: crate::scenario::one_line(&error),
+        })?;
         let mut profile = Self::named(&file.base)
             .ok_or_else(|| impossible(format!("base: {:?} is none of none, typical, azure, bad-day", file.base)))?;
         for (kind, shape) in file.operations {
@@ -513,5 +519,15 @@ mod tests {
         assert!(error("base: fast").contains("fast"));
         let missing = Profile::parse("/does/not/exist.yaml").unwrap_err();
         assert!(missing.to_string().contains("/does/not/exist.yaml"));
+    }
+
+    #[test]
+    fn a_file_that_is_no_profile_is_refused_with_the_reason_and_its_place() {
+        let refused = Profile::from_yaml("operations: {vmAttach: {median: 3}}", Path::new("l.yaml")).unwrap_err();
+        let told = refused.to_string();
+        assert!(
+            told.starts_with("latency profile l.yaml: line 1 ") && told.contains("unknown field `median`"),
+            "{told}"
+        );
     }
 }

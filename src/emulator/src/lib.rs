@@ -30,9 +30,14 @@
 //! | HEAD of what is no group | 405 | D |
 //! | unknown subscription, group, resource, type, namespace | 404 from the gateway with `x-ms-failure-cause: gateway` | R, D |
 //! | a token that has expired / is for another service | 401 `ExpiredAuthenticationToken` / `InvalidAuthenticationTokenAudience` | D |
+//! | what no role of the caller allows | 403 `AuthorizationFailed` from the gateway with action and scope; also of what does not exist | D; for actions on what a body names (`LinkedAuthorizationFailed`) not emulated |
+//! | `Microsoft.Authorization/permissions` at a subscription, group or resource | one entry for each role of the caller there, `*` without roles | D; whether asking needs a role U: [`Switches::permissions_need_a_role`] |
 //! | a body over 4 MiB | 413 `RequestContentTooLarge` | D |
 //! | a member that no resource has at its top | 400 `InvalidRequestContent` from the gateway | D |
 //! | tags: more than 50, names over 512 or values over 256 characters, reserved characters | 400 | D, the code for too many U |
+//! | deployment PUT / DELETE of a template to a group | 201 or 200 with `Azure-AsyncOperation`, `Running` until the last resource has ended / 202, what it made stays | D, the 202 U |
+//! | … one of whose resources is refused | `DeploymentFailed` with the refusals, nothing new begins | D |
+//! | … with loops, linked templates, mode `Complete`, functions that tools do not generate | 400 `InvalidTemplate`, which says so | deviation |
 //! | types that are not emulated, such as images and galleries | 404 `InvalidResourceType`, as in a cloud without them | D but for the sentence that says so |
 //! | `providers`, `resources` of a subscription or group | registered; members without `properties` | D |
 //! | `%2F` in a path | divides nothing; no name may hold it | U |
@@ -153,7 +158,9 @@
 //! Beside Azure the emulator serves a page and a control interface, without a token. `GET /` of a browser (no
 //! `Authorization`, `text/html` accepted) is the page; any other request of `/` is Azure's. The page shows, once a
 //! second, what exists by type, machines with their LUNs, running operations with the time left and the newest calls.
-//! It loads nothing from elsewhere and changes nothing. [`control`] lists what is below `/_emulator/`.
+//! It has a card for each load balancer, a line for each security rule and route, the claims of disks, who called, and the
+//! JSON of a resource or a call at a click. It loads nothing from elsewhere. What a person orders there, an incident or a
+//! machine that stops, is told in words before it is ordered. [`control`] lists what is below `/_emulator/`.
 //!
 //! | request of the page or of `/_emulator/` | answer |
 //! |---|---|
@@ -179,6 +186,7 @@ pub mod call_log;
 pub mod changes;
 pub mod control;
 pub mod disk_skus;
+pub mod ended;
 pub mod hypervisor;
 pub mod incident;
 pub mod latency;
@@ -200,6 +208,7 @@ mod claim;
 mod clock;
 mod completion;
 mod definition;
+mod deploy;
 mod derived;
 mod document;
 mod endpoints;
@@ -217,6 +226,7 @@ mod path;
 mod phase_report;
 mod recovery;
 mod redact;
+mod roles;
 mod router;
 mod saver;
 mod schema;

@@ -61,6 +61,8 @@ pub(crate) enum Style {
     Group,
     /// Recorded: `Location` only, empty bodies, the document at the end.
     Storage,
+    /// Documented: the state of a deployment, `Running` while it is.
+    Deployment,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +105,7 @@ impl<W> Operation<W> {
     /// The object at the `Azure-AsyncOperation` URL, as JSON text.
     pub(crate) fn object(&self, clock: &Clock) -> String {
         let (word, fault) = match &self.status {
+            Status::Running if self.style == Style::Deployment => ("Running", None),
             Status::Running => ("InProgress", None),
             Status::Succeeded => ("Succeeded", None),
             Status::Failed(fault) => ("Failed", Some(fault)),
@@ -150,6 +153,8 @@ pub(crate) struct Operations<W> {
     aliases: BTreeMap<String, String>,
     /// Finished operations, in the order in which they ended.
     finished: VecDeque<(Duration, String)>,
+    /// How many that had finished are forgotten.
+    forgotten: u64,
 }
 
 impl<W> Default for Operations<W> {
@@ -160,6 +165,7 @@ impl<W> Default for Operations<W> {
             next: 0,
             aliases: BTreeMap::new(),
             finished: VecDeque::new(),
+            forgotten: 0,
         }
     }
 }
@@ -252,6 +258,13 @@ impl<W> Operations<W> {
             .map(|((due, _), _)| *due)
     }
 
+    /// Those that have ended beyond the first so many, in order, as far as they are not forgotten; and how many have ended.
+    pub(crate) fn ended_after(&self, count: u64) -> (u64, impl Iterator<Item = &Operation<W>>) {
+        let skipped = usize::try_from(count.saturating_sub(self.forgotten)).unwrap_or(usize::MAX);
+        let ended = self.finished.iter().skip(skipped).filter_map(|(_, id)| self.all.get(id));
+        (self.forgotten + self.finished.len() as u64, ended)
+    }
+
     /// Those that run, in the order in which they would end.
     pub(crate) fn all_running(&self) -> Vec<String> {
         self.running.values().cloned().collect()
@@ -311,6 +324,7 @@ impl<W> Operations<W> {
         {
             self.all.remove(old);
             self.finished.pop_front();
+            self.forgotten += 1;
             forgotten = true;
         }
         if forgotten && !self.aliases.is_empty() {
@@ -375,6 +389,28 @@ mod tests {
         assert!(operations.get("3").is_some());
         assert_eq!(operations.resolve("alias-2"), None);
         assert_eq!(operations.aliases.len(), KEPT_MOST);
+    }
+
+    #[test]
+    fn each_end_is_told_once_in_order_and_those_that_are_forgotten_are_not_waited_for() {
+        let mut operations = Operations::default();
+        let end = |operations: &mut Operations<()>, id: usize, at: u64| {
+            operations.accept(order(id));
+            operations.end(&id.to_string(), Duration::from_secs(at), Ok(Outcome::default()));
+        };
+        let told = |operations: &Operations<()>, count: u64| -> (u64, Vec<String>) {
+            let (count, ended) = operations.ended_after(count);
+            (count, ended.map(|operation| operation.id.clone()).collect())
+        };
+        assert_eq!(told(&operations, 0), (0, vec![]));
+        operations.accept(order(9));
+        (0..3).for_each(|id| end(&mut operations, id, 0));
+        assert_eq!(told(&operations, 0), (3, vec!["0".to_owned(), "1".to_owned(), "2".to_owned()]));
+        assert_eq!(told(&operations, 2), (3, vec!["2".to_owned()]));
+        assert_eq!(told(&operations, 3), (3, vec![]));
+        end(&mut operations, 3, KEPT_FOR.as_secs() + 1);
+        assert_eq!(told(&operations, 3), (4, vec!["3".to_owned()]), "the first three are forgotten");
+        assert_eq!(told(&operations, 0), (4, vec!["3".to_owned()]));
     }
 
     #[test]

@@ -198,7 +198,9 @@ pub struct Switches {
     pub detach_unattached: Already,
     /// After a failed attach the model keeps the element. Default false.
     pub failed_attach_stays_in_model: bool,
-    /// Quoted numbers and booleans are taken for numbers and booleans. Default false.
+    /// Quoted numbers and booleans are taken for numbers and booleans. That Azure does it at least in scale sets and NAT
+    /// rules is known by a client: the templates of `az vmss create` have `"primary": "true"` and
+    /// `"frontendPortRangeStart": "50000"`. Default false, which finds what a client should not send.
     pub lenient_scalars: bool,
     /// A PUT of a machine that exists must name its location (documented for resources in general; the Go
     /// drivers send `{}` to a machine in the state Failed). Default true.
@@ -247,6 +249,9 @@ pub struct Switches {
     /// out; else the instance loses what it had of its own there. The cloud-controller-manager sends it in every PUT.
     /// Default true.
     pub instance_put_keeps_hardware: bool,
+    /// A principal sees its own permissions only with a role that allows `Microsoft.Authorization/permissions/read`. That the
+    /// action exists is documented; whether the request is refused without it is not. Default false.
+    pub permissions_need_a_role: bool,
 }
 
 /// How old an item of a list is at most with [`Switches::list_lag`]. Unverified: the reports give no time. Longer than
@@ -277,6 +282,7 @@ impl Default for Switches {
             all_protocols_need_port_0: true,
             missing_instance: MissingInstance::NotFound,
             instance_put_keeps_hardware: true,
+            permissions_need_a_role: false,
         }
     }
 }
@@ -312,7 +318,7 @@ pub enum SwitchError {
 
 /// Every switch by the name that the command line and the documentation use, with its positions; the
 /// first is the default.
-pub const SWITCHES: [(&str, &str); 21] = [
+pub const SWITCHES: [(&str, &str); 22] = [
     ("concurrent-vm-write", "conflict|preempt"),
     ("left-out-of-put", "detach|keep"),
     ("left-out-of-patch", "detach|keep"),
@@ -334,6 +340,7 @@ pub const SWITCHES: [(&str, &str); 21] = [
     ("all-protocols-need-port-0", "true|false"),
     ("missing-instance", "not-found|invalid-parameter"),
     ("instance-put-keeps-hardware", "true|false"),
+    ("permissions-need-a-role", "false|true"),
 ];
 
 impl Switches {
@@ -400,6 +407,9 @@ impl Switches {
             }
             "instance-put-keeps-hardware" => {
                 self.instance_put_keeps_hardware = value.parse().map_err(|_| refused())?;
+            }
+            "permissions-need-a-role" => {
+                self.permissions_need_a_role = value.parse().map_err(|_| refused())?;
             }
             "all-protocols-need-port-0" => {
                 self.all_protocols_need_port_0 = value.parse().map_err(|_| refused())?;

@@ -3,12 +3,17 @@
 //! The page asks once a second. It says which state it has seen, and gets the resources only when these have changed
 //! since, and only the calls that it does not have.
 
+mod caller;
+mod network;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
+use self::network::{Index, NetworkPart};
 use crate::call_log::{Call, Counters, LogSize};
+use crate::incident::Listed;
 use crate::latency::OperationKind;
 use crate::path;
 use crate::redact::redact;
@@ -22,6 +27,8 @@ pub(crate) const ROWS_MOST: usize = 5_000;
 pub(crate) const CALLS_MOST: usize = 200;
 /// Operations in an overview at most, those that end first.
 pub(crate) const OPERATIONS_MOST: usize = 500;
+/// Incidents in an overview at most, the newest first.
+pub(crate) const INCIDENTS_MOST: usize = 50;
 /// Properties that are shown of a resource whose type has no columns of its own.
 const FACTS_MOST: usize = 6;
 /// Shares that are listed with an account at most; the sum is always told.
@@ -77,7 +84,7 @@ pub(crate) struct Overview {
     log: LogSize,
     /// Oldest first.
     calls: Vec<LoggedCall>,
-    incidents: usize,
+    incidents: Vec<Listed>,
     violations: usize,
 }
 
@@ -120,6 +127,8 @@ struct Row {
     account: Option<AccountRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     share: Option<ShareRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<NetworkPart>,
     /// Properties of other types, name and value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     facts: Vec<(String, String)>,
@@ -130,6 +139,9 @@ struct Row {
 struct MachineRow {
     power: &'static str,
     size: String,
+    /// How many data disks its size can have; none of a size that no table has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<u32>,
     luns: Vec<LunRow>,
 }
 
@@ -153,6 +165,10 @@ struct DiskRow {
     disk_state: String,
     /// The machines that hold it, by name, with the LUN of a data disk.
     machines: Vec<(String, Option<u8>)>,
+    /// The claim for which a driver made it, as `namespace/name`, by its tags.
+    claim: String,
+    /// The PersistentVolume, by its tags.
+    volume: String,
 }
 
 /// A storage account.
@@ -202,6 +218,8 @@ struct LoggedCall {
     method: String,
     path: String,
     operation: String,
+    /// Who called, by its `User-Agent`.
+    caller: String,
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<String>,
@@ -220,6 +238,7 @@ impl From<&Call> for LoggedCall {
             method: call.method.clone(),
             path: call.path.clone(),
             operation: call.operation.clone(),
+            caller: caller::name(call.user_agent.as_deref().unwrap_or("")),
             status: call.status,
             code: call.code.clone(),
             latency_ms: call.latency_ms,
@@ -251,7 +270,7 @@ pub(crate) fn overview(shared: &Shared, seen: Seen) -> Overview {
         counters: state.log.counters().clone(),
         log: state.log.size(),
         calls,
-        incidents: state.incidents.list().len(),
+        incidents: state.incidents.list().iter().rev().take(INCIDENTS_MOST).cloned().collect(),
         violations: state.violations.len(),
     }
 }
@@ -277,6 +296,7 @@ fn types(state: &State) -> Vec<Type> {
         }
     }
     let shares = shares(state);
+    let network = Index::of(state);
     let mut types: BTreeMap<String, Type> = BTreeMap::new();
     // What is outside of all subscriptions is the emulator's own.
     for (key, resource) in state.store.iter().filter(|(key, _)| key.starts_with("/subscriptions/")) {
@@ -285,7 +305,7 @@ fn types(state: &State) -> Vec<Type> {
             types.entry(name.to_ascii_lowercase()).or_insert_with(|| Type { name, total: 0, rows: Vec::new() });
         of_type.total += 1;
         if of_type.rows.len() < ROWS_MOST {
-            of_type.rows.push(row(key, resource, &holders, &shares));
+            of_type.rows.push(row(key, resource, &holders, &shares, &network));
         }
     }
     types.into_values().collect()
@@ -332,6 +352,7 @@ fn row(
     resource: &Resource,
     holders: &BTreeMap<String, Vec<(String, Option<u8>)>>,
     shares: &BTreeMap<&str, Vec<ShareRow>>,
+    network: &Index,
 ) -> Row {
     let doc = &*resource.doc;
     let properties = &doc["properties"];
@@ -351,7 +372,9 @@ fn row(
         tags: tags.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), text(value))).collect(),
         ..Row::default()
     };
+    row.network = network.part(&kind, doc);
     match kind.as_str() {
+        _ if row.network.is_some() => {}
         VIRTUAL_MACHINES | INSTANCES => row.machine = machine(resource),
         DISKS => {
             let mut machines = holders.get(key).cloned().unwrap_or_default();
@@ -365,6 +388,8 @@ fn row(
                 gib: properties["diskSizeGB"].as_u64().unwrap_or(0),
                 disk_state: text(&properties["diskState"]),
                 machines,
+                claim: claim(&row.tags),
+                volume: tag(&row.tags, "kubernetes.io-created-for-pv-name"),
             });
         }
         ACCOUNTS => {
@@ -389,6 +414,17 @@ fn row(
         }
     }
     row
+}
+
+/// The value of a tag, in any letter case; nothing without it.
+fn tag(tags: &BTreeMap<String, String>, name: &str) -> String {
+    tags.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+/// The claim that the drivers of Kubernetes name in the tags of a disk.
+fn claim(tags: &BTreeMap<String, String>) -> String {
+    let of = |what: &str| tag(tags, &format!("kubernetes.io-created-for-pvc-{what}"));
+    [of("namespace"), of("name")].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join("/")
 }
 
 fn machine(resource: &Resource) -> Option<MachineRow> {
@@ -416,6 +452,7 @@ fn machine(resource: &Resource) -> Option<MachineRow> {
     Some(MachineRow {
         power: machine.turning.unwrap_or(machine.power.word()),
         size: crate::sizes::of_machine(&resource.doc).to_owned(),
+        slots: crate::sizes::find(crate::sizes::of_machine(&resource.doc)).map(|size| size.max_data_disks.into()),
         luns: luns.into_values().collect(),
     })
 }

@@ -1,8 +1,8 @@
 //! The page at `/`: what exists, what runs and what was asked, for an engineer's second screen.
 //!
-//! It is three files without a framework and without anything from elsewhere, and works without a network. Its script
-//! asks [`crate::overview`] once a second and writes text nodes only, so that nothing a client sent becomes markup. It
-//! changes nothing: it has no control to click.
+//! It is a few files without a framework and without anything from elsewhere, and works without a network. Its script
+//! asks [`crate::overview`] once a second and writes text nodes only, so that nothing a client sent becomes markup. What a
+//! person orders there (incidents, a machine that stops) it asks of the control interface, as any program would.
 //!
 //! `GET /` is Azure's too. The page answers a browser: no `Authorization`, and `text/html` among what it accepts. Any
 //! other request of `/` goes to the resource manager.
@@ -20,7 +20,7 @@ use crate::control::Control;
 use crate::overview::{self, Overview, Seen};
 use crate::served_names::ServedNames;
 
-/// The page may load its own two files and ask its own server, and nothing else.
+/// The page may load its own files and ask its own server, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -40,11 +40,25 @@ fn is_wanted(parts: &Parts) -> bool {
         && accepts.split(',').any(|kind| kind.split(';').next().unwrap_or("").trim().eq_ignore_ascii_case("text/html"))
 }
 
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// What the page loads, by its path below `/_emulator`.
+pub(crate) const FILES: [(&str, &str, &str); 5] = [
+    ("/page.css", CSS, include_str!("page/page.css")),
+    ("/page.js", SCRIPT, include_str!("page/page.js")),
+    ("/page-words.js", SCRIPT, include_str!("page/words.js")),
+    ("/page-network.js", SCRIPT, include_str!("page/network.js")),
+    ("/page-incidents.js", SCRIPT, include_str!("page/incidents.js")),
+];
+
 /// What the page is made of, and what it asks; below `/_emulator`.
 pub(crate) fn router() -> Router<Control> {
-    Router::new()
-        .route("/page.css", get(|| async { file("text/css; charset=utf-8", include_str!("page/page.css")) }))
-        .route("/page.js", get(|| async { file("text/javascript; charset=utf-8", include_str!("page/page.js")) }))
+    FILES
+        .into_iter()
+        .fold(Router::new(), |router, (path, kind, text)| {
+            router.route(path, get(move || async move { file(kind, text) }))
+        })
         .route("/overview", get(show))
 }
 

@@ -97,7 +97,8 @@ fn write_kind(kind: OperationKind) -> WriteKind {
         OperationKind::DiskCreate
         | OperationKind::VmCreate
         | OperationKind::Snapshot
-        | OperationKind::StorageAccount => WriteKind::Create,
+        | OperationKind::StorageAccount
+        | OperationKind::Deployment => WriteKind::Create,
         OperationKind::DiskDelete
         | OperationKind::VmDelete
         | OperationKind::SnapshotDelete

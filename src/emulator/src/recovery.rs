@@ -3,7 +3,7 @@
 //! The state file shows each resource as it was between acceptance and end of its operation. There is
 //! no operation any more, so nothing may stay `Updating`: what was accepted is taken to its end where
 //! the file tells how (creations, changes of disks, attaches, detaches, deletions) and dropped where it
-//! does not (power actions, access grants). A machine in the state `Failed` stays as it is.
+//! does not (power actions, access grants). A deployment of a template has failed. A machine in the state `Failed` stays as it is.
 
 use std::time::Duration;
 
@@ -29,6 +29,15 @@ impl State {
                 .map(|(key, resource)| (key.clone(), resource.doc["type"].as_str().unwrap_or("").to_owned()))
                 .collect()
         };
+        // The file does not have the template: what of it was made stays.
+        for (id, kind) in in_state(self, &["Accepted", "Running"]) {
+            if kind == kinds::DEPLOYMENT {
+                self.store.change(&id, START, |resource| {
+                    resource.set_provisioning("Failed");
+                    resource.busy = None;
+                });
+            }
+        }
         // Deletions first: they release disks that other machines may have been about to take.
         for (id, kind) in in_state(self, &["Deleting"]) {
             self.recover_deletion(&id, &kind);

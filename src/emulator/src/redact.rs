@@ -32,6 +32,13 @@ pub(crate) fn redact(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(redact),
         Value::Object(members) => {
+            // A deployment: which of its parameters are secret stands in its template.
+            if members.contains_key("template") {
+                let given = members.get_mut("parameters").and_then(Value::as_object_mut);
+                for (_, given) in given.into_iter().flatten() {
+                    *given = Value::from(REDACTED);
+                }
+            }
             // An answer file of Windows' set-up, which may name passwords.
             let answer_file = members.contains_key("passName") || members.contains_key("settingName");
             for (name, member) in members {

@@ -1,6 +1,6 @@
 //! The way of a request: who asks, may it, what strikes it, who answers, what is written down.
 //!
-//! Order: body read, incidents (a delay first), sign-in, subscription, api-version, route, buckets,
+//! Order: body read, incidents (a delay first), sign-in, subscription, api-version, route, roles, buckets,
 //! handler, casing, headers, log. Refusals by the gateway carry `x-ms-failure-cause: gateway`
 //! (recorded) and take no token from a provider's bucket. Nothing here knows a resource type.
 
@@ -26,6 +26,7 @@ use crate::arm::{self, Headers, tenant};
 use crate::call_log::Call;
 use crate::casing;
 use crate::control;
+use crate::deploy;
 use crate::endpoints::{self, Endpoints};
 use crate::fault::{self, Fault};
 use crate::imds;
@@ -231,7 +232,7 @@ fn answer(
     let now = shared.clock.elapsed();
     let reply = (|| -> Reply {
         check_version(request)?;
-        if let Some(list) = tenant::list(shared, &state, &request.raw_path) {
+        if let Some(list) = tenant::list(shared, &state, &principal, &request.raw_path) {
             check_own_version(shared, request)?;
             return Ok(list);
         }
@@ -247,6 +248,9 @@ fn answer(
         }
         let route = route?;
         gate(shared, &state, request, &route)?;
+        if !arm::authorization::asks_permissions(&request.path) || state.switches.permissions_need_a_role {
+            state.roles.check(&principal, &request.method, &request.path)?;
+        }
         let resource = route.limited_resource(request);
         let visit = Visit {
             door: Door::of(&request.method),
@@ -265,10 +269,13 @@ fn answer(
     })();
     // An operation that lasts no time is over before its first poll, not before its own answer: the
     // 202 still shows the state in between.
-    let pending = std::mem::take(&mut state.pending);
+    let (pending, deployments) = (std::mem::take(&mut state.pending), std::mem::take(&mut state.deployments));
     drop(state);
     for work in pending {
         spawn::carry_out(shared, work);
+    }
+    for deployment in deployments {
+        deploy::carry_out(shared, deployment);
     }
     if asked.request.method != "GET" {
         shared.saver.changed();

@@ -28,6 +28,8 @@
 //! ```
 
 mod check;
+mod principals;
+mod scale_set;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +39,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::scale_set::{Orchestration, ScaleSet, UpgradePolicy};
+pub use crate::roles::Role;
 use crate::sizes;
 
 /// Subscription of the default scenario.
@@ -81,6 +85,8 @@ pub struct Scenario {
     pub virtual_networks: Vec<VirtualNetwork>,
     /// Network security groups, with the rules that each has from its start.
     pub security_groups: Vec<SecurityGroup>,
+    /// Route tables, without routes.
+    pub route_tables: Vec<RouteTable>,
     /// Availability sets.
     pub availability_sets: Vec<AvailabilitySet>,
     /// Virtual machines.
@@ -109,6 +115,9 @@ pub struct Client {
     /// The certificates, in PEM, with whose keys it may sign assertions of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<String>,
+    /// What it may do; everything when left out, nothing when empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roles: Option<Vec<Role>>,
 }
 
 impl Client {
@@ -144,6 +153,9 @@ pub struct Identity {
     /// ARM id; made from the first subscription and resource group when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_id: Option<String>,
+    /// What it may do; everything when left out, nothing when empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roles: Option<Vec<Role>>,
 }
 
 /// A resource group.
@@ -180,6 +192,17 @@ pub struct VirtualNetwork {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecurityGroup {
+    /// Name.
+    pub name: String,
+    /// Resource group; the first one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<String>,
+}
+
+/// A route table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RouteTable {
     /// Name.
     pub name: String,
     /// Resource group; the first one when left out.
@@ -272,97 +295,6 @@ const fn yes() -> bool {
 
 fn default_size() -> String {
     "Standard_D8s_v3".to_owned()
-}
-
-/// A virtual machine scale set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ScaleSet {
-    /// Name.
-    pub name: String,
-    /// How many instances, up to 1000.
-    pub count: u32,
-    /// Whether instances are below the set, or machines of their own.
-    #[serde(default)]
-    pub orchestration: Orchestration,
-    /// What happens to instances when the model changes.
-    #[serde(default)]
-    pub upgrade_policy: UpgradePolicy,
-    /// What computer names of instances begin with; the name of the set when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub computer_name_prefix: Option<String>,
-    /// Size of an instance.
-    #[serde(default = "default_size")]
-    pub size: String,
-    /// Resource group; the first one when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource_group: Option<String>,
-    /// Zones over which instances are spread; none when empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub zones: Vec<String>,
-    /// Fault domains; 5 in a uniform set without zones, else 1, when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fault_domains: Option<u8>,
-    /// Subnet as `network/subnet`; the first subnet when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subnet: Option<String>,
-    /// OS disk of an instance.
-    #[serde(default)]
-    pub os_disk: OsDisk,
-    /// Tags.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub tags: BTreeMap<String, String>,
-}
-
-/// What the instances of a scale set are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Orchestration {
-    /// Documents below the set, with numbers.
-    #[default]
-    Uniform,
-    /// Virtual machines that name the set.
-    Flexible,
-}
-
-/// When instances of a uniform scale set get a changed model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum UpgradePolicy {
-    /// When they are told to.
-    #[default]
-    Manual,
-    /// All at once.
-    Automatic,
-    /// Batch by batch.
-    Rolling,
-}
-
-impl ScaleSet {
-    /// A uniform set of so many instances of the default size.
-    #[must_use]
-    pub fn uniform(name: &str, count: u32) -> Self {
-        Self {
-            name: name.to_owned(),
-            count,
-            orchestration: Orchestration::Uniform,
-            upgrade_policy: UpgradePolicy::Manual,
-            computer_name_prefix: None,
-            size: default_size(),
-            resource_group: None,
-            zones: Vec::new(),
-            fault_domains: None,
-            subnet: None,
-            os_disk: OsDisk::default(),
-            tags: BTreeMap::new(),
-        }
-    }
-
-    /// A flexible set of so many instances of the default size.
-    #[must_use]
-    pub fn flexible(name: &str, count: u32) -> Self {
-        Self { orchestration: Orchestration::Flexible, ..Self::uniform(name, count) }
-    }
 }
 
 /// The OS disk of a virtual machine.
@@ -470,9 +402,9 @@ pub enum ScenarioError {
         #[source]
         source: Box<Self>,
     },
-    /// Not YAML, or not a scenario.
-    #[error("the scenario is not valid YAML for a scenario")]
-    Yaml(#[source] Box<serde_saphyr::Error>),
+    /// Not YAML, or not a scenario: where and why, in one line.
+    #[error("not a scenario in YAML: {0}")]
+    Yaml(String),
     /// Not JSON, or not a scenario.
     #[error("the scenario is not valid JSON for a scenario")]
     Json(#[source] serde_json::Error),
@@ -499,12 +431,14 @@ impl Default for Scenario {
                 object_id: None,
                 federated: Vec::new(),
                 certificates: Vec::new(),
+                roles: None,
             }],
             identities: vec![Identity {
                 name: "lazuli-identity".to_owned(),
                 client_id: Some(IDENTITY_CLIENT_ID.to_owned()),
                 object_id: None,
                 resource_id: None,
+                roles: None,
             }],
             quotas: BTreeMap::new(),
             resource_groups: vec![ResourceGroup {
@@ -519,6 +453,7 @@ impl Default for Scenario {
                 subnets: vec![Subnet { name: "nodes".to_owned(), prefix: "10.240.0.0/16".to_owned() }],
             }],
             security_groups: Vec::new(),
+            route_tables: Vec::new(),
             availability_sets: Vec::new(),
             virtual_machines: vec![VirtualMachine::pattern("node-{}", 2)],
             scale_sets: Vec::new(),
@@ -556,6 +491,13 @@ impl VirtualMachine {
     }
 }
 
+/// What is wrong in a text of YAML, and where, without the excerpt that the reader adds.
+pub(crate) fn one_line(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or("");
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
 /// A GUID that depends on nothing but its arguments: the same at every start.
 #[must_use]
 pub fn derived_id(purpose: &str, name: &str) -> String {
@@ -582,7 +524,7 @@ impl Scenario {
         let scenario: Self = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(ScenarioError::Json)?
         } else {
-            serde_saphyr::from_str(text).map_err(|error| ScenarioError::Yaml(Box::new(error)))?
+            serde_saphyr::from_str(text).map_err(|error| ScenarioError::Yaml(one_line(&error)))?
         };
         scenario.check()?;
         Ok(scenario)

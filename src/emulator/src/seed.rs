@@ -10,7 +10,7 @@ use crate::arm::descriptor::{Descriptor, Draft, Origin, Verb};
 use crate::arm::engine::document;
 use crate::arm::kinds;
 use crate::arm::network::{
-    interfaces::NETWORK_INTERFACE, private_addresses, security_groups::SECURITY_GROUP,
+    interfaces::NETWORK_INTERFACE, private_addresses, route_tables::ROUTE_TABLE, security_groups::SECURITY_GROUP,
     virtual_networks::VIRTUAL_NETWORK,
 };
 use crate::arm::resources::groups;
@@ -75,6 +75,11 @@ impl State {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
             let id = within(scenario, group, kinds::SECURITY_GROUP, &planned.name);
             self.seed_resource(&SECURITY_GROUP, &id, &location, &json!({}), stamp);
+        }
+        for planned in &scenario.route_tables {
+            let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
+            let id = within(scenario, group, kinds::ROUTE_TABLE, &planned.name);
+            self.seed_resource(&ROUTE_TABLE, &id, &location, &json!({}), stamp);
         }
         for planned in &scenario.availability_sets {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
@@ -351,16 +356,10 @@ fn identity(scenario: &Scenario, of_system: bool, of_users: &[String], id: &str)
     let mut users = Map::new();
     for user in of_users {
         let known = scenario.identities.iter().find(|own| path::same(&scenario.identity_id(own), user));
-        let guid = |given: Option<&String>, what: &str| {
-            given.cloned().unwrap_or_else(|| guid_of(&format!("{}/{what}", path::key(user))))
-        };
-        users.insert(
-            user.clone(),
-            json!({
-                "principalId": guid(known.and_then(|k| k.object_id.as_ref()), "principal"),
-                "clientId": guid(known.and_then(|k| k.client_id.as_ref()), "client"),
-            }),
-        );
+        let named = |what: &str| guid_of(&format!("{}/{what}", path::key(user)));
+        let principal = known.map_or_else(|| named("principal"), |known| scenario.identity_principal(known));
+        let client = known.and_then(|known| known.client_id.clone()).unwrap_or_else(|| named("client"));
+        users.insert(user.clone(), json!({ "principalId": principal, "clientId": client }));
     }
     let kind = match (of_system, users.is_empty()) {
         (true, true) => "SystemAssigned",

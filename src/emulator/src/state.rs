@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::arm::descriptor::Types;
+use crate::arm::resources::template::Deployment;
 use crate::call_log::{Call, CallLog};
 use crate::changes::Followers;
 use crate::clock::{self, Clock};
@@ -24,6 +25,7 @@ use crate::operations::{Operations, Outcome};
 use crate::options::{Options, Switches};
 use crate::path;
 use crate::phases::Phases;
+use crate::roles::Roles;
 use crate::served_names::ServedNames;
 use crate::smb::Smb;
 use crate::store::{Lags, Store};
@@ -166,6 +168,8 @@ pub(crate) struct State {
     pub(crate) throttle: Throttle,
     pub(crate) log: CallLog,
     pub(crate) incidents: Incidents,
+    /// What each principal may do.
+    pub(crate) roles: Roles,
     pub(crate) followers: Followers,
     /// What machines held, for the metadata service, which lags.
     pub(crate) luns: LunHistory,
@@ -175,6 +179,8 @@ pub(crate) struct State {
     pub(crate) violations: Vec<String>,
     /// Accepted operations whose task has not been spawned yet.
     pub(crate) pending: Vec<Pending>,
+    /// Accepted deployments whose task has not been spawned yet.
+    pub(crate) deployments: Vec<Deployment>,
     /// What is unverified, as this emulator does it.
     pub(crate) switches: Switches,
     /// The resource types that there are.
@@ -198,11 +204,13 @@ impl State {
             throttle: Throttle::default(),
             log: CallLog::default(),
             incidents: Incidents::new(),
+            roles: options.scenario.roles(),
             followers: Followers::default(),
             luns: LunHistory::new(options.imds_lag),
             phases: Phases::default(),
             violations: Vec::new(),
             pending: Vec::new(),
+            deployments: Vec::new(),
             switches: options.unverified,
             types,
             start_time: options.start_time,

@@ -3,6 +3,7 @@
 mod clients;
 mod control;
 mod data_disks;
+mod deployments;
 mod disk_changes;
 mod disks;
 pub(crate) mod engine;
@@ -20,6 +21,7 @@ mod public_ips;
 mod races;
 mod recorded;
 mod recovery;
+mod roles;
 mod scale_sets;
 mod security_groups;
 mod shares;

@@ -21,7 +21,6 @@
 //! | [`in_flight`] | the one write in flight, and when it is polled |
 //! | [`bisection`] | the search for the one member of a batch that makes its write fail |
 //! | [`wants`] | the newest desired state of each requester, by generation, and what the requester was told |
-//! | [`callers`] | callers that wait for a requester's outcome, join and abandon |
 //! | [`reaction`] | what the step does about a fault |
 //! | [`object`] | the step of one object of Azure |
 //! | [`service`] | the step of a Service: the order in which it tells objects what it wants |
@@ -44,7 +43,6 @@ pub mod attempts;
 mod awaited;
 pub mod backoff;
 pub mod bisection;
-pub mod callers;
 pub mod freshness;
 pub mod in_flight;
 pub mod lease;

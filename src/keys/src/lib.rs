@@ -38,7 +38,7 @@ mod tests;
 pub use broker::{AccountReader, AzureAccount, Reading, Settings, router};
 pub use client::{BrokerClient, BrokerPlace};
 pub use error::KeyError;
-pub use metrics::Metrics;
+pub use metrics::{METRICS, Metrics};
 pub use node::NodeKeys;
 
 /// How many connections one address may have to the broker at a time. A node asks for eight keys at a time.

@@ -1,11 +1,27 @@
 //! What is counted of requests for keys.
 
-use lazuli_model::fault::Code;
+use lazuli_model::{
+    fault::Code,
+    reference::{Metric, MetricType::Counter as Count},
+};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
+
+const REQUESTS: Metric =
+    Metric::new(Count, "lazuli_key_requests", "Requests of nodes for keys of storage accounts, by outcome")
+        .by(&["outcome"]);
+const UPDATES: Metric = Metric::new(
+    Count,
+    "lazuli_key_secret_updates",
+    "Secrets of drivers that follow a rotation of their account's key, by outcome",
+)
+.by(&["outcome"]);
+
+/// The metrics of the key broker.
+pub const METRICS: &[Metric] = &[REQUESTS, UPDATES];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -33,12 +49,9 @@ pub(crate) enum Update {
 impl Metrics {
     /// Registers them.
     pub fn register(registry: &mut Registry) -> Self {
-        let requests = Family::default();
-        let help = "Requests of nodes for keys of storage accounts, by outcome";
-        registry.register("lazuli_key_requests", help, requests.clone());
-        let updates = Family::default();
-        let help = "Secrets of drivers that follow a rotation of their account's key, by outcome";
-        registry.register("lazuli_key_secret_updates", help, updates.clone());
+        let (requests, updates) = (Family::default(), Family::default());
+        registry.register(REQUESTS.stem, REQUESTS.help, requests.clone());
+        registry.register(UPDATES.stem, UPDATES.help, updates.clone());
         Self { requests, updates }
     }
 

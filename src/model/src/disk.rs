@@ -24,6 +24,8 @@ macro_rules! names {
         impl $type {
             /// Every value.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            /// Every name, for people.
+            pub const NAMES: &'static str = $allowed;
 
             /// Azure's spelling.
             pub fn as_str(self) -> &'static str {
@@ -43,7 +45,7 @@ macro_rules! names {
             fn from_str(text: &str) -> Result<Self, UnknownName> {
                 match text {
                     $($name => Ok(Self::$variant),)+
-                    _ => Err(UnknownName { value: text.to_owned(), allowed: $allowed }),
+                    _ => Err(UnknownName { value: text.to_owned(), allowed: Self::NAMES }),
                 }
             }
         }

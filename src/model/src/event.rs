@@ -11,7 +11,7 @@ use crate::{
     fault::{self, Fault, Rpc},
 };
 
-pub use crate::reason::{Reason, Severity};
+pub use crate::reason::{ObjectKind, Reason, Severity};
 
 /// How often an event that goes on is written again. The API server forgets an event after an hour (source: the default
 /// of kube-apiserver's `--event-ttl`).

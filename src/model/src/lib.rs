@@ -16,6 +16,7 @@
 //! | [`json`] | lossless edits of a raw body |
 //! | [`node`] | which VM a node is, and whether the node is out of work |
 //! | [`parameter`], [`template`] | how the parameters of a class are read, and the error that says what is wrong with one |
+//! | [`reference`] | the rows of the tables that the reference pages and `lazuli explain` print |
 //! | [`rbac`] | which action of Azure a request needs |
 //! | [`scale_set`] | instances of uniform scale sets |
 //! | [`size`] | how many data disks a VM size takes |
@@ -45,6 +46,7 @@ pub mod parameter;
 mod quantity;
 pub mod rbac;
 mod reason;
+pub mod reference;
 mod resource_groups;
 pub mod scale_set;
 mod secret;

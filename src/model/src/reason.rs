@@ -1,6 +1,10 @@
 //! The reasons of events: name, action, how long each must last, and what a person can do about it.
 
+mod meaning;
+
 use std::time::Duration;
+
+pub use meaning::ObjectKind;
 
 /// How Kubernetes shows an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,9 @@
 //! What is counted of every kind of key.
 
+use lazuli_model::reference::{
+    Metric,
+    MetricType::{Counter as Count, Gauge as Level, Histogram as Spread},
+};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -22,6 +26,38 @@ pub struct ActionLabels {
 /// Seconds; from a read to a slow operation with its pauses.
 const BUCKETS: [f64; 11] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
+const KEYS: Metric = Metric::new(
+    Level,
+    "lazuli_reconcile_keys",
+    "Objects with a running task, by kind: vm, disk, share, account, service, load_balancer and others",
+)
+.by(&["kind"])
+.as_go("workqueue_depth");
+const STEPS: Metric = Metric::new(Count, "lazuli_reconcile_steps", "Decisions about objects, by kind").by(&["kind"]);
+const PANICS: Metric = Metric::new(
+    Count,
+    "lazuli_reconcile_panics",
+    "Objects whose work was broken off by a bug in this program, by kind",
+)
+.by(&["kind"]);
+const ACTIONS: Metric = Metric::new(
+    Count,
+    "lazuli_reconcile_actions",
+    "What steps decided to do, by kind of object: write, patch, report and others",
+)
+.by(&["kind", "action"]);
+const DURATIONS: Metric = Metric::new(
+    Spread,
+    "lazuli_reconcile_action",
+    "How long reads, writes, polls, permits and patches took, by kind of object",
+)
+.in_unit("seconds")
+.by(&["kind", "action"])
+.as_go("workqueue_work_duration_seconds");
+
+/// The metrics of the work on objects.
+pub const METRICS: &[Metric] = &[KEYS, STEPS, PANICS, ACTIONS, DURATIONS];
+
 /// The metrics of the workers of all kinds.
 #[derive(Debug, Clone)]
 pub struct Metrics {
@@ -36,24 +72,11 @@ impl Metrics {
     /// Makes the metrics known to a registry.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::unregistered();
-        registry.register("lazuli_reconcile_keys", "Keys with a running task, by kind", metrics.keys.clone());
-        registry.register("lazuli_reconcile_steps", "Decisions, by kind of key", metrics.steps.clone());
-        registry.register(
-            "lazuli_reconcile_panics",
-            "Keys whose work was broken off by a bug in this program, by kind",
-            metrics.panics.clone(),
-        );
-        registry.register(
-            "lazuli_reconcile_actions",
-            "What steps decided to do, by kind of key",
-            metrics.actions.clone(),
-        );
-        registry.register_with_unit(
-            "lazuli_reconcile_action",
-            "How long reads, writes, polls, permits and patches took, by kind of key",
-            Unit::Seconds,
-            metrics.durations.clone(),
-        );
+        registry.register(KEYS.stem, KEYS.help, metrics.keys.clone());
+        registry.register(STEPS.stem, STEPS.help, metrics.steps.clone());
+        registry.register(PANICS.stem, PANICS.help, metrics.panics.clone());
+        registry.register(ACTIONS.stem, ACTIONS.help, metrics.actions.clone());
+        registry.register_with_unit(DURATIONS.stem, DURATIONS.help, Unit::Seconds, metrics.durations.clone());
         metrics
     }
 

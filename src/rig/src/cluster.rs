@@ -1,7 +1,7 @@
 //! A cluster for the cloud controllers: an Azure and an API server, both behind sockets, and the files that lead a process
 //! to them.
 
-use std::time::Duration;
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use lazuli_apiserver::ApiServer;
 use lazuli_assembly::clients::{self, Azure};
@@ -17,18 +17,35 @@ use lazuli_model::ArmId;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-use crate::{AnyError, Folder, azure_json};
+use crate::{AnyError, Folder, SECURITY_GROUP, azure_json};
 
 /// How long the set-up may take.
 const SET_UP: Duration = Duration::from_secs(600);
 
-/// An Azure with the security group of a cluster, an API server with Nodes, and the files of a process.
+/// What a cluster is made of.
+#[derive(Debug)]
+pub struct Layout<'a> {
+    /// The Azure. Its scenario has the security group that the cloud configuration names.
+    pub azure: lazuli_emulator::Options,
+    /// Written over the keys of the cloud configuration.
+    pub keys: &'a [(&'a str, Value)],
+    /// The API server. Its clock runs since its start.
+    pub server: ApiServer,
+    /// Where the API server listens, in plain HTTP. Port 0: one that is free.
+    pub listen: SocketAddr,
+    /// Where the files of the processes go.
+    pub folder: Folder,
+}
+
+/// An Azure with the security group of a cluster, an API server, and the files of a process.
 #[derive(Debug)]
 pub struct Cluster {
     /// The Azure.
     pub azure: Emulator,
     /// The API server.
     pub server: ApiServer,
+    /// Where the API server listens.
+    pub address: SocketAddr,
     folder: Folder,
 }
 
@@ -38,35 +55,59 @@ impl Cluster {
     /// # Errors
     /// When something does not start.
     pub async fn start(options: lazuli_emulator::Options, keys: &[(&str, Value)]) -> Result<Self, AnyError> {
-        // Any TLS library in this process takes this provider; a test may have installed it before.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let configured = options.scenario.clone();
-        let azure = Emulator::start(options).await?;
-        let mut config = azure_json(&configured, &azure.url());
-        config["subnetName"] = "nodes".into();
-        config["securityGroupName"] = "nodes-nsg".into();
-        for (key, value) in keys {
-            config[*key] = value.clone();
-        }
+        let layout = Layout {
+            azure: options,
+            keys,
+            server: ApiServer::start(lazuli_apiserver::Options::default()),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            folder: Folder::make("cluster")?,
+        };
+        let cluster = Self::assemble(layout).await?;
         // Its installer makes it.
         let group = scenario::RESOURCE_GROUP;
-        make(&config, group, (NetworkType::SecurityGroup, "networkSecurityGroups"), "nodes-nsg", json!({})).await?;
-        let server = ApiServer::start(lazuli_apiserver::Options::default());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        let router = server.router();
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {}}]});
-        let cluster = Self { azure, server, folder: Folder::make("cluster")? };
-        cluster.write("azure.json", &config)?;
-        cluster.write("kubeconfig", &kubeconfig)?;
+        let kind = (NetworkType::SecurityGroup, "networkSecurityGroups");
+        make(&cluster.config()?, group, kind, SECURITY_GROUP, json!({})).await?;
         for at in 0..2 {
             cluster.node(at)?;
         }
         Ok(cluster)
+    }
+
+    /// Starts both, without a Node.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub async fn assemble(layout: Layout<'_>) -> Result<Self, AnyError> {
+        // Any TLS library in this process takes this provider; a test may have installed it before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let Layout { azure, keys, server, listen, folder } = layout;
+        let listener = tokio::net::TcpListener::bind(listen).await.map_err(|source| Unserved { listen, source })?;
+        let address = listener.local_addr()?;
+        let scenario = azure.scenario.clone();
+        let azure = Emulator::start(azure).await?;
+        let mut config = azure_json(&scenario, &azure.url());
+        config["subnetName"] = "nodes".into();
+        config["securityGroupName"] = SECURITY_GROUP.into();
+        for (key, value) in keys {
+            config[*key] = value.clone();
+        }
+        let router = server.router();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let cluster = Self { azure, server, address, folder };
+        cluster.write("azure.json", &config)?;
+        cluster.write("kubeconfig", &kubeconfig(address))?;
+        Ok(cluster)
+    }
+
+    /// The folder of the files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Stops the Azure, and removes the folder unless it is kept.
+    pub async fn stop(self) {
+        self.azure.shutdown().await;
     }
 
     /// Writes a file of the process.
@@ -184,6 +225,33 @@ impl Cluster {
         let writes = calls.iter().filter(|call| call.plane == "arm" && call.method != "GET");
         writes.map(|call| format!("{} {} {}", call.method, call.path, call.status)).collect()
     }
+}
+
+/// The API server cannot listen.
+#[derive(Debug)]
+struct Unserved {
+    listen: SocketAddr,
+    source: std::io::Error,
+}
+
+impl std::fmt::Display for Unserved {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "the API server cannot listen on {}", self.listen)
+    }
+}
+
+impl std::error::Error for Unserved {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// A kubeconfig for an API server at this address.
+fn kubeconfig(address: SocketAddr) -> Value {
+    json!({"apiVersion": "v1", "kind": "Config", "current-context": "lazuli",
+        "clusters": [{"name": "lazuli", "cluster": {"server": format!("http://{address}")}}],
+        "contexts": [{"name": "lazuli", "context": {"cluster": "lazuli", "user": "anyone"}}],
+        "users": [{"name": "anyone", "user": {}}]})
 }
 
 fn parsed(config: &Value) -> Result<Config, AnyError> {

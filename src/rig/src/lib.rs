@@ -274,7 +274,8 @@ pub fn hypervisor_root(folder: &Path) -> PathBuf {
     folder.join("azure")
 }
 
-fn machine_root(hypervisor: &Path, machine: &str) -> PathBuf {
+/// Where the loop hypervisor with this root has the folders of a machine.
+pub fn machine_root(hypervisor: &Path, machine: &str) -> PathBuf {
     hypervisor.join("vms").join(machine)
 }
 
@@ -286,7 +287,10 @@ pub fn missing_for_mounts() -> Option<String> {
     let folders = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
     let absent = |program: &&str| !folders.iter().any(|folder| Path::new(folder).join(program).exists());
     let missing: Vec<&str> = ["losetup", "mkfs.ext4", "resize2fs", "blkid"].into_iter().filter(absent).collect();
-    (!missing.is_empty()).then(|| format!("{} missing (Debian: util-linux, e2fsprogs)", missing.join(", ")))
+    if !missing.is_empty() {
+        return Some(format!("{} missing (Debian: util-linux, e2fsprogs)", missing.join(", ")));
+    }
+    (!Path::new("/dev/loop-control").exists()).then(|| "the kernel offers no loop devices: load the module loop".into())
 }
 
 /// Whether this process may grow a mounted ext4: the kernel asks for CAP_SYS_RESOURCE, which some sandboxes keep
@@ -303,11 +307,12 @@ pub fn may_grow_mounted_ext4() -> bool {
 /// The security group that the cloud configuration of an emulator names where its scenario has none.
 pub const SECURITY_GROUP: &str = "nodes-nsg";
 
-/// A cloud configuration for clients of an emulator, with every key that Services need.
+/// A cloud configuration for clients of an emulator, with every key that Services need, and what routes need where the scenario
+/// has a route table.
 pub fn azure_json(scenario: &Scenario, url: &str) -> Value {
     let (client, network) = (scenario.clients.first(), scenario.virtual_networks.first());
     let security_group = scenario.security_groups.first().map_or(SECURITY_GROUP, |group| &group.name);
-    json!({
+    let mut config = json!({
         "cloud": "AzurePublicCloud",
         "resourceManagerEndpoint": url,
         "tenantId": scenario.tenant_id,
@@ -320,7 +325,11 @@ pub fn azure_json(scenario: &Scenario, url: &str) -> Value {
         "subnetName": network.and_then(|network| network.subnets.first()).map(|subnet| subnet.name.as_str()),
         "securityGroupName": security_group,
         "useInstanceMetadata": true,
-    })
+    });
+    if let Some(table) = scenario.route_tables.first() {
+        config["routeTableName"] = table.name.as_str().into();
+    }
+    config
 }
 
 /// The loop hypervisor for a lab in this folder.
@@ -328,24 +337,45 @@ pub fn loop_hypervisor(folder: &Path) -> HypervisorChoice {
     HypervisorChoice::Loop(hypervisor_root(folder))
 }
 
-/// A folder of its own for one run, removed at the end.
+/// A folder for one run.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub struct Folder {
+    path: PathBuf,
+    end: FolderEnd,
+}
+
+/// What becomes of a folder when its run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FolderEnd {
+    Removed,
+    Kept,
+}
 
 impl Folder {
-    /// Makes one below the system's folder for temporary files.
+    /// Makes one below the system's folder for temporary files. It is removed at the end.
     ///
     /// # Errors
     /// When it cannot be made.
     pub fn make(purpose: &str) -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("lazuli-{purpose}-{}", uuid::Uuid::new_v4().simple()));
+        // Short, because the path of a unix socket in it may have 107 bytes.
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let path = std::env::temp_dir().join(format!("lazuli-{purpose}-{}", &id[..12]));
         std::fs::create_dir_all(&path)?;
-        Ok(Self(path))
+        Ok(Self { path, end: FolderEnd::Removed })
+    }
+
+    /// A person's folder, which is made where it does not exist and stays at the end.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn of_person(path: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(path)?;
+        Ok(Self { path: path.canonicalize()?, end: FolderEnd::Kept })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
@@ -353,8 +383,8 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What is still mounted below stays; removing through a mount would remove a volume's files.
         let mounted = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        if !mounted.contains(&*self.0.to_string_lossy()) {
-            let _ = std::fs::remove_dir_all(&self.0);
+        if self.end == FolderEnd::Removed && !mounted.contains(&*self.path.to_string_lossy()) {
+            let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }

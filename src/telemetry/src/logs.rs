@@ -61,7 +61,7 @@ pub fn init(format: Format, filter: &str) -> Result<(), LogError> {
     match format {
         Format::Text => fmt()
             .with_env_filter(parse(filter)?)
-            .with_ansi(io::stderr().is_terminal())
+            .with_ansi(io::stderr().is_terminal() && wants_colour(std::env::var_os("NO_COLOR").as_deref()))
             .with_writer(|| OneLine(io::stderr()))
             .try_init()
             .map_err(already_set)?,
@@ -69,6 +69,11 @@ pub fn init(format: Format, filter: &str) -> Result<(), LogError> {
     }
     std::panic::set_hook(Box::new(log_place));
     Ok(())
+}
+
+/// Whether a person who sets `NO_COLOR` so wants colours. Source: no-color.org; an empty value counts as none.
+fn wants_colour(no_color: Option<&std::ffi::OsStr>) -> bool {
+    no_color.is_none_or(std::ffi::OsStr::is_empty)
 }
 
 /// Writes each log line as one line. The formatter writes a line with all its fields at once; a field may hold text of
@@ -142,6 +147,12 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn who_wants_no_colour_gets_none() {
+        let wants = |value: Option<&str>| wants_colour(value.map(std::ffi::OsStr::new));
+        assert!(wants(None) && wants(Some("")) && !wants(Some("1")));
     }
 
     #[test]

@@ -38,7 +38,7 @@ use lazuli_azure::compute::Compute;
 use lazuli_storage::admission::volume::Readable;
 use tokio::{sync::Semaphore, time::Instant};
 
-pub use metrics::Metrics;
+pub use metrics::{METRICS, Metrics};
 use metrics::{Outcome, Webhook};
 use review::{Answer, Request};
 use reviewer::Reviewer;

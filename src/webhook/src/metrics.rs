@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use lazuli_model::reference::{
+    Metric,
+    MetricType::{Counter as Count, Histogram as Spread},
+};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, histogram::Histogram},
@@ -67,6 +71,19 @@ struct WebhookLabel {
 /// Seconds; the API server waits for two.
 const BUCKETS: [f64; 8] = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0];
 
+const REVIEWS: Metric = Metric::new(
+    Count,
+    "lazuli_admission_reviews",
+    "Reviews that the API server asked for, by webhook and by what became of them: unchanged, changed, refused, unknown, malformed",
+)
+.by(&["webhook", "outcome"]);
+const DURATIONS: Metric = Metric::new(Spread, "lazuli_admission_review", "How long reviews took, by webhook")
+    .in_unit("seconds")
+    .by(&["webhook"]);
+
+/// The metrics of the admission webhooks.
+pub const METRICS: &[Metric] = &[REVIEWS, DURATIONS];
+
 /// The metrics of the webhooks.
 #[derive(Debug, Clone)]
 pub struct Metrics {
@@ -79,17 +96,8 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics =
             Self { reviews: Family::default(), durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)) };
-        registry.register(
-            "lazuli_admission_reviews",
-            "Reviews that the API server asked for, by webhook and by what became of them",
-            metrics.reviews.clone(),
-        );
-        registry.register_with_unit(
-            "lazuli_admission_review",
-            "How long reviews took, by webhook",
-            Unit::Seconds,
-            metrics.durations.clone(),
-        );
+        registry.register(REVIEWS.stem, REVIEWS.help, metrics.reviews.clone());
+        registry.register_with_unit(DURATIONS.stem, DURATIONS.help, Unit::Seconds, metrics.durations.clone());
         metrics
     }
 

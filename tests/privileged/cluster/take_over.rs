@@ -1,4 +1,4 @@
-//! The take-over of what azuredisk-csi-driver has left, and the way back, as `deploy/README.md` describes them.
+//! The take-over of what azuredisk-csi-driver has left, and the way back, as `deploy/moving.md` describes them.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 

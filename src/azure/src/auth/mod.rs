@@ -109,8 +109,10 @@ pub enum AuthError {
         source: Arc<CertificateError>,
     },
     /// The authority said no.
-    #[error("the authority refuses a token: {status} {text}")]
+    #[error("the authority {at} refuses a token: {status} {text}")]
     Refused {
+        /// Where the request went: origin and path.
+        at: String,
         /// The HTTP status.
         status: u16,
         /// The authority's words, with its AADSTS code.

@@ -198,6 +198,7 @@ async fn adfs(
     let answer = transport.send(Method::POST, &url, headers, body.into()).await?;
     if !answer.status().is_success() {
         return Err(refusal(
+            transport.place(&url),
             answer.status().as_u16(),
             answer.headers().get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()),
             answer.body(),
@@ -231,7 +232,7 @@ fn with_bounded_lifetime(mut answer: Value) -> Value {
 }
 
 /// The authority's no.
-fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> AuthError {
+fn refusal(at: String, status: u16, retry_after: Option<&str>, body: &[u8]) -> AuthError {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let words: Vec<String> = [text("error"), text("error_description")]
@@ -240,6 +241,7 @@ fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> AuthError {
         .map(|words| words.chars().take(600).collect())
         .collect();
     AuthError::Refused {
+        at,
         status,
         text: if words.is_empty() { "no reason given".to_owned() } else { words.join(": ") },
         retry_after: retry_after.and_then(|text| text.parse().ok()).map(Duration::from_secs),
@@ -305,7 +307,8 @@ impl HttpClient for Observer {
             let retry_after = headers
                 .iter()
                 .find_map(|(name, value)| (name.as_str() == "retry-after").then(|| value.as_str().to_owned()));
-            self.note(Seen::Refused(refusal(u16::from(status), retry_after.as_deref(), &body)));
+            let at = self.transport.place(request.url());
+            self.note(Seen::Refused(refusal(at, u16::from(status), retry_after.as_deref(), &body)));
             return Err(stop());
         }
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();

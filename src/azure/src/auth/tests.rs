@@ -211,7 +211,8 @@ async fn the_authoritys_words_are_kept_and_the_secret_is_not() {
     let error = tokens.bearer().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the authority refuses a token: 401 invalid_client: AADSTS7000215: Invalid client secret provided."
+        "the authority https://login.microsoftonline.com/tenant/oauth2/v2.0/token refuses a token: 401 invalid_client: \
+         AADSTS7000215: Invalid client secret provided."
     );
     assert_eq!(error.fault(), Fault::Unauthenticated);
     assert!(only(&fake).body.contains(CLIENT_SECRET));

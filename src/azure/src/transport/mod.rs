@@ -185,6 +185,14 @@ impl Transport {
         &self.0.routes
     }
 
+    /// Where a request for a logical URL really goes, for messages: scheme, host, port and path. Without the query, which may
+    /// hold a signature.
+    pub fn place(&self, url: &Url) -> String {
+        let physical = self.0.routes.physical(url);
+        let target = physical.as_ref().unwrap_or(url);
+        format!("{}{}", origin(target), target.path())
+    }
+
     /// Sends one request to a logical URL and reads the whole answer, whatever its status. Never repeats it.
     ///
     /// # Errors

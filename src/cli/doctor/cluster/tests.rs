@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use clap::Parser;
+use lazuli_emulator::scenario;
 use lazuli_rig::cluster::Cluster;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::super::{Options, examined};
-use crate::cli::cloud_controllers;
+use crate::cli::{cloud_controllers, terminal::Screen};
 
 #[derive(Parser)]
 struct Command {
@@ -18,7 +19,7 @@ struct Command {
 
 async fn doctor(cluster: &Cluster) -> (String, bool) {
     let words = ["doctor".to_owned()].into_iter().chain(cluster.arguments());
-    Box::pin(examined(&Command::parse_from(words).options)).await
+    Box::pin(examined(&Command::parse_from(words).options, Screen::default())).await
 }
 
 fn pod(name: &str, command: &[&str]) -> Value {
@@ -151,10 +152,7 @@ fn annotate(cluster: &Cluster, name: &str, annotations: &[(&str, &str)]) -> Valu
 async fn what_services_keep_and_a_new_one_would_not_get_is_named_kind_by_kind() {
     let mut options = lazuli_emulator::Options::default();
     let first = options.scenario.resource_groups[0].clone();
-    options
-        .scenario
-        .resource_groups
-        .push(lazuli_emulator::scenario::ResourceGroup { name: "shared".to_owned(), ..first });
+    options.scenario.resource_groups.push(scenario::ResourceGroup { name: "shared".to_owned(), ..first });
     let keys = [("loadBalancerSku", "standard".into()), ("loadBalancerBackendPoolConfigurationType", "nodeIP".into())];
     let cluster = Cluster::start(options, &keys).await.unwrap();
     cluster.make_public_ip("shared", "theirs").await.unwrap();
@@ -233,10 +231,7 @@ async fn disks_that_are_attached_and_would_not_be_attached_now_are_named() {
     use lazuli_emulator::scenario::{LOCATION, RESOURCE_GROUP, SUBSCRIPTION};
     let mut options = lazuli_emulator::Options::default();
     let first = options.scenario.resource_groups[0].clone();
-    options
-        .scenario
-        .resource_groups
-        .push(lazuli_emulator::scenario::ResourceGroup { name: "vault".to_owned(), ..first });
+    options.scenario.resource_groups.push(scenario::ResourceGroup { name: "vault".to_owned(), ..first });
     let cluster = Cluster::start(options, &[]).await.unwrap();
     let compute =
         |group: &str| format!("/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}/providers/Microsoft.Compute");
@@ -312,10 +307,72 @@ async fn without_a_cluster_it_says_that_the_cluster_is_not_checked() {
     let cluster = Cluster::start(lazuli_emulator::Options::default(), &[]).await.unwrap();
     let words = ["doctor".to_owned(), "--output=json".to_owned()].into_iter().chain(cluster.arguments());
     let words = words.filter(|word| !word.starts_with("--kubeconfig"));
-    let (text, is_well) = Box::pin(examined(&Command::parse_from(words).options)).await;
+    let (text, is_well) = Box::pin(examined(&Command::parse_from(words).options, Screen::default())).await;
     let printed: Value = serde_json::from_str(&text).unwrap();
     let last = printed["findings"].as_array().unwrap().last().unwrap();
     assert_eq!((&last["check"], &last["grade"]), (&json!("cluster"), &json!("?")));
     assert!(is_well);
+    cluster.azure.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_that_the_identity_lacks_is_named_with_its_role_and_scope() {
+    let cluster = Cluster::start(lazuli_emulator::Options::default(), &[]).await.unwrap();
+    let control = cluster.azure.control();
+    let principal = scenario::Scenario::default().clients[0].id.clone();
+    let (text, _) = doctor(&cluster).await;
+    let has =
+        "ok   rights in Azure: the identity has every action for disks in lazuli, file shares in lazuli, Services";
+    assert!(text.contains(has), "{text}");
+    let role = scenario::Role {
+        not_actions: vec!["Microsoft.Compute/disks/delete".to_owned(), "Microsoft.Storage/*".to_owned()],
+        ..scenario::Role::everything()
+    };
+    control.set_roles(&principal, Some(vec![role])).unwrap();
+    let (text, is_well) = doctor(&cluster).await;
+    let lacks = "FAIL rights in Azure: the identity lacks 1 of 12 actions of deploy/azure/role.json \
+                 (Microsoft.Compute/disks/delete) in resource group lazuli: ";
+    assert!(!is_well && text.contains(lacks), "{text}");
+    assert!(
+        text.contains("note rights in Azure: the identity has no action of deploy/azure/role-files.json"),
+        "{text}"
+    );
+    // Also where it may not even list the machines.
+    control.set_roles(&principal, Some(vec![scenario::Role::of(&["Microsoft.Network/*"])])).unwrap();
+    let (text, _) = doctor(&cluster).await;
+    assert!(text.contains("FAIL Azure: ") && text.contains("has no action of deploy/azure/role.json"), "{text}");
+    cluster.azure.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_of_the_go_projects_is_gone_through_before_a_move() {
+    let cluster = Cluster::start(lazuli_emulator::Options::default(), &[]).await.unwrap();
+    let go = |name: &str, image: &str, arguments: &[&str]| {
+        let mut pod = pod(name, arguments);
+        pod["spec"]["containers"][0]["image"] = image.into();
+        pod
+    };
+    let controller = ["--endpoint=unix:///csi/csi.sock", "--v=5"];
+    cluster.server.put("pods", go("disk", "mcr/azuredisk-csi:v1.30.4", &controller)).unwrap();
+    let odd = ["cloud-controller-manager", "--nonsense=1"];
+    cluster.server.put("pods", go("ccm", "mcr/azure-cloud-controller-manager:v1.31.0", &odd)).unwrap();
+    let volume = |name: &str, source: Value| json!({"metadata": {"name": name}, "spec": source});
+    let blob = json!({"azureDisk": {"kind": "Dedicated", "diskName": "d", "diskURI": "https://a/vhds/d.vhd"}});
+    cluster.server.put("persistentvolumes", volume("pv-blob", blob)).unwrap();
+    cluster
+        .service("web", json!({"service.beta.kubernetes.io/azure-load-balancer-tcp-idle-timeout": "soon"}), Value::Null)
+        .unwrap();
+    let words = ["doctor".to_owned(), "--migrate".to_owned()].into_iter().chain(cluster.arguments());
+    let (text, is_well) = Box::pin(examined(&Command::parse_from(words).options, Screen::default())).await;
+    assert!(!is_well, "{text}");
+    for line in [
+        "ok   move: programs: 1 is served equally: azuredisk-csi-driver (controller) v1.30.4 (kube-system/Node/cp-1)",
+        "FAIL move: programs: refused: azure-cloud-controller-manager v1.31.0",
+        "FAIL move: PersistentVolumes: refused: pv-blob: https://a/vhds/d.vhd is a disk in a page blob",
+        "ok   move: Nodes: 2 are served equally: node-0, node-1",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(text.contains("FAIL move: Services: refused: default/web: "), "{text}");
     cluster.azure.shutdown().await;
 }

@@ -5,7 +5,10 @@ use lazuli_rig::cluster::Cluster;
 use serde_json::{Value, json};
 
 use super::super::{Options, examined};
-use crate::cli::storage_accounts::fixtures::{delete_share, make_account, make_share, snapshot};
+use crate::cli::{
+    storage_accounts::fixtures::{delete_share, make_account, make_share, snapshot},
+    terminal::Screen,
+};
 
 #[derive(Parser)]
 struct Command {
@@ -15,7 +18,7 @@ struct Command {
 
 async fn doctor(cluster: &Cluster) -> (String, bool) {
     let words = ["doctor".to_owned()].into_iter().chain(cluster.arguments());
-    Box::pin(examined(&Command::parse_from(words).options)).await
+    Box::pin(examined(&Command::parse_from(words).options, Screen::default())).await
 }
 
 fn volume(cluster: &Cluster, name: &str, handle: &str, attributes: Value) {

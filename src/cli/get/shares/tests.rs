@@ -4,8 +4,14 @@ use clap::Parser;
 use lazuli_emulator::scenario;
 use lazuli_rig::cluster::Cluster;
 
+use serde_json::Value;
+
 use super::*;
-use crate::cli::storage_accounts::fixtures::{delete_share, make_account, make_share, snapshot};
+use crate::cli::{
+    output::testing::assert_regular,
+    storage_accounts::fixtures::{delete_share, make_account, make_share, snapshot},
+    terminal::Screen,
+};
 
 #[derive(Parser)]
 struct Command {
@@ -16,7 +22,9 @@ struct Command {
 async fn got(arguments: &[String], more: &[&str]) -> Result<String, String> {
     let words = ["shares".to_owned()].into_iter().chain(arguments.iter().cloned());
     let options = Command::parse_from(words.chain(more.iter().map(|word| (*word).to_owned()))).options;
-    Box::pin(printed(&options)).await.map_err(|error| error.to_string())
+    let list = Box::pin(list(&options)).await.map_err(|error| error.to_string())?;
+    assert_regular(&list, FIELDS);
+    Ok(list.printed(&options.common.output, Screen::default()).result)
 }
 
 fn volume(name: &str, handle: &str) -> Value {
@@ -65,7 +73,7 @@ async fn shares_are_printed_with_account_volume_and_what_is_deleted() {
         "{text}"
     );
     let printed: Value = serde_json::from_str(&got(&arguments, &["--output=json"]).await.unwrap()).unwrap();
-    let shares = printed["shares"].as_array().unwrap();
+    let shares = printed["items"].as_array().unwrap();
     assert_eq!(shares[1]["volumes"], json!([{"volume": "pv-1", "claim": "shop/data-pv-1"}]));
     assert_eq!(
         (&shares[1]["quotaGib"], &shares[1]["usedBytes"], &shares[1]["deleted"]),

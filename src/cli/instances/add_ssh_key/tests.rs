@@ -11,6 +11,7 @@ use lazuli_model::rbac;
 use lazuli_rig::{Folder, azure_json};
 
 use super::*;
+use crate::cli::output::testing::odd_names;
 
 /// Made for these tests; its private half is thrown away.
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIN+LfKwqm98JhFsKuQpnR2s3YrhvpsgJ0sIirUc0Z2rv me";
@@ -161,6 +162,9 @@ async fn nothing_is_written_by_a_dry_run_nor_without_consent() {
     assert_eq!(ended, Ok(()));
     let printed: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&printed["plan"][1]["node"], &printed["results"]), (&json!("node-1"), &Value::Null));
+    let key = &printed["key"];
+    assert!(key["fingerprint"].as_str().unwrap().starts_with("SHA256:") && key["kind"] == "ssh-ed25519", "{key}");
+    assert_eq!(odd_names(&printed), Vec::<String>::new());
     let (_, ended) = world.run(&["--node=nobody", "--yes"]).await;
     assert!(ended.unwrap_err().contains("it has node-0, node-1"));
     assert_eq!(world.written(), [""; 0]);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lazuli_model::reference::{Metric, MetricType::Histogram as Spread};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, histogram::Histogram},
@@ -47,6 +48,14 @@ const METHODS: [&str; 31] = [
     "other",
 ];
 
+const DURATIONS: Metric = Metric::new(Spread, "lazuli_rpc_duration", "How long gRPC calls took")
+    .in_unit("seconds")
+    .by(&["method", "code"])
+    .as_go("azuredisk_csi_driver_operation_duration_seconds, azurefile_csi_driver_operation_duration_seconds");
+
+/// The metrics of gRPC calls.
+pub const METRICS: &[Metric] = &[DURATIONS];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     method: &'static str,
@@ -61,7 +70,7 @@ impl RpcMetrics {
     /// Registers `lazuli_rpc_duration_seconds{method,code}`.
     pub fn register(registry: &mut Registry) -> Self {
         let family: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
-        registry.register_with_unit("lazuli_rpc_duration", "How long gRPC calls took", Unit::Seconds, family.clone());
+        registry.register_with_unit(DURATIONS.stem, DURATIONS.help, Unit::Seconds, family.clone());
         Self(family)
     }
 

@@ -2,6 +2,8 @@
 
 /// Resource groups.
 pub(crate) const GROUP: &str = "Microsoft.Resources/resourceGroups";
+/// Deployments of templates.
+pub(crate) const DEPLOYMENT: &str = "Microsoft.Resources/deployments";
 /// Managed disks.
 pub(crate) const DISK: &str = "Microsoft.Compute/disks";
 /// Snapshots of disks.

@@ -1,9 +1,10 @@
 //! The resource manager: what the resource providers answer.
 //!
 //! Each resource type is a [`descriptor`], read by one [`engine`]; [`routes`] finds who answers a request. The
-//! providers are [`compute`], [`network`], [`resources`] and [`storage`], all of them in the [`registry`]. How to add a type
+//! providers are [`authorization`], [`compute`], [`network`], [`resources`] and [`storage`], all of them in the [`registry`]. How to add a type
 //! is told in [`descriptor`].
 
+pub(crate) mod authorization;
 pub(crate) mod compute;
 pub(crate) mod descriptor;
 pub(crate) mod engine;

@@ -34,7 +34,8 @@ pub(crate) fn group_result(context: &mut Context<'_>) -> Reply {
     result(context, &id)
 }
 
-fn object(context: &Context<'_>, id: &str) -> Reply {
+/// The status object of an operation.
+pub(crate) fn object(context: &Context<'_>, id: &str) -> Reply {
     let operation = context.state.operations.get(id).ok_or_else(|| fault::unknown_operation(id))?;
     let mut answer = Answer::text(200, operation.object(&context.shared.clock));
     if operation.status == Status::Running

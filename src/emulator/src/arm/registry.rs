@@ -1,10 +1,16 @@
 //! Every resource provider. A new one is added here, a new type to the list of its own.
 
 use super::descriptor::Types;
-use super::{compute, network, resources, storage};
+use super::{authorization, compute, network, resources, storage};
 
 pub(crate) static TYPES: Types = Types {
-    providers: &[&compute::PROVIDER, &network::PROVIDER, &resources::PROVIDER, &storage::PROVIDER],
+    providers: &[
+        &authorization::PROVIDER,
+        &compute::PROVIDER,
+        &network::PROVIDER,
+        &resources::PROVIDER,
+        &storage::PROVIDER,
+    ],
     hidden: &[
         // The types of the engine's tests.
         #[cfg(test)]

@@ -7,7 +7,7 @@ use super::descriptor::{Children, Descriptor, Extra, Handler, Headers, Own};
 use super::engine::{children, delete, put, read};
 use super::protocol::{Access, Limits, Patch, Scope};
 use super::resources::{all, groups, providers as registrations};
-use super::{polling, registry::TYPES};
+use super::{authorization, polling, registry::TYPES};
 use crate::answer::{Context, Reply, Request};
 use crate::fault::{self, Fault};
 use crate::path::ArmPath;
@@ -226,6 +226,10 @@ pub(crate) fn find(method: &str, path: &ArmPath, raw: &str, version: &str) -> Re
     let grouped = path.group.is_some();
     let found = match &path.provider {
         None => plain(method, grouped, &rest),
+        Some(_) if authorization::asks_of_resource(path) => match method {
+            "GET" => Some(Found::Route(Route::own("permissions.list", authorization::permissions))),
+            _ => Some(Found::OtherMethod),
+        },
         Some(_) if !grouped && matches!(rest[..], [] | ["register"]) => Some(of_provider(method, &rest)),
         Some(namespace) => {
             let namespace = namespace.to_ascii_lowercase();

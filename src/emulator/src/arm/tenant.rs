@@ -18,11 +18,12 @@ pub(crate) fn operation(path: &str) -> Option<&'static str> {
 }
 
 /// The list at a path. `None`: there is none.
-pub(crate) fn list(shared: &Shared, state: &State, path: &str) -> Option<Answer> {
+pub(crate) fn list(shared: &Shared, state: &State, principal: &str, path: &str) -> Option<Answer> {
     let value = match operation(path)? {
         SUBSCRIPTIONS => {
             let tenant = &shared.options.scenario.tenant_id;
-            state.store.subscriptions().map(|id| subscription(id, tenant)).collect()
+            let seen = state.store.subscriptions().filter(|id| state.roles.reach(principal, id));
+            seen.map(|id| subscription(id, tenant)).collect()
         }
         _ => vec![tenant(shared)],
     };

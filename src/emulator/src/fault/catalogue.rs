@@ -54,6 +54,18 @@ refusals! {
         "The requested path '{path}' was not found.";
     method_not_allowed(method): 405 "MethodNotAllowed" Provider, D "",
         "The requested resource does not support http method '{method}'.";
+    authorization_failed(client, object, action, scope): 403 "AuthorizationFailed" Gateway, D "real bodies",
+        "The client '{client}' with object id '{object}' does not have authorization to perform action '{action}' over scope '{scope}' or the scope is invalid. If access was recently granted, please refresh your credentials.";
+    invalid_template(why): 400 "InvalidTemplate" Gateway, D "the code and the beginning; what is wrong is told in words of ours",
+        "Deployment template validation failed: '{why}'.";
+    template_not_emulated(what): 400 "InvalidTemplate" Gateway, U "a refusal that Azure does not give",
+        "Deployment template validation failed: this cloud is an emulator, and {what} is not emulated in templates.";
+    deployment_not_found(name): 404 "DeploymentNotFound" Gateway, D "",
+        "Deployment '{name}' could not be found.";
+    deployment_active(name): 409 "DeploymentActive" Gateway, D "but for the times in it",
+        "Unable to edit or replace deployment '{name}': previous deployment is still active. Please see https://aka.ms/arm-deploy for usage details.";
+    any_deployment_failed(): 409 "DeploymentFailed" Gateway, D "",
+        "At least one resource deployment operation failed. Please list deployment operations for details. Please see https://aka.ms/arm-deployment-operations for usage details.";
     missing_authorization(): 401 "AuthenticationFailed" Gateway, D "",
         "Authentication failed. The 'Authorization' header is missing.";
     invalid_token(): 401 "InvalidAuthenticationToken" Gateway, D "",

@@ -1,5 +1,10 @@
 // Shows /_emulator/overview, once a second. Everything is written as text nodes: what a client sent is never markup.
-"use strict";
+
+import { listenForOrders, showIncidents } from "/_emulator/page-incidents.js";
+import * as network from "/_emulator/page-network.js";
+import {
+  broken, cell, chip, clock, find, lastOf, make, mono, opens, opensResource, quiet, seconds, shortPath, spaced, stateOf, table, typeName,
+} from "/_emulator/page-words.js";
 
 const EVERY_MS = 1000;
 const CALLS_SHOWN = 200;
@@ -10,7 +15,11 @@ const INSTANCES = "microsoft.compute/virtualmachinescalesets/virtualmachines";
 const ACCOUNTS = "microsoft.storage/storageaccounts";
 const SHARES = "microsoft.storage/storageaccounts/fileservices/shares";
 const DELETED_SHARES = "microsoft.storage/storageaccounts/fileservices/deletedshares";
-const FIRST = [MACHINES, INSTANCES, DISKS, ACCOUNTS, SHARES, DELETED_SHARES];
+const { ADDRESSES, BALANCERS, GROUPS, INTERFACES, NETWORKS, ROUTES } = network;
+/** The types that a person looks for first. */
+const FIRST = [MACHINES, INSTANCES, BALANCERS, DISKS, ADDRESSES, GROUPS, ROUTES, ACCOUNTS, SHARES, DELETED_SHARES, NETWORKS, INTERFACES];
+/** Tags that are told in another column. */
+const TOLD = /^(k8s-azure-created-by|kubernetes\.io-created-for-|k8s-azure-service$|k8s-azure-cluster-name$)/i;
 
 const page = {
   run: null,
@@ -28,79 +37,8 @@ const page = {
   whole: new Set(),
   closed: new Set(),
   filter: [],
+  claims: new Map(),
 };
-
-const find = (selector) => document.querySelector(selector);
-
-/** An element; children that are no nodes become text. */
-function make(tag, options = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(options)) {
-    if (name === "class") element.className = value;
-    else if (name === "title") element.title = value;
-    else element.setAttribute(name, value);
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-const mono = (text, title) => make("span", title ? { class: "mono", title } : { class: "mono" }, text);
-const cell = (kind, ...children) => make("td", kind ? { class: kind } : {}, ...children);
-
-/** A table: columns are [title, class]; rows are lists of cells. */
-function table(columns, rows) {
-  const head = make("tr", {}, ...columns.map(([title, kind]) => make("th", kind ? { class: kind, scope: "col" } : { scope: "col" }, title)));
-  return make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
-}
-
-// ---- words ----
-
-const spaced = (text) => text.replace(/([a-z0-9])([A-Z])/g, "$1 $2").toLowerCase();
-const title = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-
-const typeName = (type) => title(spaced(type.split("/").slice(1).join(" / ") || type));
-/** The name of a resource; of an instance of a scale set the set's name and its number. */
-const lastOf = (id) => {
-  const [, set, number] = /\/virtualMachineScaleSets\/([^/]+)\/virtualMachines\/([^/]+)$/i.exec(id) ?? [];
-  return set ? `${set}_${number}` : id.split("/").pop();
-};
-
-const GOOD = /^(succeeded|running|attached|unattached|reserved|live)$/i;
-const BAD = /fail|cancel|preempt|stale/i;
-const STILL = /^(stopped|deallocated|)$/i;
-
-/** How a state word is coloured. */
-function manner(word, busy) {
-  if (BAD.test(word)) return "bad";
-  if (busy) return "run";
-  if (GOOD.test(word)) return "ok";
-  if (STILL.test(word)) return "idle";
-  return "run";
-}
-
-function stateOf(word, busy = false) {
-  if (!word) return make("span", { class: "quiet" }, "–");
-  return make("span", { class: `state ${manner(word, busy)}` }, spaced(word));
-}
-
-function seconds(ms) {
-  if (ms >= 60000) return `${Math.floor(ms / 60000)} min ${Math.floor((ms % 60000) / 1000)} s`;
-  return `${(ms / 1000).toFixed(1)} s`;
-}
-
-function clock(ms, withMillis) {
-  const date = new Date(ms);
-  if (Number.isNaN(date.getTime())) return "";
-  return date.toISOString().slice(11, withMillis ? 23 : 19);
-}
-
-/** A path without what all of them have. */
-function shortPath(path) {
-  return path
-    .replace(/^\/subscriptions\/[^/]+\/?/i, "")
-    .replace(/^resourcegroups\/([^/]+)\/?/i, "$1 ")
-    .replace(/providers\/microsoft\.[^/]+\//i, "") || path;
-}
 
 // ---- the filter ----
 
@@ -112,13 +50,13 @@ const matches = (...texts) => {
 // ---- what exists ----
 
 const tagsOf = (row) => Object.entries(row.tags ?? {});
+const ownTagsOf = (row) => tagsOf(row).filter(([name]) => !TOLD.test(name));
 
 function tagCell(row) {
-  const tags = tagsOf(row).map(([name, value]) => make("span", { class: "tag" }, make("i", {}, `${name} `), value));
-  return cell("tags minor", make("div", { title: tagsOf(row).map(([name, value]) => `${name} = ${value}`).join("\n") }, ...tags));
+  return cell("tags minor", ownTagsOf(row).map(([name, value]) => chip("tag", `${name} = ${value}`, null, make("span", {}, make("i", {}, `${name} `), value))));
 }
 
-const nameCell = (row) => cell("name", mono(row.name, row.id));
+const nameCell = (row) => cell("name", opensResource(row));
 
 /** A state, and the provisioning state with it where that says more than that all is well. */
 function statesCell(word, row) {
@@ -127,164 +65,170 @@ function statesCell(word, row) {
   return cell("short", stateOf(word), make("br"), stateOf(row.state, row.busy));
 }
 
+const zoned = (text, row) => [text, row.zone ? `zone ${row.zone}` : ""].filter(Boolean).join(", ");
+
+/** The claim of a disk by the disk's name. */
+const claims = () => {
+  const disks = page.types.find((type) => type.name.toLowerCase() === DISKS)?.rows ?? [];
+  return new Map(disks.filter((row) => row.disk.claim).map((row) => [row.name.toLowerCase(), row.disk.claim]));
+};
+
 function lunChip({ lun, disk, state }) {
-  const kind = state === "attached" ? "" : state === "detach failed" ? " bad" : " run";
-  return make("span", { class: `lun${kind}`, title: `LUN ${lun}: ${disk}, ${state}` },
-    make("b", {}, String(lun)), disk, state === "attached" ? null : make("em", {}, state));
+  const kind = state === "attached" ? "lun" : state === "detach failed" ? "lun bad" : "lun run";
+  const claim = page.claims.get(disk.toLowerCase());
+  const told = `LUN ${lun}: ${disk}, ${state}${claim ? `, claim ${claim}` : ""}`;
+  return chip(kind, told, String(lun), claim ?? disk, state === "attached" ? null : state);
 }
 
-const zoned = (text, row) => [text, row.zone ? `zone ${row.zone}` : ""].filter(Boolean).join(", ");
-const none = (text) => make("span", { class: "quiet" }, text);
-
 function machineRow(row) {
-  const { power, size, luns } = row.machine;
+  const { power, size, slots, luns } = row.machine;
+  const full = slots !== undefined && luns.length >= slots;
+  const used = make("span", { class: full ? "slots full" : "slots", title: "data disks, of those that its size can have" }, slots === undefined ? `${luns.length}` : `${luns.length}/${slots}`);
   return [
     nameCell(row),
     statesCell(power, row),
-    cell("luns", ...(luns.length ? luns.map(lunChip) : [none("no data disk")])),
+    cell("luns", used, luns.map(lunChip)),
     cell("short minor", zoned(size, row)),
   ];
 }
 
+const isOfSystem = ({ disk }) => disk.machines.length > 0 && disk.machines.every(([, lun]) => lun === null);
+
 function diskRow(row) {
-  const { gib, diskState, machines } = row.disk;
-  const holders = machines.map(([machine, lun]) => make("div", { class: "mono" }, lun === null ? machine : `${machine} LUN ${lun}`));
+  const { gib, diskState, machines, claim, volume } = row.disk;
+  const holders = machines.map(([machine, lun]) => make("div", {}, lun === null ? `${machine}, OS disk` : `${machine} LUN ${lun}`));
   return [
     nameCell(row),
     statesCell(diskState, row),
-    cell("short", ...(holders.length ? holders : [none("–")])),
-    cell("short", `${gib}\u00a0GiB `, make("span", { class: "quiet minor" }, zoned(row.sku, row))),
+    cell("short", holders.length ? holders : quiet("–")),
+    cell("short", claim ? make("span", { title: volume ? `PersistentVolume ${volume}` : "" }, claim) : quiet("–")),
+    cell("", `${gib}\u00a0GiB `, make("span", { class: "quiet minor" }, zoned(row.sku, row))),
   ];
 }
 
 function shareChip({ name, gib, madeBy, state }) {
   const told = [`${gib} GiB`, state, madeBy ? `made by ${madeBy}` : ""].filter(Boolean).join(", ");
-  return make("span", { class: state === "live" ? "lun" : "lun run", title: `share ${name}: ${told}` },
-    make("b", {}, `${gib}\u00a0GiB`), name, state === "live" ? null : make("em", {}, state));
+  return chip(state === "live" ? "lun" : "lun run", `share ${name}: ${told}`, `${gib}\u00a0GiB`, name, state === "live" ? null : state);
 }
 
 function accountRow(row) {
   const { kind, total, shares } = row.account;
-  const more = total > shares.length ? none(`and ${total - shares.length} more`) : null;
+  const more = total > shares.length ? quiet(`and ${total - shares.length} more`) : null;
   return [
     nameCell(row),
     cell("short", stateOf(row.state, row.busy)),
-    cell("luns", ...(total ? shares.map(shareChip) : [none("no share")]), more ?? ""),
-    cell("short minor", [row.sku ?? "", kind].filter(Boolean).join(", ")),
+    cell("luns", total ? shares.map(shareChip) : quiet("no share"), more),
+    cell("minor", [row.sku ?? "", kind].filter(Boolean).join(", ")),
   ];
 }
 
 function shareRow(row) {
   const { name, account, gib, tier, madeBy, state } = row.share;
   return [
-    cell("name", mono(name, row.id)),
+    cell("name", opensResource(row, name)),
     cell("short", stateOf(state)),
-    cell("short", mono(account)),
-    cell("short", `${gib}\u00a0GiB `, make("span", { class: "quiet minor" }, tier)),
-    cell("short", madeBy ? mono(madeBy) : none("–")),
+    cell("", mono(account)),
+    cell("", `${gib}\u00a0GiB `, make("span", { class: "quiet minor" }, tier)),
+    cell("minor", madeBy ? mono(madeBy) : quiet("–")),
   ];
 }
 
 function anyRow(row) {
-  const facts = (row.facts ?? []).map(([name, value]) => make("span", { class: "fact" }, make("i", {}, `${name} `), value));
+  const facts = (row.facts ?? []).map(([name, value]) => make("span", { class: "fact" }, make("i", {}, `${spaced(name)} `), value));
   return [
     nameCell(row),
     cell("short", stateOf(row.state, row.busy)),
-    cell("facts", ...facts),
-    cell("short minor", zoned([row.location, row.sku ?? ""].filter(Boolean).join(", "), row)),
+    cell("facts", facts.length ? facts : quiet("–")),
+    cell("minor", zoned([row.location, row.sku ?? ""].filter(Boolean).join(", "), row)),
   ];
 }
 
+const OF_SHARES = { columns: [["Name"], ["State"], ["Account"], ["Quota"], ["Made by", "minor"]], row: shareRow, word: (row) => row.share.state };
 const LAYOUTS = {
-  [MACHINES]: {
-    columns: [["Name"], ["State"], ["Data disks by LUN"], ["Size", "minor"]],
-    row: machineRow,
-    word: (row) => row.machine.power,
-  },
-  [DISKS]: {
-    columns: [["Name"], ["State"], ["Attached to"], ["Size"]],
-    row: diskRow,
-    word: (row) => row.disk.diskState,
-  },
+  ...network.LAYOUTS,
+  [MACHINES]: { columns: [["Name"], ["State"], ["Data disks by LUN"], ["Size", "minor"]], row: machineRow, word: (row) => row.machine.power },
+  [DISKS]: { columns: [["Name"], ["State"], ["Attached to"], ["Claim"], ["Size"]], row: diskRow, word: (row) => row.disk.diskState },
+  [ACCOUNTS]: { columns: [["Name"], ["State"], ["Shares"], ["SKU", "minor"]], row: accountRow },
+  [SHARES]: OF_SHARES,
+  [DELETED_SHARES]: OF_SHARES,
 };
-LAYOUTS[ACCOUNTS] = {
-  columns: [["Name"], ["State"], ["Shares"], ["SKU", "minor"]],
-  row: accountRow,
-  word: () => "",
-};
-LAYOUTS[SHARES] = {
-  columns: [["Name"], ["State"], ["Account"], ["Quota"], ["Made by"]],
-  row: shareRow,
-  word: (row) => row.share.state,
-};
-LAYOUTS[DELETED_SHARES] = LAYOUTS[SHARES];
-const ANY = { columns: [["Name"], ["State"], ["Properties"], ["Where", "minor"]], row: anyRow, word: () => "" };
+LAYOUTS[INSTANCES] = LAYOUTS[MACHINES];
+const ANY = { columns: [["Name"], ["State"], ["Properties"], ["Where", "minor"]], row: anyRow };
 
 /** How many rows there are of each state: `2 attached, 7 unattached`. */
-function tally(rows, word) {
+function tally(rows, word = () => "") {
   const found = new Map();
   for (const row of rows) if (word(row)) found.set(word(row), (found.get(word(row)) ?? 0) + 1);
   return [...found].sort().map(([state, count]) => `${count} ${spaced(state)}`).join(", ");
 }
 
+/** All texts and numbers in a value. */
+const leaves = (value) => (value !== null && typeof value === "object" ? Object.values(value).flatMap(leaves) : [String(value)]);
+
 /** All that the filter looks at. */
-function textsOf(row) {
-  return [
-    row.id, row.state, row.location, row.sku ?? "",
-    row.machine ? [row.machine.power, row.machine.size, ...row.machine.luns.map((lun) => `${lun.disk} ${lun.state}`)] : [],
-    row.disk ? [row.disk.diskState, ...row.disk.machines.map(([machine]) => machine)] : [],
-    row.account ? [row.account.kind, ...row.account.shares.map((share) => `${share.name} ${share.madeBy}`)] : [],
-    row.share ? [row.share.name, row.share.account, row.share.tier, row.share.madeBy, row.share.state] : [],
-    (row.facts ?? []).flat(), tagsOf(row).flat(),
-  ].flat();
+const textsOf = (row) => [...leaves(row), ...tagsOf(row).flat(), ...(row.machine?.luns ?? []).map((lun) => page.claims.get(lun.disk.toLowerCase()) ?? "")];
+
+/** The rows of a type as a table. One group is named once; several have a column. Tags have one where there are any. */
+function tableOf({ columns, row }, all, shown) {
+  const grouped = new Set(all.map((one) => one.group ?? "")).size > 1;
+  const tagged = all.some((one) => ownTagsOf(one).length);
+  const rows = shown.map((one) => make("tr", page.fresh.has(one.id) ? { class: "new", "data-id": one.id } : { "data-id": one.id },
+    row(one), grouped ? cell("minor", one.group ?? "") : null, tagged ? tagCell(one) : null));
+  const heads = [...columns, ...(grouped ? [["Group", "minor"]] : []), ...(tagged ? [["Tags", "tags minor"]] : [])];
+  return make("div", { class: "table" }, table(heads, rows));
+}
+
+function sectionOf(type) {
+  const key = type.name.toLowerCase();
+  const layout = LAYOUTS[key] ?? ANY;
+  const fitting = type.rows.filter((one) => matches(type.name, textsOf(one)));
+  // Disks of operating systems are of the least interest.
+  if (key === DISKS) fitting.sort((one, other) => isOfSystem(one) - isOfSystem(other));
+  const shown = page.whole.has(key) ? fitting : fitting.slice(0, ROWS_SHOWN);
+  const groups = new Set(type.rows.map((one) => one.group ?? ""));
+  const count = page.filter.length ? `${fitting.length} of ${type.total}` : `${type.total}`;
+  const [group] = groups;
+  const notes = [tally(fitting, layout.word), groups.size === 1 && group ? `in ${group}` : ""].filter(Boolean).join("; ");
+  const section = make("details", { "data-type": key }, make("summary", { title: type.name },
+    make("h2", {}, typeName(type.name)), make("span", { class: "count" }, count), make("span", { class: "notes" }, notes)));
+  section.open = !page.closed.has(key) && (fitting.length > 0 || !page.filter.length);
+  section.addEventListener("toggle", () => {
+    if (!section.isConnected || page.filter.length) return;
+    if (section.open) page.closed.delete(key);
+    else page.closed.add(key);
+  });
+  if (!shown.length) section.append(make("p", { class: "empty" }, "None fits the filter."));
+  else if (layout.card) section.append(make("div", { class: "cards" }, shown.map(layout.card)));
+  else section.append(tableOf(layout, type.rows, shown));
+  if (shown.length < fitting.length) {
+    const more = make("button", { class: "more", type: "button" }, `${shown.length} are shown; show all ${fitting.length}`);
+    more.addEventListener("click", () => { page.whole.add(key); showResources(); });
+    section.append(more);
+  } else if (type.rows.length < type.total) {
+    section.append(make("p", { class: "empty" }, `Only the first ${type.rows.length} of ${type.total} are shown here; /_emulator/state has all.`));
+  }
+  return section;
+}
+
+/** Replaces what an element shows, and leaves focus and scrolling where they were. */
+function replace(element, ...children) {
+  const focused = element.contains(document.activeElement) ? document.activeElement.dataset.json : undefined;
+  const scrolled = element.scrollTop;
+  element.replaceChildren(...children);
+  element.scrollTop = scrolled;
+  if (focused !== undefined) element.querySelector(`[data-json="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
 
 function showResources() {
   const rank = (type) => (FIRST.indexOf(type.name.toLowerCase()) + FIRST.length + 1) % (FIRST.length + 1);
+  page.claims = claims();
   const types = [...page.types].sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
-  const sections = types.map((type) => {
-    const key = type.name.toLowerCase();
-    const { columns, row, word } = LAYOUTS[key === INSTANCES ? MACHINES : key] ?? ANY;
-    const fitting = type.rows.filter((one) => matches(type.name, textsOf(one)));
-    const shown = page.whole.has(key) ? fitting : fitting.slice(0, ROWS_SHOWN);
-    // One group is named once; several have a column. Tags have one where there are any.
-    const groups = new Set(type.rows.map((one) => one.group ?? ""));
-    const tagged = type.rows.some((one) => tagsOf(one).length);
-    const rows = shown.map((one) => make("tr", page.fresh.has(one.id) ? { class: "new", "data-id": one.id } : { "data-id": one.id },
-      ...row(one), groups.size > 1 ? cell("short minor", one.group ?? "") : null, tagged ? tagCell(one) : null));
-    const heads = [...columns, ...(groups.size > 1 ? [["Group", "minor"]] : []), ...(tagged ? [["Tags", "tags minor"]] : [])];
-    const count = page.filter.length ? `${fitting.length} of ${type.total}` : `${type.total}`;
-    const [group] = groups;
-    const notes = [tally(fitting, word), groups.size === 1 && group ? `in ${group}` : ""].filter(Boolean).join("; ");
-    const summary = make("summary", { title: type.name }, typeName(type.name),
-      make("span", { class: "count" }, count), make("span", { class: "notes" }, notes));
-    const section = make("details", { "data-type": key }, summary);
-    section.open = !page.closed.has(key) && (fitting.length > 0 || !page.filter.length);
-    section.addEventListener("toggle", () => {
-      if (!section.isConnected || page.filter.length) return;
-      if (section.open) page.closed.delete(key);
-      else page.closed.add(key);
-    });
-    section.append(rows.length
-      ? make("div", { class: "table" }, table(heads, rows))
-      : make("p", { class: "empty" }, "None fits the filter."));
-    if (shown.length < fitting.length) {
-      const more = make("button", { class: "more", type: "button" }, `${shown.length} are shown; show all ${fitting.length}`);
-      more.addEventListener("click", () => { page.whole.add(key); showResources(); });
-      section.append(more);
-    } else if (type.rows.length < type.total) {
-      section.append(make("p", { class: "empty" }, `Only the first ${type.rows.length} of ${type.total} are shown here; /_emulator/state has all.`));
-    }
-    return section;
-  });
+  const sections = types.map(sectionOf);
   if (!sections.length) {
     const nothing = page.run === null ? "Waiting for the emulator." : "No resource exists. What an ARM client creates appears here at once.";
     sections.push(make("section", {}, make("p", { class: "empty" }, nothing)));
   }
-  const resources = find("#resources");
-  const scrolled = resources.scrollTop;
-  resources.replaceChildren(...sections);
-  resources.scrollTop = scrolled;
+  replace(find("#resources"), ...sections);
 }
 
 // ---- operations under way ----
@@ -305,7 +249,7 @@ function showOperations() {
       cell("short number", bar, word));
   });
   find("#operations .count").textContent = page.filter.length ? `${fitting.length} of ${page.running}` : String(page.running);
-  find("#operations .table").replaceChildren(rows.length
+  replace(find("#operations .table"), rows.length
     ? table([["What"], ["On"], ["Time left", "number"]], rows)
     : make("p", { class: "empty" }, page.running ? "None fits the filter." : "None."));
 }
@@ -319,21 +263,23 @@ function answerOf(call) {
 }
 
 function timeOf(call) {
-  const [second, millis] = clock(page.now - (page.at - call.atMs), true).split(".");
-  return make("time", {}, second, make("span", { class: "minor" }, `.${millis}`));
+  const at = clock(page.now - (page.at - call.atMs), true);
+  return make("time", { title: at }, at.split(".")[0]);
 }
 
 function showCalls() {
-  const fitting = page.calls.filter((call) => matches(call.method, call.path, call.operation, String(call.status), call.code ?? "", call.plane));
+  const fitting = page.calls.filter((call) => matches(call.method, call.path, call.operation, String(call.status), call.code ?? "", call.plane, call.caller));
   const rows = fitting.slice(-CALLS_SHOWN).reverse().map((call) => make("tr", { "data-call": String(call.number) },
     cell("short quiet", timeOf(call)),
-    cell("call", make("b", { class: "mono" }, call.method), mono(shortPath(call.path), call.path),
-      make("span", { class: "operation" }, `${call.operation} `, call.code ? make("span", { class: "code" }, call.code) : null,
+    cell("call", opens(`calls/${call.number}`, [make("b", {}, call.method), ...broken(shortPath(call.path))], `${call.path}\nshow as JSON`),
+      make("span", { class: "operation" }, ...broken(call.operation, "."),
+        call.caller ? make("span", { class: "caller", title: "the caller, by its User-Agent" }, call.caller) : null,
+        call.code ? make("span", { class: "code" }, call.code) : null,
         call.incident ? make("span", { class: "code" }, "incident") : null)),
     cell("short", answerOf(call),
       call.latencyMs === undefined ? null : make("span", { class: "operation", title: "How long the operation takes that it started" }, seconds(call.latencyMs)))));
   find("#calls .count").textContent = page.filter.length ? `${fitting.length} of the newest ${page.calls.length}` : "";
-  find("#calls .table").replaceChildren(rows.length
+  replace(find("#calls .table"), rows.length
     ? table([["Time"], ["Call"], ["Answer"]], rows)
     : make("p", { class: "empty" }, page.calls.length ? "None fits the filter." : "None yet."));
 }
@@ -355,7 +301,6 @@ function showSums(seen) {
     sum("throttled (429)", counters.throttled, true),
     sum("conflicts (409)", counters.conflicts, true),
   ];
-  if (seen.incidents) sums.push(sum("incidents", seen.incidents));
   if (seen.violations) sums.push(sum("dropped fields", seen.violations, true));
   find("#sums").replaceChildren(...sums);
   const about = [seen.version, seen.throttling ? "" : "no request limits", seen.hypervisor === "none" ? "" : seen.hypervisor];
@@ -377,6 +322,41 @@ function showLive(word, kind) {
   if (live.textContent === word) return;
   live.textContent = word;
   live.className = `state ${kind}`;
+}
+
+// ---- JSON at a click ----
+
+async function showJson(button) {
+  const what = button.dataset.json;
+  const [, id] = /^resource\?id=(.*)$/.exec(what) ?? [];
+  find("#json h2").textContent = id ? decodeURIComponent(id) : `Call ${what.split("/").pop()}`;
+  const answer = await fetch(`/_emulator/${what}`, { signal: AbortSignal.timeout(10000) });
+  const told = await answer.json();
+  find("#json pre").textContent = answer.ok ? JSON.stringify(told, null, 2) : told.error;
+  find("#json").showModal();
+  find("#json pre").scrollTop = 0;
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-json]");
+  if (button) showJson(button).catch((error) => showLive(`no JSON: ${error.message}`, "bad"));
+});
+find("#json .copy").addEventListener("click", async (event) => {
+  const copy = event.target;
+  try {
+    await navigator.clipboard.writeText(find("#json pre").textContent);
+    copy.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(find("#json pre"));
+    copy.textContent = "Selected";
+  }
+  setTimeout(() => { copy.textContent = "Copy"; }, 2000);
+});
+
+/** The machines that can be killed or started, by name. */
+function machines() {
+  const rows = page.types.filter((type) => [MACHINES, INSTANCES].includes(type.name.toLowerCase())).flatMap((type) => type.rows);
+  return rows.map((row) => ({ id: row.id, power: row.machine.power })).filter(({ power }) => power === "running" || power === "stopped");
 }
 
 // ---- asking ----
@@ -412,6 +392,7 @@ function take(seen) {
   }
   showOperations();
   showSums(seen);
+  showIncidents(seen.incidents);
   return true;
 }
 
@@ -465,10 +446,11 @@ find("#filter").addEventListener("input", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   const filter = find("#filter");
-  if (event.key === "/" && document.activeElement !== filter) {
+  if (event.key === "/" && !document.activeElement.matches("input, select") && !document.querySelector("dialog[open]")) {
     event.preventDefault();
     filter.focus();
   }
 });
+listenForOrders(machines);
 setInterval(() => { showClock(); if (page.operations.length) showOperations(); }, 250);
 run();

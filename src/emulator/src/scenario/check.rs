@@ -38,6 +38,15 @@ impl Scenario {
                 return Err(wrong(format!("clients[{at}].certificates[{no}]"), "it is no certificate in PEM"));
             }
         }
+        let of_clients = self.clients.iter().map(|client| &client.roles);
+        let of_identities = self.identities.iter().map(|identity| &identity.roles);
+        let listed = of_clients.enumerate().map(|(at, roles)| (format!("clients[{at}]"), roles));
+        let listed = listed.chain(of_identities.enumerate().map(|(at, roles)| (format!("identities[{at}]"), roles)));
+        for (key, roles) in listed {
+            for (at, role) in roles.iter().flatten().enumerate() {
+                role.check().map_err(|(member, what)| wrong(format!("{key}.roles[{at}].{member}"), what))?;
+            }
+        }
         unique("clients", ".id", self.clients.iter().map(|c| &c.id))?;
         unique("identities", ".name", self.identities.iter().map(|i| &i.name))
     }
@@ -102,6 +111,10 @@ impl Scenario {
             self.known_group(&format!("securityGroups[{at}].resourceGroup"), group.resource_group.as_ref())?;
         }
         unique("securityGroups", ".name", self.security_groups.iter().map(|group| &group.name))?;
+        for (at, table) in self.route_tables.iter().enumerate() {
+            self.known_group(&format!("routeTables[{at}].resourceGroup"), table.resource_group.as_ref())?;
+        }
+        unique("routeTables", ".name", self.route_tables.iter().map(|table| &table.name))?;
         for (at, set) in self.availability_sets.iter().enumerate() {
             self.known_group(&format!("availabilitySets[{at}].resourceGroup"), set.resource_group.as_ref())?;
         }

@@ -113,6 +113,13 @@ fn what_does_not_fit_is_refused_with_what_would() {
 }
 
 #[test]
+fn an_error_of_yaml_is_told_once_and_in_one_line_with_its_place() {
+    let error = error("virtualMachine: []\n");
+    assert!(error.starts_with("not a scenario in YAML: line 1 column 1: unknown field `virtualMachine`"), "{error}");
+    assert_eq!((error.lines().count(), error.matches("unknown field").count()), (1, 1), "{error}");
+}
+
+#[test]
 fn an_error_in_a_file_names_the_file() {
     let file = std::env::temp_dir().join(format!("lazuli-scenario-{}.yaml", std::process::id()));
     std::fs::write(&file, "location: mars\n").unwrap();

@@ -210,3 +210,44 @@ async fn without_samba_no_share_is_served_and_who_asks_for_it_is_told() {
     let refused = rig.control().serve_files("files", true).await.unwrap_err().to_string();
     assert!(refused.contains("start the emulator with --smb samba"), "{refused}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_crashes_is_stopped_with_its_disks_and_runs_again() {
+    let rig = Rig::new(options()).await;
+    rig.disk("d").await;
+    rig.attached("plain-0", &[("d", 0)]).await;
+    let order = async |id: String, runs: bool| {
+        rig.call("POST", "/_emulator/machines", Some(json!({"id": id, "runs": runs}))).await
+    };
+    let power = async || {
+        let view =
+            rig.get(&format!("{}/instanceView?api-version={COMPUTE_VERSION}", vm_id("plain-0"))).await.expect(200);
+        view.body["statuses"].as_array().unwrap().last().unwrap()["code"].as_str().unwrap().to_owned()
+    };
+    order(vm_id("plain-0"), false).await.expect(204);
+    assert_eq!(power().await, "PowerState/stopped");
+    assert_eq!(rig.luns("plain-0"), [(0, "d".to_owned())]);
+    assert_eq!(rig.control().running_operations(), 0);
+    let again = order(vm_id("plain-0"), false).await.expect(400);
+    assert!(again.body["error"].as_str().unwrap().contains("is stopped: only a running machine"), "{}", again.body);
+    order(vm_id("plain-0").to_uppercase(), true).await.expect(204);
+    assert_eq!(power().await, "PowerState/running");
+    order(disk_id("d"), false).await.expect(400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_and_a_call_are_shown_alone() {
+    let rig = Rig::new(options()).await;
+    rig.disk("d").await;
+    let shown = rig.get(&format!("/_emulator/resource?id={}", disk_id("d"))).await.expect(200).body;
+    assert_eq!(shown, rig.disk_doc("d").await);
+    rig.get(&format!("/_emulator/resource?id={}", disk_id("none"))).await.expect(404);
+    let call = rig.get("/_emulator/calls/1").await.expect(200).body;
+    assert_eq!(
+        (&call["operation"], &call["body"]["properties"]["diskSizeGB"]),
+        (&json!("disks.createOrUpdate"), &json!(10))
+    );
+    rig.get("/_emulator/calls/99").await.expect(404);
+    let unknown = rig.get("/_emulator/nothing").await.expect(404).body;
+    assert!(unknown["error"].as_str().unwrap().contains("incidents, incidents/NUMBER"), "{unknown}");
+}

@@ -128,7 +128,8 @@ async fn the_providers_that_are_emulated_are_registered_and_say_what_they_have()
     let uri = |rest: &str| format!("{SUB}/providers{rest}?api-version={RESOURCES_VERSION}");
     let all = rig.get(&uri("")).await.expect(200).body;
     let names: Vec<&str> = all["value"].as_array().unwrap().iter().map(|p| p["namespace"].as_str().unwrap()).collect();
-    assert_eq!(names, ["Microsoft.Compute", "Microsoft.Network", "Microsoft.Resources", "Microsoft.Storage"]);
+    let emulated = ["Authorization", "Compute", "Network", "Resources", "Storage"];
+    assert_eq!(names, emulated.map(|name| format!("Microsoft.{name}")));
     let compute = rig.get(&uri("/microsoft.compute")).await.expect(200).body;
     assert_eq!(compute["registrationState"], "Registered");
     let kinds = compute["resourceTypes"].as_array().unwrap();

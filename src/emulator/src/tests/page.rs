@@ -61,8 +61,9 @@ async fn a_browser_gets_the_page_and_an_arm_client_gets_arm_at_the_same_path() {
 #[tokio::test(start_paused = true)]
 async fn the_page_loads_nothing_from_elsewhere_and_says_so_to_the_browser() {
     let rig = Rig::new(options()).await;
-    for path in ["/", "/_emulator/page.css", "/_emulator/page.js"] {
-        let (headers, text) = text(&rig, path).await;
+    let files = crate::page::FILES.map(|(path, ..)| format!("/_emulator{path}"));
+    for path in ["/".to_owned()].into_iter().chain(files) {
+        let (headers, text) = text(&rig, &path).await;
         let policy = headers["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none';") && policy.contains("frame-ancestors 'none'"), "{policy}");
         assert!(!headers.contains_key("access-control-allow-origin"));
@@ -86,11 +87,148 @@ async fn the_overview_shows_machines_with_their_luns_and_disks_with_their_machin
     assert_eq!((&machine["machine"]["power"], &machine["state"]), (&json!("running"), &json!("Succeeded")));
     assert_eq!(machine["group"], "lazuli");
     let disk = row_of(&seen, DISKS, "d");
-    assert_eq!(disk["disk"], json!({"gib": 10, "diskState": "Attached", "machines": [["plain-0", 3]]}));
+    let shown = json!({"gib": 10, "diskState": "Attached", "machines": [["plain-0", 3]], "claim": "", "volume": ""});
+    assert_eq!(disk["disk"], shown);
     assert_eq!(disk["tags"]["team"], "<script>alert(1)</script>");
     assert_eq!(type_of(&seen, MACHINES)["total"], 8);
-    let network = &type_of(&seen, "Microsoft.Network/virtualNetworks")["rows"][0];
-    assert_eq!(network["facts"][0], json!(["addressPrefixes", "10.0.0.0/8"]));
+    assert_eq!(machine["machine"]["slots"], 8);
+    let network = &type_of(&seen, "Microsoft.Network/virtualNetworks")["rows"][0]["network"]["network"];
+    let subnet = json!({"name": "nodes", "prefixes": ["10.240.0.0/16"], "securityGroup": "", "routeTable": ""});
+    assert_eq!(*network, json!({"prefixes": ["10.0.0.0/8"], "subnets": [subnet]}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_overview_names_the_claim_that_the_tags_of_a_disk_name() {
+    let rig = Rig::new(options()).await;
+    let tags = json!({
+        "Kubernetes.io-created-for-pvc-name": "data", "kubernetes.io-created-for-pvc-namespace": "shop",
+        "kubernetes.io-created-for-pv-name": "pvc-1",
+    });
+    rig.disk_with("d", json!({ "tags": tags })).await;
+    let seen = overview(&rig, "").await;
+    let disk = &row_of(&seen, DISKS, "d")["disk"];
+    assert_eq!((&disk["claim"], &disk["volume"]), (&json!("shop/data"), &json!("pvc-1")));
+}
+
+fn reference(id: &str) -> Value {
+    json!({ "id": id })
+}
+
+fn network_id(kind: &str, name: &str) -> String {
+    format!("{}/providers/Microsoft.Network/{kind}/{name}", group())
+}
+
+async fn put_network(rig: &Rig, kind: &str, name: &str, mut body: Value) {
+    body["location"] = json!("westeurope");
+    let got = rig.call("PUT", &format!("{}?api-version=2025-05-01", network_id(kind, name)), Some(body)).await;
+    assert!([200, 201].contains(&got.status), "{}", got.body);
+    if !got.header("azure-asyncoperation").is_empty() {
+        assert_eq!(rig.finish(&got).await["status"], "Succeeded");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_overview_shows_a_load_balancer_with_its_service_and_its_machines_by_name() {
+    let rig = Rig::new(options()).await;
+    let tags = json!({"k8s-azure-service": "shop/web, default/api"});
+    let standard = json!({"name": "Standard"});
+    let address = json!({"sku": standard, "tags": tags, "properties": {"publicIPAllocationMethod": "Static"}});
+    put_network(&rig, "publicIPAddresses", "ip", address).await;
+    let own = |part: &str| reference(&format!("{}/{part}", network_id("loadBalancers", "lb")));
+    let network = reference(&network_id("virtualNetworks", "lazuli-vnet"));
+    let member = |ip: &str| json!({"name": ip, "properties": {"ipAddress": ip, "virtualNetwork": network}});
+    let nic = rig.get(&format!("{}?api-version=2025-05-01", network_id("networkInterfaces", "plain-1-nic"))).await.body;
+    let own_address =
+        nic["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"].as_str().unwrap().to_owned();
+    let rule = json!({"name": "web-TCP-80", "properties": {
+        "frontendIPConfiguration": own("frontendIPConfigurations/f"), "backendAddressPool": own("backendAddressPools/k"),
+        "probe": own("probes/p"), "protocol": "Tcp", "frontendPort": 80, "backendPort": 30080, "loadDistribution": "SourceIP",
+    }});
+    let probe = json!({"protocol": "Http", "port": 31845, "requestPath": "/healthz", "intervalInSeconds": 5});
+    let balancer = json!({"sku": standard, "properties": {
+        "frontendIPConfigurations": [{"name": "f", "properties": {"publicIPAddress": reference(&network_id("publicIPAddresses", "ip"))}}],
+        "backendAddressPools": [
+            {"name": "k", "properties": {"loadBalancerBackendAddresses": [member(&own_address), member("10.250.0.9")]}}, {"name": "nics"},
+        ],
+        "probes": [{"name": "p", "properties": probe}],
+        "loadBalancingRules": [rule],
+    }});
+    put_network(&rig, "loadBalancers", "lb", balancer).await;
+    let mut nic =
+        rig.get(&format!("{}?api-version=2025-05-01", network_id("networkInterfaces", "plain-0-nic"))).await.body;
+    nic["properties"]["ipConfigurations"][0]["properties"]["loadBalancerBackendAddressPools"] =
+        json!([own("backendAddressPools/nics")]);
+    put_network(&rig, "networkInterfaces", "plain-0-nic", nic).await;
+
+    let seen = overview(&rig, "").await;
+    let balancer = &row_of(&seen, "Microsoft.Network/loadBalancers", "lb")["network"]["balancer"];
+    let ip = &row_of(&seen, "Microsoft.Network/publicIPAddresses", "ip")["network"]["address"];
+    assert!(ip["address"].as_str().unwrap().starts_with("198."), "{ip}");
+    assert_eq!((&ip["usedBy"], &ip["services"]), (&json!("lb"), &json!(["shop/web", "default/api"])));
+    let frontend =
+        json!({"name": "f", "address": ip["address"], "from": "ip", "services": ["shop/web", "default/api"]});
+    assert_eq!((&balancer["kind"], &balancer["frontends"]), (&json!("public"), &json!([frontend])));
+    let rule = json!({
+        "name": "web-TCP-80", "protocol": "Tcp", "port": "80", "backendPort": "30080", "frontend": "f", "pool": "k",
+        "probe": "p", "options": ["affinity by client address"],
+    });
+    assert_eq!(balancer["rules"], json!([rule]));
+    let probe = json!({"name": "p", "protocol": "Http", "port": "31845", "path": "/healthz", "interval": 5});
+    assert_eq!(balancer["probes"], json!([probe]));
+    // By address, by its interface, and what has no machine.
+    let pools = json!([
+        {"name": "k", "total": 2, "members": ["10.250.0.9", "plain-1"]}, {"name": "nics", "total": 1, "members": ["plain-0"]},
+    ]);
+    assert_eq!(balancer["pools"], pools);
+    let interface = &row_of(&seen, "Microsoft.Network/networkInterfaces", "plain-0-nic")["network"]["interface"];
+    assert_eq!((&interface["machine"], &interface["pools"]), (&json!("plain-0"), &json!(["lb/nics"])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_overview_shows_security_rules_whole_and_in_the_order_of_azure_and_routes_with_their_machine() {
+    let rig = Rig::new(options()).await;
+    let rule = |name: &str, priority: u32, direction: &str, ports: Value| {
+        json!({"name": name, "properties": {
+            "priority": priority, "direction": direction, "access": "Allow", "protocol": "Tcp", "sourcePortRange": "*",
+            "sourceAddressPrefixes": ["10.0.0.0/8", "192.0.2.1"], "destinationAddressPrefix": "*", "destinationPortRanges": ports,
+        }})
+    };
+    let rules = json!([
+        rule("out", 100, "Outbound", json!(["443"])),
+        rule("second", 300, "Inbound", json!(["80"])),
+        rule("first", 200, "Inbound", json!(["22", "8080-8090"])),
+    ]);
+    put_network(&rig, "networkSecurityGroups", "nsg", json!({"properties": {"securityRules": rules}})).await;
+    let nic = rig.get(&format!("{}?api-version=2025-05-01", network_id("networkInterfaces", "plain-0-nic"))).await.body;
+    let address = &nic["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"];
+    let hop = json!({"addressPrefix": "10.244.0.0/24", "nextHopType": "VirtualAppliance", "nextHopIpAddress": address});
+    let routes = json!({"properties": {"routes": [{"name": "r", "properties": hop}]}});
+    put_network(&rig, "routeTables", "routes", routes).await;
+    let seen = overview(&rig, "").await;
+    let rules = row_of(&seen, "Microsoft.Network/networkSecurityGroups", "nsg")["network"]["securityRules"].clone();
+    let names: Vec<&str> = rules.as_array().unwrap().iter().map(|rule| rule["name"].as_str().unwrap()).collect();
+    assert_eq!((&names[..2], names.len(), names[5]), (&["first", "second"][..], 9, "out"), "{names:?}");
+    let first = json!({
+        "name": "first", "priority": 200, "direction": "Inbound", "access": "Allow", "protocol": "Tcp",
+        "sources": ["10.0.0.0/8", "192.0.2.1"], "sourcePorts": ["*"], "destinations": ["*"], "ports": ["22", "8080-8090"],
+        "builtIn": false,
+    });
+    assert_eq!(rules[0], first);
+    let route = &row_of(&seen, "Microsoft.Network/routeTables", "routes")["network"]["routes"][0];
+    let expected = json!({"name": "r", "prefix": "10.244.0.0/24", "hop": "VirtualAppliance", "address": address, "machine": "plain-0"});
+    assert_eq!(*route, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_overview_names_the_caller_and_tells_incidents_whole() {
+    let rig = Rig::new(options()).await;
+    rig.with("GET", &vm_uri("plain-0"), None, &[("user-agent", "AZURECLI/2.80.0 (PIP)")]).await.expect(200);
+    let incident = r#"{"match": {"method": "PUT"}, "then": {"status": 429, "retryAfter": 5}, "times": 3}"#;
+    rig.send(request("POST", "/_emulator/incidents", &[HOST, JSON], incident)).await.expect(201);
+    let seen = overview(&rig, "").await;
+    assert_eq!(seen["calls"][0]["caller"], "Azure CLI");
+    let incident = json!({"match": {"method": "PUT"}, "then": {"status": 429, "retryAfter": 5}, "times": 3});
+    assert_eq!(seen["incidents"], json!([{"id": 1, "incident": incident, "seen": 0, "struck": 0}]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,20 +248,22 @@ async fn the_overview_shows_scale_sets_and_their_instances_as_machines() {
     assert_eq!(set["facts"][1], json!(["orchestrationMode", "Uniform"]), "{set}");
     let instance = row_of(&seen, "Microsoft.Compute/virtualMachineScaleSets/virtualMachines", "pool_1");
     let machine = json!({
-        "power": "running", "size": "Standard_D8s_v3", "luns": [{"lun": 3, "disk": "a", "state": "attached"}],
+        "power": "running", "size": "Standard_D8s_v3", "slots": 16, "luns": [{"lun": 3, "disk": "a", "state": "attached"}],
     });
     assert_eq!(instance["machine"], machine);
     assert_eq!(row_of(&seen, DISKS, "a")["disk"]["machines"], json!([["pool_1", 3]]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_overview_counts_the_parts_of_a_network_resource() {
+async fn the_overview_shows_facts_of_a_resource_without_columns_of_its_own() {
     let rig = Rig::new(slow()).await;
-    let group = format!("{}/providers/Microsoft.Network/networkSecurityGroups/nsg?api-version=2025-05-01", group());
-    rig.call("PUT", &group, Some(json!({"location": "westeurope"}))).await.expect(201);
+    let prefix = json!({"location": "westeurope", "sku": {"name": "Standard"}, "properties": {"prefixLength": 30}});
+    let uri = format!("{}?api-version=2025-05-01", network_id("publicIPPrefixes", "p"));
+    rig.call("PUT", &uri, Some(prefix)).await.expect(201);
     let seen = overview(&rig, "").await;
-    let group = &type_of(&seen, "Microsoft.Network/networkSecurityGroups")["rows"][0];
-    assert_eq!((&group["state"], &group["facts"][0]), (&json!("Updating"), &json!(["defaultSecurityRules", "6"])));
+    let prefix = &type_of(&seen, "Microsoft.Network/publicIPPrefixes")["rows"][0];
+    assert!(prefix["facts"].as_array().unwrap().contains(&json!(["prefixLength", "30"])), "{prefix}");
+    assert!(prefix["network"].is_null());
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,6 +36,17 @@ async fn a_scenario_may_have_a_security_group() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_scenario_may_have_a_route_table() {
+    let table = crate::scenario::RouteTable { name: "routes".to_owned(), resource_group: None };
+    let scenario = Scenario { route_tables: vec![table], ..Scenario::default() };
+    let rig = Rig::new(Options { scenario, ..slow() }).await;
+    let uri = group_uri().replace("networkSecurityGroups/nsg", "routeTables/routes");
+    let shown = rig.get(&uri).await.expect(200).body;
+    assert_eq!(shown["properties"]["provisioningState"], "Succeeded");
+    assert_eq!(shown["properties"]["routes"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_security_group_has_its_rules_and_six_of_azure() {
     let rig = Rig::new(slow()).await;
     let got = rig.call("PUT", &group_uri(), Some(with(json!([rule("a", 500)])))).await.expect(201);

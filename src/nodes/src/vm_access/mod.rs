@@ -237,7 +237,10 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Add => write!(f, "add the extension {NAME}"),
-            Self::Update { again: false } => write!(f, "change the extension {NAME}"),
+            // Azure gives its settings back to nobody.
+            Self::Update { again: false } => {
+                write!(f, "send the key by the extension {NAME}, which is there; a user who has it keeps it")
+            }
             Self::Update { again: true } => write!(f, "run the extension {NAME} again, which failed"),
             Self::Replace { name } => write!(f, "replace the settings of the extension {name}"),
             Self::Skip(why) => write!(f, "left out: {why}"),

@@ -9,7 +9,6 @@ use std::{
 use futures::future::BoxFuture;
 use lazuli_engine::{
     Acceptance, Outcome, Shared, Waiting,
-    callers::{Callers, Joined},
     object::{Cause, Event, Failure, Object, Plan, Served, Taint, Write},
 };
 use lazuli_journal::{Key, Recorder, Standing, Subject, Word};
@@ -24,6 +23,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use super::callers::{Callers, Place};
 use crate::{
     Clock, Lease, LeaseHolder, Workers,
     metrics::Metrics,
@@ -159,13 +159,13 @@ impl Vms {
         waiting.last += 1;
         let (caller, disk) = (waiting.last, disk.to_owned());
         let joined = waiting.callers.join(&disk, goal, caller);
-        if joined == Joined::Opposed {
+        if joined == Place::Opposed {
             return Err(Fault::Busy);
         }
         let (sender, answer) = oneshot::channel();
         waiting.answers.insert(caller, sender);
         drop(waiting);
-        if joined == Joined::First {
+        if joined == Place::First {
             let (from, acceptance) = (disk.clone(), Acceptance::Given);
             self.send(Event::Requested { from, generation: caller, want: goal, acceptance });
         }

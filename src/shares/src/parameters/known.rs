@@ -5,74 +5,10 @@ use lazuli_model::{
     spelling::nearest,
 };
 
-/// Every parameter that the Go driver has, and what sidecars and the translation of in-tree volumes add.
-const KNOWN: [&str; 59] = [
-    "accessTier",
-    "accountAccessTier",
-    "accountQuota",
-    "allowBlobPublicAccess",
-    "allowCrossTenantReplication",
-    "allowSharedKeyAccess",
-    "clientID",
-    "confidentialContainerLabel",
-    "createAccount",
-    "createFolderIfNotExist",
-    "csi-migration",
-    "csi.storage.k8s.io/pv/name",
-    "csi.storage.k8s.io/pvc/name",
-    "csi.storage.k8s.io/pvc/namespace",
-    "disableDeleteRetentionPolicy",
-    "diskName",
-    "enableLargeFileShares",
-    "enableMultichannel",
-    "encryptInTransit",
-    "folderName",
-    "fsGroupChangePolicy",
-    "fsType",
-    "getLatestAccountKey",
-    "location",
-    "matchTags",
-    "mountPermissions",
-    "mountWithManagedIdentity",
-    "mountWithOAuthToken",
-    "mountWithWorkloadIdentityToken",
-    "networkEndpointType",
-    "privateDNSZoneResourceGroup",
-    "protocol",
-    "provisionedBandwidth",
-    "provisionedIOPS",
-    "publicNetworkAccess",
-    "requireInfraEncryption",
-    "resourceGroup",
-    "rootSquashType",
-    "runtimeClassHandler",
-    "secretName",
-    "secretNamespace",
-    "selectRandomMatchingAccount",
-    "server",
-    "shareAccessTier",
-    "shareName",
-    "shareNamePrefix",
-    "skuName",
-    "storageAccount",
-    "storageAccountType",
-    "storageEndpointSuffix",
-    "storeAccountKey",
-    "subnetName",
-    "subscriptionID",
-    "tags",
-    "tagValueDelimiter",
-    "tenantID",
-    "useDataPlaneAPI",
-    "useSecretCache",
-    "vnetName",
-];
-
-/// The rest of [`KNOWN`]: names of the network.
-const KNOWN_OF_NETWORK: [&str; 2] = ["vnetLinkName", "vnetResourceGroup"];
+use super::PARAMETERS;
 
 fn known() -> impl Iterator<Item = &'static str> {
-    KNOWN.into_iter().chain(KNOWN_OF_NETWORK)
+    PARAMETERS.iter().map(|row| row.name)
 }
 
 /// Every key, for tests.

@@ -6,6 +6,7 @@
 
 mod known;
 mod network;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use lazuli_model::{
 
 pub(crate) use known::not_done;
 pub use network::{Endpoint, PrivateNetwork};
+pub use table::PARAMETERS;
 
 use crate::{
     limits::{ACCOUNT_NAME_LENGTH, DEFAULT_SKU, LEAST_ACCOUNT_QUOTA, performance},

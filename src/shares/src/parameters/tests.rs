@@ -450,3 +450,38 @@ fn a_class_names_only_the_resource_groups_that_are_allowed() {
         assert_eq!(network(parameter, "other").unwrap_err().parameter, parameter);
     }
 }
+
+/// What a class comes to, without what only a person reads and without the context, which repeats the class.
+fn outcome(pairs: &[(&str, &str)]) -> String {
+    let shown = parse(pairs).map(|class| ShareClass { written: BTreeMap::new(), warnings: Vec::new(), ..class });
+    format!("{shown:?}")
+}
+
+#[test]
+fn every_parameter_of_the_table_does_what_its_row_says() {
+    use lazuli_model::reference::Effect;
+    for row in PARAMETERS {
+        // These say how others are read.
+        let base: &[(&str, &str)] = match row.name {
+            "tagValueDelimiter" => &[("tags", "a=1;b=2")],
+            "csi.storage.k8s.io/pv/name" => &[("tags", "a=${pv.metadata.name}")],
+            "csi.storage.k8s.io/pvc/name" => &[("tags", "a=${pvc.metadata.name}")],
+            "vnetLinkName" => &[("networkEndpointType", "privateEndpoint"), ("subnetName", "s")],
+            "vnetName" | "subnetName" | "vnetResourceGroup" => &[("networkEndpointType", "serviceEndpoint")],
+            _ => &[],
+        };
+        let with = |value| outcome(&[base, &[(row.name, value)]].concat());
+        let changes = with(row.example) != outcome(base) || with("\u{7}") != outcome(base);
+        match row.effect {
+            Effect::Used => assert!(changes, "{} counts", row.name),
+            Effect::NoEffect => assert_eq!(with(row.example), outcome(base), "{}", row.name),
+            Effect::Refused => refused(&[(row.name, row.example)], row.name, "allowed"),
+        }
+        if let Some(of) = row.alias_of {
+            assert_eq!(with(row.example), outcome(&[(of, row.example)]), "{} is {of}", row.name);
+        }
+        let names = PARAMETERS.iter().filter(|other| other.name.eq_ignore_ascii_case(row.name));
+        assert_eq!(names.count(), 1, "{}", row.name);
+        assert!(row.meaning.ends_with('.') && !row.meaning.contains('|'), "{}", row.name);
+    }
+}

@@ -17,53 +17,11 @@ use lazuli_model::{
 };
 
 use super::{
-    AllowedResourceGroups, Capability, ParameterError, name, perf, sku,
+    AllowedResourceGroups, Capability, ParameterError, name, parameters, perf, sku,
     stage::FsType,
     tags, validate_capabilities,
     zone::{self, Segments},
 };
-
-/// Every parameter of a StorageClass that is understood, as the documentation spells it.
-const KNOWN: [&str; 35] = [
-    "attachDiskInitialDelay",
-    "cachingMode",
-    "csi-migration",
-    "csi.storage.k8s.io/pv/name",
-    "csi.storage.k8s.io/pvc/name",
-    "csi.storage.k8s.io/pvc/namespace",
-    "diskAccessID",
-    "diskEncryptionSetID",
-    "diskEncryptionType",
-    "DiskIOPSReadWrite",
-    "DiskMBpsReadWrite",
-    "diskName",
-    "enableAsyncAttach",
-    "enableBursting",
-    "enablePerformancePlus",
-    "fsType",
-    "kind",
-    "location",
-    "LogicalSectorSize",
-    "maxShares",
-    "networkAccessPolicy",
-    "perfProfile",
-    "publicNetworkAccess",
-    "resourceGroup",
-    "skuName",
-    "storageAccount",
-    "storageAccountType",
-    "subscriptionID",
-    "tags",
-    "tagValueDelimiter",
-    "userAgent",
-    "writeAcceleratorEnabled",
-    "zone",
-    "zoned",
-    "zones",
-];
-
-/// Understood only to be refused with a reason.
-const REFUSED: [&str; 3] = ["storageAccount", "zone", "zones"];
 
 /// The volume context's key of the size; without it a volume counts as static.
 const SIZE_KEY: &str = "requestedsizegib";
@@ -288,13 +246,9 @@ fn refuse_unknown(folded: &str, parameter: Parameter<'_>) -> Result<(), Paramete
              topology.disk.csi.azure.com/zone",
         )),
         _ if perf::setting_path(parameter.key).is_some() => Ok(()),
-        _ if KNOWN.iter().any(|known| known.eq_ignore_ascii_case(folded)) => Ok(()),
+        _ if parameters::row(folded).is_some() => Ok(()),
         _ => {
-            let allowed: Vec<&str> = KNOWN.into_iter().filter(|known| !REFUSED.contains(known)).collect();
-            Err(parameter.refuse(format!(
-                "there is no parameter of this name; allowed are {} and device-setting/<path>",
-                allowed.join(", ")
-            )))
+            Err(parameter.refuse(format!("there is no parameter of this name; allowed are {}", parameters::allowed())))
         }
     }
 }

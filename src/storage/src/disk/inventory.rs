@@ -3,11 +3,13 @@
 //! Two sources say that a machine holds a disk: the disk names the machine, and the machine lists the disk at a LUN. They
 //! disagree while Azure attaches or detaches, and after an incomplete operation. A row shows both: a machine without a LUN
 //! is one that the disk names and that does not list it.
+//!
+//! The rows of one machine are the same rows: those of the disks that it lists.
 
 use std::collections::BTreeMap;
 
 use lazuli_model::{
-    ArmId, CachingMode, DataDiskSource, Disk, DiskState, Gib, Lun, SkuName, Vm,
+    ArmId, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, SkuName, Vm,
     disk_tags::{FOR_CLAIM, FOR_NAMESPACE, FOR_PV, is_made_by_driver},
 };
 
@@ -42,17 +44,23 @@ pub struct Holder {
     pub lun: Option<Lun>,
     /// Whether the machine lists the disk as being detached.
     pub is_leaving: bool,
+    /// How the machine's host caches it; `None` without a LUN.
+    pub caching: Option<CachingMode>,
 }
 
 /// A disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Its id.
-    pub id: ArmId,
+    /// The id of the managed disk, else what stands in its place, such as the URL of a page blob.
+    pub id: String,
+    /// Its name: the last part of the id.
+    pub name: String,
+    /// Its resource group; `None` for what is no managed disk.
+    pub resource_group: Option<String>,
     /// Which volume it is.
     pub names: VolumeNames,
-    /// Its size.
-    pub size: Gib,
+    /// Its size; `None` where a machine lists the disk and the disk itself was not read.
+    pub size: Option<Gib>,
     /// Its SKU; `None` where Azure names one that is newer than this program.
     pub sku: Option<SkuName>,
     /// Its zones; empty for a regional disk.
@@ -90,37 +98,84 @@ impl Inventory {
 
     /// The rows of these disks, in the order of their ids. Disks with operating systems are left out.
     pub fn rows(&self, disks: &[Disk]) -> Vec<Row> {
-        let mut at: BTreeMap<&ArmId, Vec<(&ArmId, Lun, bool)>> = BTreeMap::new();
+        let listed = self.listed();
+        let mut disks: Vec<&Disk> = disks.iter().collect();
+        disks.sort_by(|one, other| one.id.cmp(&other.id));
+        let row = |disk: &Disk| Some(self.row(disk, listed.get(&disk.id))).filter(|row| !is_system_disk(disk, row));
+        disks.into_iter().filter_map(row).collect()
+    }
+
+    /// The rows of what a machine lists, in the order of its LUNs. `disks` are those that were read: of another, only what the
+    /// machine says is known.
+    pub fn rows_of(&self, machine: &ArmId, disks: &[Disk]) -> Vec<Row> {
+        let listed = self.listed();
+        let of_element = |element: &DataDisk| match &element.source {
+            DataDiskSource::Managed(id) => match disks.iter().find(|disk| disk.id == *id) {
+                Some(disk) => self.row(disk, listed.get(id)),
+                None => Row {
+                    name: id.name().to_owned(),
+                    resource_group: Some(id.resource_group().to_owned()),
+                    names: self.names(id, &BTreeMap::new()),
+                    ..self.bare(machine, element, id.as_str())
+                },
+            },
+            DataDiskSource::Vhd(other) | DataDiskSource::Other(other) => self.bare(machine, element, other),
+        };
+        let mut elements: Vec<&DataDisk> = self.machines.get(machine).iter().flat_map(|vm| &vm.data_disks).collect();
+        elements.sort_by_key(|element| element.lun);
+        elements.into_iter().map(of_element).collect()
+    }
+
+    /// Which machines list each managed disk.
+    fn listed(&self) -> BTreeMap<&ArmId, Vec<(&ArmId, &DataDisk)>> {
+        let mut listed: BTreeMap<&ArmId, Vec<(&ArmId, &DataDisk)>> = BTreeMap::new();
         for machine in self.machines.values() {
             for element in &machine.data_disks {
                 if let DataDiskSource::Managed(disk) = &element.source {
-                    at.entry(disk).or_default().push((&machine.id, element.lun, element.to_be_detached));
+                    listed.entry(disk).or_default().push((&machine.id, element));
                 }
             }
         }
-        let row = |disk| Some(self.row(disk, at.get(&disk.id))).filter(|row| !is_system_disk(disk, row));
-        let mut rows: Vec<Row> = disks.iter().filter_map(row).collect();
-        rows.sort_by(|one, other| one.id.cmp(&other.id));
-        rows
+        listed
     }
 
-    fn row(&self, disk: &Disk, listed: Option<&Vec<(&ArmId, Lun, bool)>>) -> Row {
+    fn holder(&self, machine: &ArmId, element: &DataDisk) -> Holder {
+        Holder {
+            node: self.node(machine),
+            lun: Some(element.lun),
+            is_leaving: element.to_be_detached,
+            caching: Some(element.caching),
+        }
+    }
+
+    /// What a machine alone says of a disk.
+    fn bare(&self, machine: &ArmId, element: &DataDisk, id: &str) -> Row {
+        Row {
+            id: id.to_owned(),
+            name: id.rsplit('/').next().unwrap_or(id).to_owned(),
+            resource_group: None,
+            names: VolumeNames::default(),
+            size: None,
+            sku: None,
+            zones: Vec::new(),
+            state: None,
+            holders: vec![self.holder(machine, element)],
+        }
+    }
+
+    fn row(&self, disk: &Disk, listed: Option<&Vec<(&ArmId, &DataDisk)>>) -> Row {
         let listed = listed.map(Vec::as_slice).unwrap_or_default();
-        let mut holders: Vec<Holder> = listed
-            .iter()
-            .map(|(machine, lun, is_leaving)| Holder {
-                node: self.node(machine),
-                lun: Some(*lun),
-                is_leaving: *is_leaving,
-            })
-            .collect();
+        let mut holders: Vec<Holder> = listed.iter().map(|(machine, element)| self.holder(machine, element)).collect();
         let unlisted = disk.holders().into_iter().filter(|holder| listed.iter().all(|(machine, ..)| machine != holder));
-        holders.extend(unlisted.map(|machine| Holder { node: self.node(machine), lun: None, is_leaving: false }));
+        let without_lun = |machine| Holder { node: self.node(machine), lun: None, is_leaving: false, caching: None };
+        holders.extend(unlisted.map(without_lun));
         holders.sort_by(|one, other| (&one.node, one.lun).cmp(&(&other.node, other.lun)));
         Row {
-            id: disk.id.clone(),
+            id: disk.id.to_string(),
+            name: disk.id.name().to_owned(),
+            resource_group: Some(disk.id.resource_group().to_owned()),
             names: self.names(&disk.id, &disk.tags),
-            size: disk.size,
+            size: Some(disk.size),
             sku: disk.sku,
             zones: disk.zones.clone(),
             state: disk.state,
@@ -162,26 +217,9 @@ fn is_system_disk(disk: &Disk, row: &Row) -> bool {
     disk.source.is_some() && is_held_without_lun && !is_volume
 }
 
-/// What a machine holds at one LUN.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slot {
-    /// The LUN.
-    pub lun: Lun,
-    /// The id of the managed disk, else what stands in its place.
-    pub disk: String,
-    /// Which volume it is.
-    pub names: VolumeNames,
-    /// How the host caches it.
-    pub caching: CachingMode,
-    /// Whether the machine lists the disk as being detached.
-    pub is_leaving: bool,
-}
-
-/// The slots of a machine.
+/// The LUNs of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slots {
-    /// What it holds, in the order of LUNs.
-    pub held: Vec<Slot>,
     /// How many data disks its size takes; `None` for a size that is not known.
     pub most: Option<u8>,
     /// The LUN that the next disk would get; `None` where no further disk can be attached, or where the LUNs that
@@ -190,31 +228,19 @@ pub struct Slots {
 }
 
 /// The slots of a machine, with the LUN that the driver would give a disk that no VolumeAttachment names.
-pub fn slots(inventory: &Inventory, machine: &Vm, most: Option<u8>, reserved: &NodeReservations) -> Slots {
-    let mut held: Vec<Slot> = machine
-        .data_disks
-        .iter()
-        .map(|element| {
-            let (disk, names) = match &element.source {
-                DataDiskSource::Managed(id) => (id.to_string(), inventory.names(id, &BTreeMap::new())),
-                DataDiskSource::Vhd(other) | DataDiskSource::Other(other) => (other.clone(), VolumeNames::default()),
-            };
-            Slot { lun: element.lun, disk, names, caching: element.caching, is_leaving: element.to_be_detached }
-        })
-        .collect();
-    held.sort_by_key(|slot| slot.lun);
-    let occupied = held.iter().map(|slot| slot.lun).collect();
+pub fn slots(machine: &Vm, most: Option<u8>, reserved: &NodeReservations) -> Slots {
+    let occupied = machine.data_disks.iter().map(|element| element.lun).collect();
     let next_free = match reserved {
         NodeReservations::Known(reserved) => lun::next_free(&occupied, reserved, most),
         NodeReservations::Unknown => None,
     };
-    Slots { held, most, next_free }
+    Slots { most, next_free }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lazuli_model::{DataDisk, ProvisioningState};
+    use lazuli_model::ProvisioningState;
 
     use crate::lun::Reserved;
 
@@ -278,7 +304,7 @@ mod tests {
                 let lun = one.lun.map_or_else(|| "-".to_owned(), |lun| lun.to_string());
                 format!("{} {lun}{}", one.node, if one.is_leaving { " leaving" } else { "" })
             };
-            format!("{}: {}", row.id.name(), row.holders.iter().map(holder).collect::<Vec<_>>().join(", "))
+            format!("{}: {}", row.name, row.holders.iter().map(holder).collect::<Vec<_>>().join(", "))
         };
         let shown: Vec<String> = rows.iter().map(shown).collect();
         assert_eq!(shown, ["a: node-1 3", "b: vm-2 -", "c: ", "leaving: node-1 0 leaving"]);
@@ -291,7 +317,7 @@ mod tests {
         let stuck = Disk { tags: [(FOR_PV.to_owned(), "pv".to_owned())].into(), ..image("stuck") };
         let inventory = Inventory::new([], [], [machine(&vm, &[("listed", 0)])]);
         let rows = inventory.rows(&[image("os"), stuck, image("listed"), disk("plain", Some(&vm))]);
-        let names: Vec<&str> = rows.iter().map(|row| row.id.name()).collect();
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["listed", "plain", "stuck"]);
     }
 
@@ -325,14 +351,34 @@ mod tests {
     #[test]
     fn the_next_free_lun_is_the_one_that_the_driver_would_give() {
         let vm = machine(&ArmId::virtual_machine("s", "g", "vm-1").unwrap(), &[("b", 2), ("a", 0)]);
-        let inventory = Inventory::default();
-        let next = |most, reserved: &NodeReservations| slots(&inventory, &vm, most, reserved).next_free.map(Lun::get);
+        let next = |most, reserved: &NodeReservations| slots(&vm, most, reserved).next_free.map(Lun::get);
         let none = NodeReservations::Known(Reserved::new());
         let other = NodeReservations::Known(Reserved::from([(lun(1), [None].into())]));
         assert_eq!((next(Some(4), &none), next(None, &none), next(Some(4), &other)), (Some(1), Some(1), Some(3)));
         // The machine is full, or the attachments are not known.
         assert_eq!((next(Some(2), &none), next(Some(4), &NodeReservations::Unknown)), (None, None));
-        let held = slots(&inventory, &vm, None, &none).held;
-        assert_eq!(held.iter().map(|slot| slot.lun.get()).collect::<Vec<_>>(), [0, 2]);
+    }
+
+    #[test]
+    fn the_rows_of_a_machine_are_those_of_its_disks_in_the_order_of_luns() {
+        let vm = ArmId::virtual_machine("s", "g", "vm-1").unwrap();
+        let mut holder = machine(&vm, &[("b", 2), ("a", 0), ("unread", 1)]);
+        let source = DataDiskSource::Vhd("https://account/vhds/old.vhd".into());
+        holder.data_disks.push(DataDisk { lun: lun(3), source, ..holder.data_disks[0].clone() });
+        let tags = [(FOR_PV, "pv"), (FOR_CLAIM, "data"), (FOR_NAMESPACE, "shop")];
+        let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let disks = [disk("a", Some(&vm)), Disk { tags, ..disk("b", Some(&vm)) }, disk("c", None)];
+        let inventory = Inventory::new([], [], [holder]);
+        let rows = inventory.rows_of(&vm, &disks);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["a", "unread", "b", "old.vhd"]);
+        // What is said of a disk does not depend on the way to it.
+        let all = inventory.rows(&disks);
+        assert_eq!([&rows[0], &rows[2]], [&all[0], &all[1]]);
+        assert_eq!(rows[2].names.claim.as_deref(), Some("shop/data"));
+        // As the machine spells it.
+        assert_eq!((rows[1].size, rows[1].resource_group.as_deref()), (None, Some("G")));
+        assert_eq!((rows[3].resource_group.as_deref(), rows[3].holders[0].lun), (None, Some(lun(3))));
+        assert_eq!(inventory.rows_of(&ArmId::virtual_machine("s", "g", "other").unwrap(), &disks), []);
     }
 }

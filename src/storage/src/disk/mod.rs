@@ -15,6 +15,7 @@
 //! | `capability` | which access modes and types a disk can give |
 //! | `sku` | sizes, performance and sharing of each storage account type |
 //! | `name`, `tags`, `zone` | the disk's name, tags and zone |
+//! | `parameters` | which parameters there are, for the parser and for the reference |
 //! | `create` | the disk to make; whether a disk that exists is it is said by [`DiskSpec`](lazuli_model::disk_spec::DiskSpec) |
 //! | `publish`, `stage`, `perf`, `tuning` | how it is attached, mounted and tuned |
 //! | `expand` | whether and how it grows |
@@ -25,6 +26,7 @@ mod create;
 mod expand;
 pub mod inventory;
 mod name;
+mod parameters;
 mod perf;
 mod publish;
 mod sku;
@@ -41,6 +43,7 @@ pub(crate) use expand::needs_detach;
 pub use expand::{DetachReason, Expand, plan_expand};
 pub use lazuli_model::parameter::{ParameterError, ParameterErrorKind};
 pub use lazuli_model::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
+pub use parameters::{DEVICE_SETTING, PARAMETERS};
 pub use perf::{DeviceSetting, PerfProfile};
 pub use publish::{PublishParameters, SOURCE_KEY, effective_caching, publish_parameters};
 pub use sku::{is_zone_redundant, max_shares, size_range};

@@ -219,7 +219,8 @@ async fn without_a_token_nothing_is_sent_and_the_reader_learns_why() {
     assert_eq!((&error.fault, error.effect), (&Fault::Unauthenticated, Effect::None));
     let chain = error.with_causes();
     assert!(
-        chain.contains("there is no token: the authority refuses a token: 401 invalid_client: AADSTS7000215"),
+        chain.contains("there is no token: the authority https://")
+            && chain.contains("refuses a token: 401 invalid_client: AADSTS7000215"),
         "{chain}"
     );
     assert!(!format!("{chain} {error:?}").contains(crate::testing::CLIENT_SECRET));

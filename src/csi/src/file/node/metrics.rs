@@ -1,5 +1,6 @@
 //! What is counted of shares on a node.
 
+use lazuli_model::reference::{Metric, MetricType::Counter as Count};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
@@ -34,6 +35,19 @@ impl Outcome {
     }
 }
 
+const MOUNTS: Metric =
+    Metric::new(Count, "lazuli_share_mounts", "Attempts of a node to mount a file share, by outcome").by(&["outcome"]);
+const DEAD: Metric =
+    Metric::new(Count, "lazuli_share_mounts_dead", "Mounts of file shares that were found dead when a Pod needed them");
+const HUNG: Metric = Metric::new(
+    Count,
+    "lazuli_share_calls_hung",
+    "Calls on mounted file shares that did not return in time: their servers hang",
+);
+
+/// The metrics of file shares on a node.
+pub const METRICS: &[Metric] = &[MOUNTS, DEAD, HUNG];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     outcome: &'static str,
@@ -51,12 +65,9 @@ impl ShareMetrics {
     /// Registers `lazuli_share_mounts_total{outcome}`, `lazuli_share_mounts_dead_total` and `lazuli_share_calls_hung_total`.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let help = "Attempts to mount a file share, by outcome";
-        registry.register("lazuli_share_mounts", help, metrics.mounts.clone());
-        let help = "Mounts of file shares that were found dead when a Pod needed them";
-        registry.register("lazuli_share_mounts_dead", help, metrics.dead.clone());
-        let help = "Calls on mounted file shares that did not return in time: their servers hang";
-        registry.register("lazuli_share_calls_hung", help, metrics.hung.clone());
+        registry.register(MOUNTS.stem, MOUNTS.help, metrics.mounts.clone());
+        registry.register(DEAD.stem, DEAD.help, metrics.dead.clone());
+        registry.register(HUNG.stem, HUNG.help, metrics.hung.clone());
         metrics
     }
 

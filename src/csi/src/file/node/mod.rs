@@ -52,7 +52,7 @@ use lazuli_host::{
 use lazuli_model::{by_key::ByKey, event::Event, fault::Code};
 use lazuli_shares::mount::Defaults;
 use lazuli_telemetry::lossy;
-pub use metrics::ShareMetrics;
+pub use metrics::{METRICS, ShareMetrics};
 use request::{Publish, Stage};
 use tokio::sync::Mutex;
 use tonic::{Request, Response, Status};

@@ -280,13 +280,11 @@ fn identity(context: &Context<'_>, asked: &Value, vm_guid: &str) -> Option<Value
             let known = context.shared.options.scenario.identities.iter().find(|known| {
                 known.resource_id.as_deref().is_some_and(|r| path::same(r, id)) || path::name_of(id) == known.name
             });
-            let guid = |given: Option<String>, what: &str| {
-                given.unwrap_or_else(|| crate::derived::guid_of(&format!("{}/{what}", path::key(id))))
-            };
-            identity["userAssignedIdentities"][id] = json!({
-                "principalId": guid(known.and_then(|k| k.object_id.clone()), "principal"),
-                "clientId": guid(known.and_then(|k| k.client_id.clone()), "client"),
-            });
+            let named = |what: &str| crate::derived::guid_of(&format!("{}/{what}", path::key(id)));
+            let scenario = &context.shared.options.scenario;
+            let principal = known.map_or_else(|| named("principal"), |known| scenario.identity_principal(known));
+            let client = known.and_then(|known| known.client_id.clone()).unwrap_or_else(|| named("client"));
+            identity["userAssignedIdentities"][id] = json!({ "principalId": principal, "clientId": client });
         }
     }
     Some(identity)

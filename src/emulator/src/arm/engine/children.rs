@@ -67,7 +67,7 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
     if let Some(old) = old.as_ref().filter(|_| descriptor.family.etags == Etags::Weak) {
         writes::refuse_if_dropped(context, old)?;
     }
-    let mut asked = context.read(children.schema.name, children.schema.root, false)?;
+    let mut asked = context.read_part(children.schema.name, children.schema.root)?;
     writes::check_name(children.kind, name(descriptor, context))?;
     let spelt =
         old.as_ref().and_then(|old| old["name"].as_str()).unwrap_or_else(|| name(descriptor, context)).to_owned();

@@ -543,6 +543,6 @@ pub(crate) fn finish(
     Ok(match descriptor.family.style {
         Style::Compute => Outcome::both(&shown),
         Style::Storage => Outcome::at_location(&shown),
-        Style::Network | Style::Group => Outcome::default(),
+        Style::Network | Style::Group | Style::Deployment => Outcome::default(),
     })
 }

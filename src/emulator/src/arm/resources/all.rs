@@ -36,6 +36,7 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
         // knows.
         let within = |kind: &str| kind.starts_with(kinds::INSTANCE) || kind.starts_with(kinds::FILE_SERVICE);
         if doc["type"] == kinds::GROUP
+            || doc["type"] == kinds::DEPLOYMENT
             || doc["type"].as_str().is_some_and(within)
             || wanted.as_ref().is_some_and(|wanted| !wanted.holds(doc))
         {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Descriptor, Provider};
-use crate::arm::{lists, regions};
+use crate::arm::{authorization, lists, regions};
 use crate::fault;
 
 fn document(context: &Context<'_>, provider: &Provider) -> Value {
@@ -29,7 +29,7 @@ fn document(context: &Context<'_>, provider: &Provider) -> Value {
             shown
         })
         .collect();
-    let free = provider.namespace == "Microsoft.Resources";
+    let free = ["Microsoft.Resources", authorization::NAMESPACE].contains(&provider.namespace);
     json!({
         "id": format!("{}/providers/{}", context.request.subscription_id(), provider.namespace),
         "namespace": provider.namespace,

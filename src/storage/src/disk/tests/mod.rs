@@ -2,6 +2,7 @@
 
 mod create;
 mod expanding;
+mod parameters;
 mod places;
 mod publishing;
 mod repeated;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The callers that wait, by requester.
 #[derive(Debug, Clone)]
-pub struct Callers<K, W>(BTreeMap<K, Waiting<W>>);
+pub(super) struct Callers<K, W>(BTreeMap<K, Waiting<W>>);
 
 #[derive(Debug, Clone)]
 struct Waiting<W> {
@@ -19,7 +19,7 @@ struct Waiting<W> {
 
 /// What became of a caller's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Joined {
+pub(super) enum Place {
     /// It is the first: the want is new.
     First,
     /// Others wait for the same, or a write of it is in flight.
@@ -36,24 +36,24 @@ impl<K, W> Default for Callers<K, W> {
 
 impl<K: Ord + Clone, W: PartialEq> Callers<K, W> {
     /// Adds a caller.
-    pub fn join(&mut self, requester: &K, want: W, caller: u64) -> Joined {
+    pub(super) fn join(&mut self, requester: &K, want: W, caller: u64) -> Place {
         match self.0.get_mut(requester) {
             Some(waiting) if waiting.want == want => {
                 waiting.callers.insert(caller);
-                Joined::Joined
+                Place::Joined
             }
-            Some(_) => Joined::Opposed,
+            Some(_) => Place::Opposed,
             None => {
                 let waiting = Waiting { want, callers: BTreeSet::from([caller]), sent: false };
                 self.0.insert(requester.clone(), waiting);
-                Joined::First
+                Place::First
             }
         }
     }
 
     /// Removes a caller that gave up. Returns the requester to withdraw: no other caller waits for it, and no write of it is
     /// in flight.
-    pub fn abandon(&mut self, requester: &K, caller: u64) -> Option<K> {
+    pub(super) fn abandon(&mut self, requester: &K, caller: u64) -> Option<K> {
         let waiting = self.0.get_mut(requester)?;
         waiting.callers.remove(&caller);
         let leaves = waiting.callers.is_empty() && !waiting.sent;
@@ -61,7 +61,7 @@ impl<K: Ord + Clone, W: PartialEq> Callers<K, W> {
     }
 
     /// Records which requesters a write that is sent now serves.
-    pub fn sent<'a>(&mut self, members: impl IntoIterator<Item = &'a K>)
+    pub(super) fn sent<'a>(&mut self, members: impl IntoIterator<Item = &'a K>)
     where
         K: 'a,
     {
@@ -74,7 +74,7 @@ impl<K: Ord + Clone, W: PartialEq> Callers<K, W> {
 
     /// Records that a write has ended without deciding these requesters. Returns those without a caller: they are to be
     /// withdrawn.
-    pub fn undecided<'a>(&mut self, members: impl IntoIterator<Item = &'a K>) -> Vec<K>
+    pub(super) fn undecided<'a>(&mut self, members: impl IntoIterator<Item = &'a K>) -> Vec<K>
     where
         K: 'a,
     {
@@ -92,39 +92,7 @@ impl<K: Ord + Clone, W: PartialEq> Callers<K, W> {
     }
 
     /// Removes a requester whose outcome is decided. Returns the callers to answer, in order of their ids.
-    pub fn decided(&mut self, requester: &K) -> Vec<u64> {
+    pub(super) fn decided(&mut self, requester: &K) -> Vec<u64> {
         self.0.remove(requester).map(|waiting| waiting.callers.into_iter().collect()).unwrap_or_default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn callers_join_oppose_and_abandon() {
-        let mut callers = Callers::default();
-        assert_eq!(callers.join(&"disk", "attach", 1), Joined::First);
-        assert_eq!(callers.join(&"disk", "attach", 2), Joined::Joined);
-        assert_eq!(callers.join(&"disk", "detach", 3), Joined::Opposed);
-        assert_eq!(callers.abandon(&"disk", 1), None);
-        assert_eq!(callers.abandon(&"disk", 2), Some("disk"));
-        assert_eq!(callers.join(&"disk", "detach", 3), Joined::First);
-        assert_eq!(callers.decided(&"disk"), [3]);
-        assert!(callers.decided(&"disk").is_empty());
-    }
-
-    #[test]
-    fn a_write_in_flight_goes_on_without_its_callers_and_is_joined() {
-        let mut callers = Callers::default();
-        callers.join(&"disk", "attach", 1);
-        callers.sent(&["disk"]);
-        assert_eq!(callers.abandon(&"disk", 1), None);
-        assert_eq!(callers.join(&"disk", "detach", 2), Joined::Opposed);
-        assert_eq!(callers.join(&"disk", "attach", 3), Joined::Joined);
-        assert!(callers.undecided(&["disk"]).is_empty());
-        callers.sent(&["disk"]);
-        callers.abandon(&"disk", 3);
-        assert_eq!(callers.undecided(&["disk"]), ["disk"]);
     }
 }

@@ -1,0 +1,168 @@
+//! The pages in `deploy/reference`, in Markdown.
+
+use clap::CommandFactory as _;
+
+use super::{
+    super::Cli,
+    Kind,
+    topics::{Section, Topic},
+};
+
+/// A page: its file's name and its text.
+pub(super) type Page = (&'static str, String);
+
+/// A cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut text = format!("| {} |\n|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
+    for row in rows {
+        text.push('|');
+        for value in &row {
+            let value = cell(value);
+            text.push_str(&if value.is_empty() { " |".to_owned() } else { format!(" {value} |") });
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn of_section(section: &Section, without: &[&str]) -> String {
+    let is_shown = |label: &&str| !without.contains(label);
+    let heads: Vec<&str> =
+        ["name", "meaning"].into_iter().chain(section.columns.iter().copied().filter(is_shown)).collect();
+    let row = |topic: &Topic| {
+        let shown = section.columns.iter().zip(&topic.values).filter(|(label, _)| is_shown(label));
+        let values = shown.map(|(_, value)| value.clone());
+        [format!("`{}`", topic.name), topic.meaning.clone()].into_iter().chain(values).collect()
+    };
+    table(&heads, section.topics.iter().map(row))
+}
+
+const MADE: &str = "<!-- Made from the program's own tables. A test compares it; LAZULI_RECORD=1 cargo test --lib explain writes it. -->\n";
+
+fn page(title: &str, introduction: &str, kind: Kind, without: &[&str]) -> String {
+    let sections = kind.sections();
+    let mut text = format!("{MADE}# {title}\n\n{introduction}\n");
+    for section in &sections {
+        if sections.len() > 1 {
+            text.push_str(&format!("\n## {}\n", section.title));
+        }
+        text.push('\n');
+        text.push_str(&of_section(section, without));
+    }
+    text
+}
+
+/// The options of a command and of those below it.
+fn flags(command: &clap::Command, path: &str, text: &mut String) {
+    let shown = command.get_arguments().filter(|argument| {
+        let id = argument.get_id().as_str();
+        !argument.is_hide_set() && id != "help" && id != "version" && (!argument.is_global_set() || path == "lazuli")
+    });
+    let row = |argument: &clap::Arg| {
+        let name = match argument.get_long() {
+            Some(long) if long.len() == 1 => format!("`-{long}`"),
+            Some(long) => format!("`--{long}`"),
+            None => format!("`{}`", argument.get_id().as_str().to_uppercase()),
+        };
+        let variable = argument.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
+        let default: Vec<String> =
+            argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+        let help =
+            argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string).unwrap_or_default();
+        let values: Vec<String> = argument
+            .get_possible_values()
+            .iter()
+            .filter(|value| !value.is_hide_set())
+            .map(|value| value.get_name().to_owned())
+            .collect();
+        let values = if values.is_empty() { String::new() } else { format!(" Values: {}.", values.join(", ")) };
+        let end = if help.trim_end().ends_with(['.', ':']) || help.is_empty() { "" } else { "." };
+        vec![name, variable, default.join(", "), format!("{}{end}{values}", help.trim_end())]
+    };
+    let rows: Vec<Vec<String>> = shown.map(row).collect();
+    let about = command.get_long_about().or_else(|| command.get_about()).map(ToString::to_string).unwrap_or_default();
+    text.push_str(&format!("\n## {path}\n\n{}\n", cell(&about)));
+    if !rows.is_empty() {
+        text.push('\n');
+        text.push_str(&table(&["option", "variable", "default", "meaning"], rows.into_iter()));
+    }
+    let commands = command.get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set());
+    for below in commands {
+        flags(below, &format!("{path} {}", below.get_name()), text);
+    }
+}
+
+fn flags_page() -> String {
+    let mut text = format!(
+        "{MADE}# Options and variables\n\nEach option with a variable may be given by either; the option wins, and an empty \
+         variable counts as unset. Booleans take what Go's flags take. `--help` prints the same.\n"
+    );
+    flags(&Cli::command(), "lazuli", &mut text);
+    text
+}
+
+/// Every page.
+pub(super) fn all() -> Vec<Page> {
+    vec![
+        (
+            "parameters.md",
+            page(
+                "Parameters of StorageClasses",
+                "Letter case of names does not count, that of values does. A value that cannot be right is refused before \
+                 anything is made, with its name, its value and what is allowed. `effect` says whether it counts: `no effect` \
+                 is accepted for classes of the Go drivers. Templates are `${pvc.metadata.name}`, `${pvc.metadata.namespace}` \
+                 and `${pv.metadata.name}`. `lazuli explain parameter NAME` prints a row.",
+                Kind::Parameter,
+                &["driver"],
+            ),
+        ),
+        (
+            "annotations.md",
+            page(
+                "Annotations, labels, taints and finalizers",
+                "A key that is in no row gets the event `UnknownAnnotation` with the nearest one. A wrong value of a new Service \
+                 is the event `InvalidService`; of a served one, what Azure shows stays. `lazuli explain annotation NAME` \
+                 prints a row.",
+                Kind::Annotation,
+                &[],
+            ),
+        ),
+        (
+            "configuration.md",
+            page(
+                "Keys of the cloud configuration",
+                "`azure.json`, as JSON or YAML. Letter case of keys does not count; a number or boolean is taken where a text \
+                 belongs. `used by` is empty for keys that change nothing. \"Go projects\" compares with azuredisk-csi-driver, \
+                 azurefile-csi-driver and cloud-provider-azure. `lazuli doctor` says what is wrong with a file, \
+                 `lazuli explain config NAME` prints a row.",
+                Kind::Config,
+                &[],
+            ),
+        ),
+        ("flags.md", flags_page()),
+        (
+            "metrics.md",
+            page(
+                "Metrics",
+                "OpenMetrics at `/metrics`. Histograms end in `_bucket`, `_sum` and `_count`. \"Go projects\" names what counts \
+                 the same or nearly the same there. `lazuli explain metric NAME` prints a row.",
+                Kind::Metric,
+                &[],
+            ),
+        ),
+        (
+            "events.md",
+            page(
+                "Events",
+                "An event is written when its reason or its text changes, and once each half hour while it stays. \
+                 [Events and alerts](../events-and-alerts.md) says where to look. `lazuli explain event NAME` prints a row.",
+                Kind::Event,
+                &[],
+            ),
+        ),
+    ]
+}
