@@ -60,6 +60,7 @@ mod it {
     mod disk_windows;
     mod empty_variables;
     mod faults_in_glue;
+    mod first_use;
     mod file_claims;
     mod file_claims_network;
     mod go_bodies;

@@ -3,14 +3,22 @@
 # build_program FOLDER PROGRAM PACKAGE [LINKER-OPTION]: from tests/tools/FOLDER, which pins the versions.
 build_program() {
     say "building $2"
-    (cd "tests/tools/$1" && GOFLAGS=-mod=readonly go build -trimpath -ldflags "-s -w ${4:-}" -o "$target/$2" "$3")
+    (cd "tests/tools/$1" &&
+        GOFLAGS="-mod=readonly ${GOFLAGS:-}" go build -trimpath -ldflags "-s -w ${4:-}" -o "$target/$2" "$3")
+}
+
+# The pins of Kubernetes: those of the newest version, or of another one that LAZULI_KUBERNETES names, such as 1.36.
+kubernetes_pins() {
+    printf 'go%s.mod' "${LAZULI_KUBERNETES:+-$LAZULI_KUBERNETES}"
 }
 
 # build_kubernetes: its parts say which version they are.
 build_kubernetes() {
-    local version
-    version=$(cd tests/tools/kubernetes && go list -m -f '{{.Version}}' k8s.io/kubernetes) &&
-        build_program kubernetes kubernetes . "-X k8s.io/component-base/version.gitVersion=$version"
+    local pins version
+    pins=$(kubernetes_pins)
+    version=$(cd tests/tools/kubernetes && go list -modfile "$pins" -m -f '{{.Version}}' k8s.io/kubernetes) &&
+        GOFLAGS="-modfile=$pins -tags=kubernetes${LAZULI_KUBERNETES:-}" build_program kubernetes kubernetes . \
+            "-X k8s.io/component-base/version.gitVersion=$version"
 }
 
 build_cluster() {
@@ -21,14 +29,19 @@ build_cluster() {
         build_program external-provisioner csi-provisioner "$csi/external-provisioner/v6/cmd/csi-provisioner" &&
         build_program external-resizer csi-resizer "$csi/external-resizer/v2/cmd/csi-resizer" &&
         build_kubernetes &&
+        ln -s kubernetes "$target/kubectl" &&
         build_program node node .
 }
 
 # cluster_programs: builds them unless they are kept, and prints their folder.
 cluster_programs() {
     local tools=(etcd external-attacher external-provisioner external-resizer kubernetes node) inputs tool
+    [[ -e tests/tools/kubernetes/$(kubernetes_pins) ]] || {
+        say "LAZULI_KUBERNETES=$LAZULI_KUBERNETES: there are pins of 1.36, and of the newest version without it" >&2
+        return 1
+    }
     mapfile -t inputs < <(for tool in "${tools[@]}"; do ls "tests/tools/$tool"/*; done)
-    cached cluster "$(go version)" "${inputs[@]}" -- build_cluster
+    cached cluster "$(go version) $(kubernetes_pins)" "${inputs[@]}" -- build_cluster
 }
 
 # need_for_cluster: remembers what of the system is not here.

@@ -15,13 +15,13 @@ use tokio::{process::Command, time::timeout};
 /// What only a hang reaches.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Whether this machine has kubectl. No script here installs it: where it is missing that is told, and fails nothing.
+/// Whether this machine has kubectl. The tier `cluster` builds it; where it is missing that is told, and fails nothing.
 pub(crate) fn found() -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     if path.split(':').any(|folder| Path::new(folder).join("kubectl").is_file()) {
         return true;
     }
-    eprintln!("SKIPPED, needs kubectl on the PATH (1.29 or newer; no tier builds it)");
+    eprintln!("SKIPPED, needs kubectl on the PATH (1.29 or newer); scripts/test cluster builds it and runs this too");
     false
 }
 

@@ -5,10 +5,13 @@
 use std::{
     collections::BTreeMap,
     fs,
+    path::Path,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
+
+use crate::kubectl;
 
 use super::{
     super::{
@@ -243,6 +246,13 @@ impl Cluster {
         self.balancer("no rule", |balancer| ports(balancer).is_empty()).await;
     }
 
+    /// The real API server answers a person's kubectl as the small one of `lazuli up` does, of which `it::up` has the same
+    /// test.
+    async fn kubectl_prints_what_it_prints_on_any_cluster(&self) {
+        let folder = Folder::make();
+        kubectl::services(Path::new(&self.kubernetes.admin_kubeconfig()), folder.path()).await;
+    }
+
     /// What the webhooks answer through their Service.
     async fn review_volumes(&mut self) {
         self.claim("data", "ext4", 1).await;
@@ -447,6 +457,8 @@ async fn the_cloud_controllers_look_after_a_cluster_with_the_rights_that_the_cha
     say("the driver is registered");
     cluster.serve_services().await;
     say("a Service was served, changed and deleted");
+    cluster.kubectl_prints_what_it_prints_on_any_cluster().await;
+    say("kubectl printed what it prints on any cluster");
     cluster.review_volumes().await;
     say("a volume was labelled and a resize refused");
     cluster.refuse_inline_disks().await;

@@ -171,7 +171,7 @@ func runKubelet(ctx context.Context, of kubeletOptions) error {
 		Subpather:                 subpath.New(mounter),
 		HostUtil:                  hostutil.NewHostUtil(),
 		PodStartupLatencyTracker:  kubeletutil.NewPodStartupLatencyTracker(),
-		NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(),
+		NodeStartupLatencyTracker: nodeStartupLatency(),
 		TracerProvider:            tracer,
 		// The real one wants to read /dev/kmsg.
 		Recorder: &record.FakeRecorder{},
