@@ -186,6 +186,7 @@ impl Rig {
                 identity: identity.to_owned(),
             },
             lease_view: Default::default(),
+            operations: Default::default(),
             class: None,
             external: self.external.clone(),
             accepted_plan,
