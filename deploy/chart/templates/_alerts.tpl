@@ -117,12 +117,12 @@
     description: No load balancer follows its Service or the nodes. What Azure has goes on serving.
     action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/component={{ $component }} -c cloud-controllers; a configuration that cannot be used is named in the first lines. Where another replica has lost the Lease, look whether the Azure cloud-controller-manager uses the same one."
 - alert: LazuliServicesWithoutLeader
-  expr: (sum(lazuli_reconcile_keys{kind="service",job="{{ $job }}",endpoint="cloud-metrics"}) or vector(0)) == 0
+  expr: sum(lazuli_leader{lease="{{ .Values.cloudControllers.leaseNamespace }}/{{ .Values.cloudControllers.leaseName }}",job="{{ $job }}",endpoint="cloud-metrics"}) == 0
   for: 15m
   labels: {severity: warning}
   annotations:
-    summary: No replica of Lazuli's cloud controllers serves a Service.
-    description: The Lease is held by another controller, or the cluster has no Service of type LoadBalancer.
+    summary: No replica of Lazuli's cloud controllers holds the Lease.
+    description: Another controller holds it and serves the Services, or nobody does. What Azure has goes on serving.
     action: "kubectl -n {{ .Values.cloudControllers.leaseNamespace }} get lease {{ .Values.cloudControllers.leaseName }} -o yaml; the holder's name begins with that of the pod."
 - alert: LazuliServicesRefused
   expr: sum by (kind) (increase(lazuli_reconcile_actions_total{kind="service",action="report",job="{{ $job }}",endpoint="cloud-metrics"}[1h])) > 50

@@ -103,9 +103,14 @@ var stories = map[string]when{
 		silent: []string{`lazuli_build_info{` + cloud + `} 1x20`},
 	},
 	"LazuliServicesWithoutLeader": {
-		// A replica that has never led has no series.
-		fires:  []string{`lazuli_reconcile_keys{` + controller + `,kind="disk"} 1x30`},
-		silent: []string{`lazuli_reconcile_keys{` + cloud + `,kind="service"} 1x30`},
+		fires: []string{
+			`lazuli_leader{` + cloud + `,lease="kube-system/cloud-controller-manager"} 0x30`,
+			`lazuli_leader{` + cloud + `,lease="kube-system/other"} 1x30`,
+		},
+		silent: []string{
+			`lazuli_leader{` + cloud + `,pod="a",lease="kube-system/cloud-controller-manager"} 0x30`,
+			`lazuli_leader{` + cloud + `,pod="b",lease="kube-system/cloud-controller-manager"} 1x30`,
+		},
 	},
 	"LazuliServicesRefused": {
 		fires:  []string{`lazuli_reconcile_actions_total{` + cloud + `,kind="service",action="report"} 0+2x120`},

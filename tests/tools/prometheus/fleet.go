@@ -110,7 +110,8 @@ func (f *Fleet) start(binary string) error {
 		{"controller", "cloud-metrics", "cloud-controllers", replica},
 	} {
 		address := fmt.Sprintf("127.0.0.1:%d", ports[4+at])
-		arguments := append(one.arguments, "--metrics-endpoint="+address, "--metrics-authentication=none")
+		// These answer in the older text format, which --go-metrics asks for.
+		arguments := append(one.arguments, "--metrics-endpoint="+address, "--metrics-authentication=none", "--go-metrics")
 		if _, err := f.run(one.arguments[0], nil, binary, arguments...); err != nil {
 			return err
 		}
