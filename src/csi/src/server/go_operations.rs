@@ -18,7 +18,7 @@ const DISK: Families = Families {
     ),
     labeled: &Family::histogram(
         "azuredisk_csi_driver_operation_duration_seconds_labeled",
-        "How long calls of the disk driver took that make or change a disk, by the kind of disk",
+        "How long calls of the disk driver took that make a disk, by the kind of disk",
         &["operation", "success", "storage_account_type"],
         BUCKETS,
     ),

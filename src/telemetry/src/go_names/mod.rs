@@ -17,9 +17,9 @@ use crate::labels::OTHER;
 
 pub use text::{CONTENT_TYPE, from_open_metrics};
 
-/// The most series of one family. The one with the most in practice has a series for each Service and operation. What comes
+/// The most series of one family. The one with the most has four operations of 500 Services and Nodes. What comes
 /// after it counts in the series whose values are all `other`.
-pub const MOST_SERIES: usize = 1_000;
+pub const MOST_SERIES: usize = 2_048;
 
 /// What kind of metric a family is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,10 +106,13 @@ struct Kept {
 /// A gauge that is read when a page is made.
 type Level = Box<dyn Fn() -> f64 + Send + Sync>;
 
+/// The gauges of a family, by the values of the labels.
+type Levels = (&'static Family, Vec<(Vec<String>, Level)>);
+
 #[derive(Default)]
 struct Inner {
     families: Mutex<BTreeMap<&'static str, Kept>>,
-    levels: Mutex<Vec<(&'static Family, Vec<String>, Level)>>,
+    levels: Mutex<BTreeMap<&'static str, Levels>>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -166,7 +169,8 @@ impl GoNames {
     pub fn level(&self, family: &'static Family, values: &[&str], level: impl Fn() -> f64 + Send + Sync + 'static) {
         if let Some(inner) = &self.0 {
             let values = values.iter().map(|value| (*value).to_owned()).collect();
-            lock(&inner.levels).push((family, values, Box::new(level)));
+            let mut levels = lock(&inner.levels);
+            levels.entry(family.name).or_insert_with(|| (family, Vec::new())).1.push((values, Box::new(level)));
         }
     }
 
@@ -194,9 +198,11 @@ impl GoNames {
                 text::series(page, kept.family, values, series);
             }
         }
-        for (family, values, level) in &*lock(&inner.levels) {
+        for (family, levels) in lock(&inner.levels).values() {
             text::head(page, family);
-            text::series(page, family, values, &Series::Value(level()));
+            for (values, level) in levels {
+                text::series(page, family, values, &Series::Value(level()));
+            }
         }
     }
 }

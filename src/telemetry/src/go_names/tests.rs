@@ -181,6 +181,7 @@ fn a_page_with_go_names_is_of_the_text_format_and_one_without_is_not() {
     go.count(&FAILURES, &["ensure", "a\"b\\c\nd"]);
     go.show(&FAILURES, &["delete", ""]);
     go.level(&LEADS, &["manager"], || 1.0);
+    go.level(&LEADS, &["other"], || 0.0);
     let (kind, page) = Page::new(registry(), go).make().unwrap();
     assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
     let families = parse(&page).unwrap_or_else(|error| panic!("{error}\n{page}"));
