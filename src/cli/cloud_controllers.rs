@@ -7,9 +7,11 @@ use clap::Args;
 use clap::Parser;
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_balancing::preview::Planned;
-use lazuli_cluster::{Ended, EventMetrics, LeaseName, LeaseView, Reporter, event_queue, write_events};
+use lazuli_cluster::{
+    Ended, EventMetrics, LeaseName, LeaseView, Reporter, event_queue, register_leadership, write_events,
+};
 use lazuli_config::LooksAfter;
-use lazuli_controllers::{Controller, NodeOptions, Options as ControllerOptions, settings};
+use lazuli_controllers::{Controller, NodeOptions, Operations, Options as ControllerOptions, settings};
 use lazuli_diagnosis::controller_list::Controller as ControllerName;
 use lazuli_engine::lease::Loss;
 use lazuli_journal::{Leadership, Recorder, Topic};
@@ -23,7 +25,7 @@ use lazuli_services::{
     service::{ClusterAddresses, never_allowed},
 };
 use lazuli_storage::list::VolumeHandles;
-use lazuli_telemetry::{Readiness, register_process};
+use lazuli_telemetry::{Readiness, http::Page, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -304,8 +306,10 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
     };
     options.restrict(&mut settings);
     options.without_effect().iter().for_each(|sentence| tracing::warn!("{sentence}"));
+    let go = options.endpoints.go_names();
+    let operations = Operations::register(&mut registry, go.clone(), &settings);
     let (routes, retry) = (options.cloud.routes.table()?, settings::retry(&config));
-    let azure = clients::connect_with(&config, routes, &mut registry, seed(), retry).await?;
+    let azure = clients::connect_with(&config, routes, (&mut registry, go.clone()), seed(), retry).await?;
     azure.network.arm().set_ceilings(settings::ceilings(&config));
     let lease = LeaseName {
         namespace: options.lease_namespace.clone(),
@@ -333,6 +337,7 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
             resync: Some(Duration::from_secs(options.resync_seconds)).filter(|every| !every.is_zero()),
             events,
             journal: journal.clone(),
+            operations,
         },
         azure.network.clone(),
         client.clone(),
@@ -360,12 +365,15 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
     if runs && !leads {
         tracing::warn!("--controllers leaves no controller to run: write *,-NAME for all but one");
     }
+    if leads {
+        register_leadership(&mut registry, &go, &lease, &lease_view);
+    }
     if let Some(nodes) = nodes {
         controller = controller.with_nodes(nodes, azure.compute.clone());
     }
     let webhook = options.webhook.bind(&azure, &options.cloud, &client, &mut registry).await?;
     // Every replica answers reviews: that needs no Lease, and no start of a cluster waits for a leader.
-    let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?.and(webhook);
+    let endpoints = options.endpoints.bind(Page::new(registry, go), readiness, Some(&client)).await?.and(webhook);
     if leads {
         tracing::info!(
             cluster = options.cluster_name,

@@ -8,10 +8,10 @@ use lazuli_assembly::{
     clients::{self, CloudOptions},
     services::{self, AttachMethod, ClusterView, ListVolumes, Policy, ShareView},
 };
-use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
+use lazuli_cluster::{EventMetrics, KnownVolumes, Reporter, event_queue, register_volumes, write_events};
 use lazuli_csi::{
     identity::{DISK_DRIVER, FILE_DRIVER, driver_name},
-    server::{self, Drained, Endpoint, Listener, Reach, RpcLayer, RpcMetrics, SocketFile, SocketLost},
+    server::{self, Drained, Endpoint, GoDriver, Listener, Reach, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
 use lazuli_journal::{Recorder, Topic};
 use lazuli_model::{node::ClusterNodes, size::SizeLimits};
@@ -20,7 +20,7 @@ use lazuli_storage::{
     dangling::DetachUnused, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
     lun::LunReservations,
 };
-use lazuli_telemetry::{BuildInfo, Readiness, lossy, register_process};
+use lazuli_telemetry::{BuildInfo, Readiness, http::Page, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -208,6 +208,11 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
         }
         None => None,
     };
+    let disks = KnownVolumes::Disks(handles.clone(), reservations.clone());
+    let mut known_volumes = vec![(options.driver_name.clone(), disks)];
+    if let Some((.., known)) = &files {
+        known_volumes.push((options.file_driver_name.clone(), KnownVolumes::Shares(known.clone())));
+    }
     let routes = services::controller(
         &azure,
         &options.driver_name,
@@ -224,13 +229,17 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
         options.policy(),
         tasks,
     );
-    let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
-    let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?.and(keys);
+    let go = options.endpoints.go_names();
+    let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry, go.clone()));
+    register_volumes(&mut registry, known_volumes);
+    let endpoints = options.endpoints.bind(Page::new(registry, go), readiness, client.as_ref()).await?.and(keys);
     let why = options.why.bind(CSI_CONTROLLER).await?;
     let drain = Duration::from_secs(options.drain_seconds);
-    let mut drivers = vec![Driver::bind(&options, &options.endpoint, &options.driver_name, routes).await?];
+    let mut drivers =
+        vec![Driver::bind(&options, &options.endpoint, (GoDriver::Disk, &options.driver_name), routes).await?];
     if let (Some((routes, ..)), Some(endpoint)) = (&files, &options.file_endpoint) {
-        drivers.push(Driver::bind(&options, endpoint, &options.file_driver_name, routes.clone()).await?);
+        let driver = (GoDriver::File, options.file_driver_name.as_str());
+        drivers.push(Driver::bind(&options, endpoint, driver, routes.clone()).await?);
     }
     let sockets: Vec<Option<SocketFile>> = drivers.iter().map(|driver| driver.listener.file()).collect();
     let (served, (), kept, (), (), _) = tokio::join!(
@@ -276,6 +285,8 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
 
 /// A driver that is served on a socket of its own.
 struct Driver {
+    /// The Go driver whose place it takes.
+    go: GoDriver,
     listener: Listener,
     routes: Routes,
 }
@@ -284,12 +295,12 @@ impl Driver {
     async fn bind(
         options: &Options,
         endpoint: &Endpoint,
-        name: &str,
+        (go, name): (GoDriver, &str),
         routes: Routes,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let listener = Listener::bind_within(endpoint, reach(options.allow_remote_endpoint)).await?;
         tracing::info!(%endpoint, driver = name, "serving CSI Identity and Controller");
-        Ok(Self { listener, routes })
+        Ok(Self { go, listener, routes })
     }
 
     /// Serves until `stop`, and until what was in flight then has drained. A server that failed takes the process with it.
@@ -299,7 +310,7 @@ impl Driver {
         stop: &CancellationToken,
         drain: Duration,
     ) -> Result<Drained, server::ServeError> {
-        let served = server::serve_with(calls, self.routes, self.listener, stop.clone(), drain).await;
+        let served = server::serve_with(calls.of(self.go), self.routes, self.listener, stop.clone(), drain).await;
         stop.cancel();
         served
     }

@@ -21,13 +21,13 @@ use lazuli_csi::{
     identity::{DISK_DRIVER, FILE_DRIVER, driver_name},
     node::{AttachedReader, LabelsReader, NodeConfig, NodeService, OnSilence, ZoneSupport},
     registration::Registration,
-    server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
+    server::{self, Drained, Endpoint, GoDriver, Listener, RpcLayer, RpcMetrics},
 };
 use lazuli_host::{Host, Limits};
 use lazuli_model::{event::Event, size::SizeLimits};
 use lazuli_nodes::cloud_node::facts::{InstanceFacts, PublishedAddress};
 use lazuli_storage::list::VolumeHandles;
-use lazuli_telemetry::{Condition, Readiness, lossy, register_process};
+use lazuli_telemetry::{Condition, Readiness, http::Page, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -363,9 +363,10 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
         }
         None => None,
     };
-    let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
+    let go = options.endpoints.go_names();
+    let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry, go.clone()));
     let routes = services::node(node.clone(), &options.driver_name);
-    let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?;
+    let endpoints = options.endpoints.bind(Page::new(registry, go), readiness, client.as_ref()).await?;
     let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");
     let drain = Duration::from_secs(options.drain_seconds);
@@ -510,7 +511,7 @@ impl Files {
         let (finished, kept, ()) = tokio::join!(
             async {
                 let over = end_of_drain(stop, drain);
-                let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
+                let served = server::serve_with(calls.of(GoDriver::File), routes, listener, stop.clone(), drain).await;
                 stop.cancel();
                 let finished = finishes(over, node.finish()).await;
                 served.map(|served| finished && served == Drained::All)

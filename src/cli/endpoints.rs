@@ -7,9 +7,11 @@ use clap::{Args, ValueEnum};
 use lazuli_csi::server::chain;
 use lazuli_telemetry::{
     Readiness,
-    http::{CertificateError, CertificateFiles, Listen, Protection, Reviewer, ServeError, Server, ServingCertificate},
+    go_names::GoNames,
+    http::{
+        CertificateError, CertificateFiles, Listen, Page, Protection, Reviewer, ServeError, Server, ServingCertificate,
+    },
 };
-use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 /// Options of what serves a cluster.
@@ -37,6 +39,10 @@ pub(super) struct EndpointOptions {
     /// The private key of that certificate, in PEM.
     #[arg(long, env = "LAZULI_METRICS_KEY", value_name = "FILE", requires = "metrics_certificate")]
     metrics_key: Option<PathBuf>,
+    /// Add the metrics of the Go projects under their names, for dashboards and alerts that were made for them. The whole page
+    /// is then in the text format 0.0.4 instead of OpenMetrics. lazuli explain metric says which names are there.
+    #[arg(long, value_parser = boolean, env = "LAZULI_GO_METRICS")]
+    go_metrics: bool,
 }
 
 /// Who may read metrics.
@@ -108,10 +114,15 @@ impl EndpointOptions {
         })
     }
 
+    /// What shows metrics under the Go projects' names, if that is wanted.
+    pub(super) fn go_names(&self) -> GoNames {
+        if self.go_metrics { GoNames::on() } else { GoNames::default() }
+    }
+
     /// Takes the ports that are wanted: one that is taken ends the start, not the process a day later.
     pub(super) async fn bind(
         &self,
-        registry: Registry,
+        page: Page,
         readiness: Readiness,
         cluster: Option<&kube::Client>,
     ) -> Result<Endpoints, EndpointsError> {
@@ -120,7 +131,7 @@ impl EndpointOptions {
             None => None,
         };
         let metrics = match self.metrics_endpoint {
-            Some(at) => Some(Server::metrics(at, registry, self.protection(at, cluster).await?).await?),
+            Some(at) => Some(Server::metrics(at, page, self.protection(at, cluster).await?).await?),
             None => None,
         };
         Ok(Endpoints { health, metrics, further: None })
@@ -252,10 +263,10 @@ mod tests {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = lazuli_rig::Folder::make("endpoints").unwrap();
         let cluster = client(&folder, &format!("http://{}", api_server().await), "the-process").await;
-        let mut registry = Registry::default();
+        let mut registry = prometheus_client::registry::Registry::default();
         lazuli_telemetry::register_process(&mut registry, super::super::csi_controller::BUILD);
         let options = options(&["--health-endpoint=127.0.0.1:0", "--metrics-endpoint=127.0.0.1:0"]);
-        let endpoints = options.bind(registry, Readiness::new(), Some(&cluster)).await.unwrap();
+        let endpoints = options.bind(registry.into(), Readiness::new(), Some(&cluster)).await.unwrap();
         let address = endpoints.metrics.as_ref().unwrap().address();
         let stop = CancellationToken::new();
         let running = tokio::spawn({

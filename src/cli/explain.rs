@@ -1,6 +1,7 @@
 //! `lazuli explain`: what can be set, read and seen, from the tables that the program itself goes by. The pages in
 //! `deploy/reference` are made of the same.
 
+mod go_metrics;
 mod keys;
 #[cfg(all(test, feature = "emulator"))]
 mod pages;

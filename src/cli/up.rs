@@ -7,6 +7,7 @@
 
 mod devices;
 mod machines;
+mod metrics;
 mod news;
 
 use std::{
@@ -38,7 +39,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::news::{News, Pace};
+use self::{
+    metrics::Place,
+    news::{News, Pace},
+};
 use super::{Outcome, cloud_controllers, csi_controller, csi_node, number::whole, stop};
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -76,6 +80,10 @@ pub(super) struct Options {
     /// bad-day, or a file.
     #[arg(long, env = "LAZULI_UP_LATENCY", default_value = "typical")]
     latency: Profile,
+    /// Where csi-controller answers /metrics; the cloud controllers and the node plugins follow at the next ports. Plain HTTP,
+    /// to every process of this machine. Default: nowhere.
+    #[arg(long, env = "LAZULI_UP_METRICS_LISTEN", value_name = "ADDRESS:PORT", value_parser = metrics::first)]
+    metrics_listen: Option<SocketAddr>,
     /// What becomes of attached disks: loop (block devices, which are formatted and mounted; needs root), or none (they are
     /// attached in Azure alone). Default: loop for root where the tools are installed, else none.
     #[arg(long, env = "LAZULI_UP_HYPERVISOR", value_enum)]
@@ -257,6 +265,11 @@ impl Up {
         format!("unix://{}", self.path(&format!("{name}.sock")))
     }
 
+    /// Where the processes answer /metrics.
+    fn metrics(&self) -> Vec<Place> {
+        self.options.metrics_listen.map(|first| metrics::places(first, self.options.nodes)).unwrap_or_default()
+    }
+
     fn start(&self, ending: &CancellationToken) -> Result<JoinSet<(String, Outcome)>, AnyError> {
         // Those of one that was killed: the folder's lock says that none is alive.
         self.sockets().iter().for_each(|socket| drop(std::fs::remove_file(socket)));
@@ -265,6 +278,7 @@ impl Up {
         let why = |name: &str| format!("--why-socket={}", self.path(&format!("why-{name}.sock")));
 
         let own = [format!("--endpoint={}", self.socket("controller")), why("csi-controller"), drain.clone()];
+        let own = own.into_iter().chain(metrics::arguments_of(&self.metrics(), "csi-controller"));
         let options = options_of("csi-controller", self.cluster.arguments().into_iter().chain(own))?;
         let serving = Box::pin(csi_controller::serve(options, ending.child_token()));
         processes.spawn(async move { ("csi-controller".to_owned(), serving.await) });
@@ -275,6 +289,7 @@ impl Up {
             why("cloud-controllers"),
             drain.clone(),
         ];
+        let own = own.into_iter().chain(metrics::arguments_of(&self.metrics(), "cloud-controllers"));
         let options = options_of("cloud-controllers", self.cluster.arguments().into_iter().chain(own))?;
         let serving = Box::pin(cloud_controllers::serve(options, ending.child_token()));
         processes.spawn(async move { ("cloud-controllers".to_owned(), serving.await) });
@@ -290,7 +305,9 @@ impl Up {
                 format!("--state-dir={}", self.place.join("state").join(&name).display()),
                 drain.clone(),
             ];
-            let serving = Box::pin(csi_node::serve(options_of("csi-node", arguments)?, ending.child_token()));
+            let metrics = metrics::arguments_of(&self.metrics(), &format!("csi-node {name}"));
+            let options = options_of("csi-node", arguments.into_iter().chain(metrics))?;
+            let serving = Box::pin(csi_node::serve(options, ending.child_token()));
             processes.spawn(async move { (format!("csi-node of {name}"), serving.await) });
         }
         Ok(processes)
@@ -333,8 +350,11 @@ impl Up {
             .map(|name| (format!("csi-node {name}"), self.socket(&name)))
             .collect();
         rows.extend(nodes.iter().map(|(name, socket)| (&**name, socket.clone())));
+        let metrics: Vec<(String, String)> = self.metrics().iter().map(Place::row).collect();
+        rows.extend(metrics.iter().map(|(name, url)| (&**name, url.clone())));
         rows.push(("devices", self.devices.clone()));
-        let rows: String = rows.iter().map(|(name, value)| format!("  {name:<16} {value}\n")).collect();
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        let rows: String = rows.iter().map(|(name, value)| format!("  {name:<width$}  {value}\n")).collect();
         format!(
             "Lazuli is up: Azure, a small Kubernetes API and the provider, in this process. Ctrl-C ends it and leaves nothing.\n\n\
              {rows}\n\

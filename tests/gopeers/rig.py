@@ -282,6 +282,14 @@ class Rig:
             f"--cert-dir={self.folder / 'manager-cert'}", "--v=3", *(flags or ["--configure-cloud-routes=false"]),
         ], SSL_CERT_FILE=str(self.trust), HTTPS_PROXY=self.proxy.url, NO_PROXY="127.0.0.1")
 
+    def start_disk_driver(self, binary, socket, *flags):
+        """The controller of the Go disk driver."""
+        config = self.config("driver.json", resourceManagerEndpoint=self.secure, useInstanceMetadata=False, vmType="standard")
+        self.run("driver", [
+            binary, f"--endpoint=unix://{socket}", f"--kubeconfig={self.kubeconfig}", "--cloud-config-secret-name=",
+            "--vm-type=standard", "--v=3", *flags,
+        ], AZURE_CREDENTIAL_FILE=str(config), SSL_CERT_FILE=str(self.trust), HTTPS_PROXY=self.proxy.url, NO_PROXY="127.0.0.1")
+
     def start_node_manager(self, node):
         """The Go cloud-node-manager of a node, which asks the instance metadata of its machine."""
         self.proxy.asked[node] = 0
@@ -290,12 +298,12 @@ class Rig:
             "--node-status-update-frequency=1s", "--enable-deprecated-beta-topology-labels", "--v=3",
         ], NODE_NAME=node, HTTP_PROXY=f"http://{node}:-@{self.proxy.address}", NO_PROXY="127.0.0.1")
 
-    def start_lazuli(self, settings, ranges):
+    def start_lazuli(self, settings, ranges, *flags):
         """Lazuli's cloud controllers, all of them."""
         config = self.config("lazuli.json", **settings)
         self.run("lazuli", [
             self.lazuli, "cloud-controllers", "--cloud-config", config, "--kubeconfig", self.kubeconfig,
-            "--cluster-cidr", ranges, "--log", "debug,h2=info,hyper=info,hyper_util=info,tower=info,kube_client=info",
+            "--cluster-cidr", ranges, "--log", "debug,h2=info,hyper=info,hyper_util=info,tower=info,kube_client=info", *flags,
         ])
 
     def holder(self, lease):

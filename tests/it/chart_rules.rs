@@ -6,13 +6,14 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde_json::Value;
 
 /// Values that may be any text: annotations, and what Kubernetes and the drivers judge themselves.
-const FREE: [&str; 9] = [
+const FREE: [&str; 10] = [
     "azureFile.storageClasses.#.mountOptions.#",
     "cloudControllers.deployment.podAnnotations.*",
     "cloudControllers.deployment.serviceAccount.annotations.*",
     "commonAnnotations.*",
     "controller.podAnnotations.*",
     "controller.serviceAccount.annotations.*",
+    "monitoring.dashboard.annotations.*",
     "node.podAnnotations.*",
     "node.serviceAccount.annotations.*",
     "storageClasses.#.mountOptions.#",

@@ -155,6 +155,7 @@ impl Judged {
                 identity: identity.to_owned(),
             },
             lease_view: Default::default(),
+            operations: Default::default(),
             class: None,
             accepted_plan: None,
             external: Default::default(),

@@ -72,6 +72,13 @@
     summary: Azure has no capacity or quota for disks, or a VM takes no more of them.
     description: The scheduler tries other nodes. Pods stay Pending when none fits.
     action: Read the event of the claim or the pod. Ask Azure for quota, use a larger VM size, or allow more zones.
+- alert: LazuliBug
+  expr: sum by (job, kind) (increase(lazuli_reconcile_panics_total[1h])) > 0
+  labels: {severity: warning}
+  annotations:
+    summary: "A bug broke off the work on an object of kind {{ "{{ $labels.kind }}" }}."
+    description: The object is read and planned again from the beginning.
+    action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/name={{ $prefix }} --all-containers --prefix --tail=-1; report the lines that say panicked, and those before."
 {{- if include "lazuli.keyBroker" . }}
 - alert: LazuliKeysRefused
   expr: sum by (outcome) (increase(lazuli_key_requests_total{outcome=~"denied|unauthenticated"}[15m])) > 5
@@ -110,12 +117,12 @@
     description: No load balancer follows its Service or the nodes. What Azure has goes on serving.
     action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/component={{ $component }} -c cloud-controllers; a configuration that cannot be used is named in the first lines. Where another replica has lost the Lease, look whether the Azure cloud-controller-manager uses the same one."
 - alert: LazuliServicesWithoutLeader
-  expr: sum(lazuli_reconcile_keys{kind="service",job="{{ $job }}",endpoint="cloud-metrics"}) == 0
+  expr: sum(lazuli_leader{lease="{{ .Values.cloudControllers.leaseNamespace }}/{{ .Values.cloudControllers.leaseName }}",job="{{ $job }}",endpoint="cloud-metrics"}) == 0
   for: 15m
   labels: {severity: warning}
   annotations:
-    summary: No replica of Lazuli's cloud controllers serves a Service.
-    description: The Lease is held by another controller, or the cluster has no Service of type LoadBalancer.
+    summary: No replica of Lazuli's cloud controllers holds the Lease.
+    description: Another controller holds it and serves the Services, or nobody does. What Azure has goes on serving.
     action: "kubectl -n {{ .Values.cloudControllers.leaseNamespace }} get lease {{ .Values.cloudControllers.leaseName }} -o yaml; the holder's name begins with that of the pod."
 - alert: LazuliServicesRefused
   expr: sum by (kind) (increase(lazuli_reconcile_actions_total{kind="service",action="report",job="{{ $job }}",endpoint="cloud-metrics"}[1h])) > 50
@@ -133,13 +140,6 @@
     summary: "Writes of {{ "{{ $labels.kind }}" }} for Services take more than a minute to begin."
     description: Services get their addresses late; those that are served go on being served.
     action: Compare lazuli_azure_permit_wait_seconds and lazuli_azure_throttled_total, which show whether Azure's limits are the reason.
-- alert: LazuliServicesBug
-  expr: increase(lazuli_reconcile_panics_total[1h]) > 0
-  labels: {severity: warning}
-  annotations:
-    summary: A bug broke off the work on an object of a Service.
-    description: The object is read and planned again from the beginning.
-    action: Report the log of the container cloud-controllers.
 {{- end }}
 {{- if .Values.node.exposeMetrics }}
 - alert: LazuliNodeDown

@@ -100,6 +100,9 @@ Text where a controller is named by cloudControllers.controllers, and nothing wh
     - --health-endpoint={{ if $hostNetwork }}127.0.0.1{{ end }}:{{ $port }}
     - --metrics-endpoint=:{{ add $port 1 }}
     {{- include "lazuli.metricsArgs" $ | nindent 4 }}
+    {{- if $.Values.metrics.goNames }}
+    - --go-metrics
+    {{- end }}
     - --cluster-name={{ .clusterName }}
     - --lease-name={{ .leaseName }}
     - --lease-namespace={{ .leaseNamespace }}

@@ -25,6 +25,7 @@ use lazuli_config::{
 };
 use lazuli_shares::{deletion::DRIVER_NAME, parameters};
 use lazuli_storage::disk as plan;
+use lazuli_telemetry::go_names::GoNames;
 use prometheus_client::registry::Registry;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
@@ -304,17 +305,17 @@ impl Azure {
 /// # Errors
 /// [`WireError`] when an endpoint is not usable, or when there is no credential.
 pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, seed: u64) -> Result<Azure, WireError> {
-    connect_with(config, routes, metrics, seed, Retry::default()).await
+    connect_with(config, routes, (metrics, GoNames::default()), seed, Retry::default()).await
 }
 
-/// The same, with calls that are repeated in another way.
+/// The same, with requests that are also shown under the Go manager's names, and calls that are repeated in another way.
 ///
 /// # Errors
 /// As there.
 pub async fn connect_with(
     config: &Config,
     routes: Routes,
-    metrics: &mut Registry,
+    (metrics, go): (&mut Registry, GoNames),
     seed: u64,
     retry: Retry,
 ) -> Result<Azure, WireError> {
@@ -335,7 +336,7 @@ pub async fn connect_with(
     let credential = credential(config, &login)?;
     let audience = cloud.audiences.first().map_or(cloud.resource_manager.as_str(), String::as_str);
     let tokens = Tokens::new(transport.clone(), credential, audience, seed);
-    let metrics = Metrics::register(metrics);
+    let metrics = Metrics::register(metrics, go);
     let live = LiveCredential::new(tokens.clone(), login, config);
     let arm = Arm::new(resource_manager, transport, tokens, metrics.clone(), retry, seed);
     let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };

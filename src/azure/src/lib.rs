@@ -45,6 +45,7 @@
 //! Waiting is on tokio's clock and randomness from one seed, so that a simulation can be replayed call by call.
 
 pub mod arm;
+pub mod arm_requests;
 pub mod auth;
 mod broker;
 pub mod compute;

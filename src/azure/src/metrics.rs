@@ -10,6 +10,7 @@ use lazuli_model::reference::{
     MetricType::{Counter as Count, Gauge as Level, Histogram as Spread},
 };
 use lazuli_quota::{permit::Direction, poll::Kind, read::By};
+use lazuli_telemetry::{go_names::GoNames, labels::Bounded};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -17,7 +18,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use crate::error::Verb;
+use crate::arm_requests::{ArmRequests, Sent, Target};
 
 const REQUESTS: Metric = Metric::new(
     Count,
@@ -25,17 +26,24 @@ const REQUESTS: Metric = Metric::new(
     "Requests to Azure Resource Manager, by what they do, to what, and how they were answered",
 )
 .by(&["verb", "resource", "status"])
-.as_go("cloudprovider_azure_api_request_duration_seconds_count, cloudprovider_azure_api_request_errors");
+.as_go("arm_request_duration_seconds_count, arm_request_errors_counter_total");
+const REQUEST_DURATIONS: Metric = Metric::new(
+    Spread,
+    "lazuli_azure_request_duration",
+    "How long requests to Azure Resource Manager took, from the sending to the whole answer, by subscription too",
+)
+.in_unit("seconds")
+.by(&["verb", "resource", "status", "subscription"])
+.as_go("arm_request_duration_seconds");
 const THROTTLED: Metric = Metric::new(Count, "lazuli_azure_throttled", "Answers of Azure that said: too many requests")
     .by(&["resource"])
-    .as_go("cloudprovider_azure_api_request_throttled_count");
+    .as_go("arm_request_throttle_counter_total");
 const POLLS: Metric =
     Metric::new(Count, "lazuli_azure_polls", "Questions about how an operation is doing").by(&["kind"]);
 const OPERATIONS: Metric =
     Metric::new(Spread, "lazuli_azure_operation", "How long operations took, by Azure's own clock where it tells")
         .in_unit("seconds")
-        .by(&["kind", "outcome"])
-        .as_go("cloudprovider_azure_op_duration_seconds");
+        .by(&["kind", "outcome"]);
 const PERMIT_QUEUE: Metric = Metric::new(
     Level,
     "lazuli_azure_permit_queue_length",
@@ -49,7 +57,7 @@ const PERMIT_WAITS: Metric = Metric::new(
 )
 .in_unit("seconds")
 .by(&["bucket"])
-.as_go("cloudprovider_azure_api_request_ratelimited_count");
+.as_go("arm_request_rate_limit_counter_total");
 const LIST_PAGES: Metric =
     Metric::new(Count, "lazuli_azure_list_pages", "Pages of lists that were read").by(&["resource"]);
 const SHARED_READS: Metric = Metric::new(
@@ -61,12 +69,15 @@ const SHARED_READS: Metric = Metric::new(
 
 /// The metrics of requests to Azure.
 pub const METRICS: &[Metric] =
-    &[REQUESTS, THROTTLED, POLLS, OPERATIONS, PERMIT_QUEUE, PERMIT_WAITS, LIST_PAGES, SHARED_READS];
+    &[REQUESTS, REQUEST_DURATIONS, THROTTLED, POLLS, OPERATIONS, PERMIT_QUEUE, PERMIT_WAITS, LIST_PAGES, SHARED_READS];
 
 /// The counters; clones count together.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     requests: Family<Request, Counter>,
+    request_durations: Family<RequestOf, Histogram, fn() -> Histogram>,
+    subscriptions: Bounded,
+    arm_requests: ArmRequests,
     throttled: Family<Throttled, Counter>,
     polls: Family<Operation, Counter>,
     operations: Family<Finished, Histogram, fn() -> Histogram>,
@@ -173,6 +184,14 @@ struct Request {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestOf {
+    verb: Label,
+    resource: Label,
+    status: Label,
+    subscription: Subscription,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Throttled {
     resource: Label,
 }
@@ -215,6 +234,16 @@ impl EncodeLabelValue for Label {
     }
 }
 
+/// A subscription's id, or one word for all after the first ones.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Subscription(Arc<str>);
+
+impl EncodeLabelValue for Subscription {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        (&*self.0).encode(encoder)
+    }
+}
+
 fn kind_label(kind: Kind) -> Label {
     Label(match kind {
         Kind::DiskCreate => "disk_create",
@@ -237,14 +266,23 @@ fn kind_label(kind: Kind) -> Label {
 /// Seconds; around the published medians (attach 10 s, detach 16 s) and their tails.
 const BUCKETS: [f64; 12] = [0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0];
 
+/// Seconds; around the usual answer of Azure (0.1 to 0.5 s), to the time-out of a request.
+const REQUEST_BUCKETS: [f64; 10] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+/// The most subscriptions that have series of their own: a cluster has one, or two with its network in another, and volumes
+/// may name further ones.
+const MOST_SUBSCRIPTIONS: usize = 8;
+
 /// Seconds; from one refill of a bucket (0.04 s and 0.1 s) to that of a whole one and more.
 const WAIT_BUCKETS: [f64; 11] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
 impl Metrics {
-    /// Makes the counters known to a registry.
-    pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::unregistered();
+    /// Makes the counters known to a registry, and to what shows the Go manager's names.
+    pub fn register(registry: &mut Registry, go: GoNames) -> Self {
+        let metrics = Self { arm_requests: ArmRequests::new(go), ..Self::unregistered() };
         registry.register(REQUESTS.stem, REQUESTS.help, metrics.requests.clone());
+        let durations = metrics.request_durations.clone();
+        registry.register_with_unit(REQUEST_DURATIONS.stem, REQUEST_DURATIONS.help, Unit::Seconds, durations);
         registry.register(THROTTLED.stem, THROTTLED.help, metrics.throttled.clone());
         registry.register(POLLS.stem, POLLS.help, metrics.polls.clone());
         registry.register_with_unit(OPERATIONS.stem, OPERATIONS.help, Unit::Seconds, metrics.operations.clone());
@@ -259,6 +297,9 @@ impl Metrics {
     pub fn unregistered() -> Self {
         Self {
             requests: Family::default(),
+            request_durations: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
+            subscriptions: Bounded::new(MOST_SUBSCRIPTIONS),
+            arm_requests: ArmRequests::new(GoNames::default()),
             throttled: Family::default(),
             polls: Family::default(),
             operations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
@@ -275,8 +316,8 @@ impl Metrics {
         *self.last_success.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn request(&self, verb: Verb, resource: ResourceType, status: Option<u16>) {
-        let status = Label(match status {
+    pub(crate) fn request(&self, sent: &Sent<'_>) {
+        let status = Label(match sent.status {
             Some(429) => "429",
             Some(200..=299) => "2xx",
             Some(300..=399) => "3xx",
@@ -287,11 +328,16 @@ impl Metrics {
         if status.0 == "2xx" {
             *self.last_success.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
-        let resource = Label(resource.as_str());
+        let (verb, resource) = (Label(sent.verb.as_str()), Label(ResourceType::of(sent.path).as_str()));
         if status.0 == "429" {
             self.throttled.get_or_create(&Throttled { resource }).inc();
         }
-        self.requests.get_or_create(&Request { verb: Label(verb.as_str()), resource, status }).inc();
+        self.requests.get_or_create(&Request { verb, resource, status }).inc();
+        let target = Target::of(sent.path);
+        let subscription = self.subscriptions.of(&target.subscription.to_ascii_lowercase());
+        self.arm_requests.count(sent, &target, &subscription);
+        let labels = RequestOf { verb, resource, status, subscription: Subscription(subscription) };
+        self.request_durations.get_or_create(&labels).observe(sent.took.as_secs_f64());
     }
 
     pub(crate) fn poll(&self, kind: Kind) {
@@ -330,6 +376,13 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Verb;
+
+    const DISK: &str = "/subscriptions/S/resourceGroups/g/providers/Microsoft.Compute/disks/d";
+
+    fn sent(verb: Verb, path: &str, status: Option<u16>) -> Sent<'_> {
+        Sent { verb, path, status, code: "", took: Duration::from_millis(300) }
+    }
 
     #[test]
     fn paths_become_one_of_few_resource_types() {
@@ -360,21 +413,21 @@ mod tests {
     async fn the_last_success_is_that_of_an_answer_that_gave_what_was_asked_for() {
         let metrics = Metrics::unregistered();
         for status in [None, Some(503), Some(429), Some(401), Some(403)] {
-            metrics.request(Verb::Get, ResourceType::Disks, status);
+            metrics.request(&sent(Verb::Get, DISK, status));
             assert_eq!(metrics.last_success(), None, "{status:?}");
         }
-        metrics.clone().request(Verb::Put, ResourceType::Disks, Some(202));
+        metrics.clone().request(&sent(Verb::Put, DISK, Some(202)));
         let success = Some(Instant::now());
         tokio::time::advance(Duration::from_secs(1)).await;
-        metrics.request(Verb::Get, ResourceType::Disks, None);
+        metrics.request(&sent(Verb::Get, DISK, None));
         assert_eq!(metrics.last_success(), success);
     }
 
     #[test]
     fn what_is_counted_shows_in_the_registry() {
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
-        metrics.request(Verb::Get, ResourceType::Disks, Some(429));
+        let metrics = Metrics::register(&mut registry, GoNames::default());
+        metrics.request(&sent(Verb::Get, DISK, Some(429)));
         metrics.poll(Kind::VmAttach);
         metrics.operation(Kind::VmAttach, true, Duration::from_secs(9));
         metrics.permit_queue(Direction::Reads, 3);

@@ -166,6 +166,7 @@ async fn kept_by_services(
             zones: Some(vec![]),
             lease: LeaseName { namespace: String::new(), name: String::new(), identity: String::new() },
             lease_view: LeaseView::default(),
+            operations: Default::default(),
             class: flags.class.clone(),
             accepted_plan: None,
             external: ClusterAddresses {

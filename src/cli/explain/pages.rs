@@ -149,7 +149,8 @@ pub(super) fn all() -> Vec<Page> {
             page(
                 "Metrics",
                 "OpenMetrics at `/metrics`. Histograms end in `_bucket`, `_sum` and `_count`. \"Go projects\" names what counts \
-                 the same or nearly the same there. `lazuli explain metric NAME` prints a row.",
+                 the same or nearly the same there. With `--go-metrics` the whole page is of the text format 0.0.4. \
+                 `lazuli explain metric NAME` prints a row.",
                 Kind::Metric,
                 &[],
             ),

@@ -185,3 +185,33 @@ fn every_metric_is_registered_by_its_row() {
         assert!(!metric.help.ends_with('.') && !metric.help.contains('|'), "{}", metric.stem);
     }
 }
+
+#[test]
+fn every_metric_of_the_go_projects_has_one_row_and_its_buckets_rise() {
+    use lazuli_telemetry::go_names::FamilyKind;
+    let families: Vec<_> = go_metrics::given().collect();
+    let names: BTreeSet<&str> = families.iter().map(|family| family.name).collect();
+    assert_eq!(names.len(), families.len(), "each family is there once");
+    for family in families {
+        assert!(!family.help.ends_with('.') && !family.help.contains('|'), "{}", family.name);
+        assert!(family.labels.iter().collect::<BTreeSet<_>>().len() == family.labels.len(), "{}", family.name);
+        if let FamilyKind::Histogram(bounds) = family.kind {
+            assert!(!bounds.is_empty() && bounds.is_sorted_by(|one, other| one < other), "{}", family.name);
+        }
+        assert!(!family.name.starts_with("lazuli_"), "{}", family.name);
+    }
+    for not in go_metrics::NOT_GIVEN {
+        assert!(!names.contains(not.name) && !not.why.is_empty() && !not.why.ends_with('.'), "{}", not.name);
+    }
+    // A metric of ours that names one of the Go projects' names one that is explained.
+    let explained = |name: &str| {
+        let not_given = || go_metrics::NOT_GIVEN.iter().map(|not| not.name.trim_end_matches('*'));
+        let family = name.trim_end_matches("_count");
+        names.contains(family)
+            || not_given().any(|start| name.starts_with(start))
+            || name == "process_resident_memory_bytes"
+    };
+    for name in topics::all_metrics().filter_map(|metric| metric.go).flat_map(|go| go.split(", ")) {
+        assert!(explained(name), "{name}");
+    }
+}

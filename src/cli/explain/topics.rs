@@ -6,7 +6,7 @@ use lazuli_model::{
 };
 use lazuli_services::service::annotation;
 
-use super::keys;
+use super::{go_metrics, keys};
 
 /// Topics of one table.
 #[derive(Debug)]
@@ -145,6 +145,8 @@ pub(super) fn all_metrics() -> impl Iterator<Item = &'static Metric> {
         lazuli_azure::metrics::METRICS,
         lazuli_reconcile::metrics::METRICS,
         lazuli_cluster::METRICS,
+        lazuli_cluster::LEVELS,
+        lazuli_controllers::operations::METRICS,
         lazuli_keys::METRICS,
         lazuli_webhook::METRICS,
         keys::PROCESS_METRICS,
@@ -159,5 +161,20 @@ pub(super) fn metrics() -> Vec<Section> {
         let values = [metric.kind.as_str(), &metric.labels.join(", "), metric.go.unwrap_or_default()];
         (metric.name(), format!("{}.", metric.help), values.map(str::to_owned).to_vec())
     };
-    vec![section("Metrics", &["type", "labels", "Go projects"], all_metrics().map(row).collect())]
+    let given = go_metrics::given().map(|family| {
+        let program = go_metrics::program(family).to_owned();
+        let values =
+            vec![family.kind.as_str().to_owned(), family.labels.join(", "), go_metrics::buckets(family), program];
+        (family.name.to_owned(), format!("{}.", family.help), values)
+    });
+    let not_given = go_metrics::NOT_GIVEN.iter().map(|not| (not.name.to_owned(), format!("{}.", not.why), vec![]));
+    vec![
+        section("Metrics", &["type", "labels", "Go projects"], all_metrics().map(row).collect()),
+        section(
+            "Added by --go-metrics, under the Go projects' names",
+            &["type", "labels", "buckets", "Go program"],
+            given.collect(),
+        ),
+        section("Not given, though the Go projects write them", &[], not_given.collect()),
+    ]
 }

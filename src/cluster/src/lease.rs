@@ -58,7 +58,7 @@ impl LeaseView {
         self.lock().clone()
     }
 
-    fn note(&self, leads_until: Option<Instant>, shown: &Value) {
+    pub(crate) fn note(&self, leads_until: Option<Instant>, shown: &Value) {
         let holder = shown["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty());
         let mut seen = self.lock();
         seen.leads_until = leads_until;

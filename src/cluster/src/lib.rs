@@ -20,6 +20,7 @@ mod follow;
 mod inventory;
 mod key_facts;
 mod lease;
+mod levels;
 mod liveness;
 mod metrics_review;
 mod migration;
@@ -57,6 +58,7 @@ pub use inventory::{
 pub use key_facts::{KeyFactsError, pods_of_node, review_node_token, service_addresses, share_volume};
 pub use lazuli_shares::deletion::ShareVolumes;
 pub use lease::{Ended, LeaseName, LeaseView, SeenLease, lead, read_mark, write_mark};
+pub use levels::{GO_FAMILIES, KnownVolumes, LEVELS, register_leadership, register_volumes};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};
 pub use migration::{list_azure_volumes, list_classes};

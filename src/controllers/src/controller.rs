@@ -68,6 +68,7 @@ use crate::{
     informed::{AllWorkers, Found, Informed},
     nodes::{NodeControllers, NodeOptions},
     objects::Of,
+    operations::Operations,
     pools::id_of,
     services::Services,
 };
@@ -105,6 +106,8 @@ pub struct Options {
     pub events: lossy::Sender<lazuli_model::event::Event>,
     /// Where it is noted what happens to each object.
     pub journal: Recorder,
+    /// What is counted of work on Services, routes and new Nodes.
+    pub operations: Operations,
 }
 
 /// The service controller.
@@ -175,7 +178,7 @@ impl Controller {
     pub fn with_nodes(mut self, options: NodeOptions, compute: Compute) -> Self {
         let Informed { clock, lease, network, api, .. } = &*self.informed;
         let clients = (compute, network.clone(), api.clone());
-        let telling = (self.options.events.clone(), self.options.journal.clone());
+        let telling = (self.options.events.clone(), self.options.journal.clone(), self.options.operations.clone());
         self.nodes = Some(NodeControllers::new(options, clients, (*clock, lease.clone()), telling, &self.metrics));
         self
     }

@@ -38,7 +38,8 @@ use lazuli_telemetry::lossy;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    Options, api::Api, controller::Lost, evidence::Evidence, objects::Of, refusals::Refusals, services::Services,
+    Options, api::Api, controller::Lost, evidence::Evidence, objects::Of, operations::Operations, refusals::Refusals,
+    services::Services,
 };
 
 /// For so long after a write has begun an object is read alone: the longest operation, and the lag of lists.
@@ -218,6 +219,8 @@ pub(crate) struct Informed {
     pub(crate) api: Api,
     /// Where events for the owners of Services go.
     pub(crate) events: lossy::Sender<lazuli_model::event::Event>,
+    /// What is counted of work on Services.
+    pub(crate) operations: Operations,
     /// When this process began its last write of an object.
     written: Mutex<BTreeMap<ArmId, Instant>>,
     /// The code and the message of Azure's last refusal of a write, by object, for those events.
@@ -253,6 +256,7 @@ impl Informed {
             network,
             api,
             events: options.events.clone(),
+            operations: options.operations.clone(),
             written: Mutex::default(),
             refusals,
             active: Mutex::default(),

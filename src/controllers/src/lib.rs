@@ -18,6 +18,7 @@
 //! | `informed` | what the informers, the lease and the lists of the start have told |
 //! | `notes` | what the journal notes of Services and Nodes |
 //! | `objects` | public IPs, load balancers, security groups and private link services as objects of the engine |
+//! | [`operations`] | what is counted of work on Services, routes and new Nodes |
 //! | `pools` | several load balancers: what they hold, and the members of their pools |
 //! | `preview` | what would be written, for `--dry-run` and at a take-over |
 //! | `refusals` | what Azure answered when it refused a write |
@@ -32,6 +33,7 @@ mod informed;
 mod nodes;
 mod notes;
 mod objects;
+pub mod operations;
 mod pools;
 mod preview;
 mod refusals;
@@ -43,3 +45,4 @@ mod tests;
 
 pub use controller::{Controller, Options};
 pub use nodes::{NodeOptions, RouteOptions};
+pub use operations::Operations;

@@ -1,6 +1,10 @@
 //! A Service as a key of the engine.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use lazuli_balancing::{Balanced, Key, events};
@@ -14,16 +18,51 @@ use lazuli_model::{ServiceKey, event::Severity};
 use lazuli_reconcile::Kind;
 use tracing::{info, warn};
 
-use crate::{informed::Informed, notes};
+use crate::{
+    informed::Informed,
+    notes,
+    operations::{self, Features, Operation},
+};
 
 /// The kind of all Services.
 pub(crate) struct Services {
     informed: Arc<Informed>,
+    /// Of Services that exist, where the Go manager's names are shown: what labels tell of them.
+    features: Mutex<BTreeMap<ServiceKey, Features>>,
 }
 
 impl Services {
     pub(crate) fn new(informed: Arc<Informed>) -> Self {
-        Self { informed }
+        Self { informed, features: Mutex::default() }
+    }
+
+    /// Counts the work that a report ends.
+    fn count(&self, service: &ServiceKey, state: &service::State<Balanced>, actions: &[Action<Balanced>]) {
+        let ended = actions.iter().filter_map(|action| match action {
+            Action::Report(reason) => operations::ended(reason, state.is_gone()),
+            _ => None,
+        });
+        for (what, succeeded) in ended {
+            let features = self.features().get(service).copied().unwrap_or_default();
+            let (source, took) = (service.tag_name(), state.lasted());
+            self.informed.operations.ended(&Operation { what, source: &source, succeeded, took, features });
+        }
+    }
+
+    fn features(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, Features>> {
+        // Every change is complete.
+        self.features.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a Service asks for, as far as labels tell of it, while it is there.
+    fn note_features(&self, service: &ServiceKey) {
+        let told = self.informed.told();
+        let object = told.services.as_ref().and_then(|services| services.get(&service.tag_name()));
+        let features = object.map(|service| Features::of(&service.object));
+        drop(told);
+        if let Some(features) = features {
+            self.features().insert(service.clone(), features);
+        }
     }
 
     fn report(&self, service: &ServiceKey, reason: &Reason<Key>) {
@@ -84,9 +123,14 @@ impl Kind for Services {
         let inputs = self.informed.inputs();
         let env = Env { shared: self.informed.shared(), id: key, inputs: &*inputs };
         let is_removed = matches!(event, Event::Removed);
+        if matches!(event, Event::Changed(_)) && self.informed.operations.shows_features() {
+            self.note_features(key);
+        }
         let actions = service::step(state, &env, now, event);
+        self.count(key, state, &actions);
         // One that was never served is reported as deleted by nothing.
         if is_removed {
+            self.features().remove(key);
             self.informed.active().remove(key);
         }
         actions

@@ -36,7 +36,7 @@ use super::{
     asked::Asked,
     capability::{capability, ordered, segments},
     mount_flags,
-    server::{RpcNote, failure, status},
+    server::{Made, RpcNote, failure, status},
     volume_pages::Snapshots,
     wire::{boxed, range, required, unsupported, wire_bytes},
 };
@@ -175,7 +175,7 @@ impl ControllerService {
         }
     }
 
-    async fn create(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
+    async fn create(&self, request: CreateVolumeRequest, note: &RpcNote) -> Result<CreateVolumeResponse, Status> {
         required("name", &request.name)?;
         if request.volume_content_source.is_some() {
             let message =
@@ -198,6 +198,7 @@ impl ControllerService {
         };
         let plan = plan::plan_create(&request, &self.defaults).map_err(|error| refused(&error))?;
         flags_accepted?;
+        note.makes(Made { storage_account_type: plan.spec.sku.as_str(), protocol: "" });
         for warning in &plan.warnings {
             tracing::warn!(volume = request.name, "{warning}");
         }
@@ -406,8 +407,9 @@ impl Controller for ControllerService {
         &self,
         request: Request<CreateVolumeRequest>,
     ) -> Result<Response<CreateVolumeResponse>, Status> {
-        RpcNote::of(&request).about(&request.get_ref().name);
-        boxed(self.create(request.into_inner())).await
+        let note = RpcNote::of(&request);
+        note.about(&request.get_ref().name);
+        boxed(self.create(request.into_inner(), &note)).await
     }
 
     async fn delete_volume(

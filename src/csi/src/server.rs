@@ -9,6 +9,7 @@
 
 mod authority;
 mod endpoint;
+mod go_operations;
 mod listener;
 mod metrics;
 mod rpc_log;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, service::Routes, transport::Server};
 
 pub use endpoint::{Endpoint, EndpointError};
+pub use go_operations::{GO_FAMILIES, GoDriver, Made};
 pub use listener::{BindError, Listener, Reach, SocketFile, SocketLost};
 pub use metrics::{METRICS, RpcMetrics};
 pub use rpc_log::{RpcLayer, RpcNote};

@@ -187,6 +187,16 @@ pub enum Reason<K> {
     Deleted,
 }
 
+impl<K> Reason<K> {
+    /// Whether it ends the work on the Service, so that what comes is another try.
+    pub fn ends_work(&self) -> bool {
+        match self {
+            Self::Ensured | Self::Deleted | Self::Invalid(_) | Self::Refused(..) | Self::Retry(..) => true,
+            Self::Held(_) | Self::Waits(..) | Self::Unread(_) => false,
+        }
+    }
+}
+
 /// What a step needs beside its own state.
 #[derive(Debug)]
 pub struct Env<'a, S: Service> {
@@ -273,6 +283,10 @@ pub struct State<S: Service> {
     patches: Backoff,
     pause_until: Duration,
     reported: Option<(u64, Reason<S::Key>)>,
+    /// Since when the work that a report ends is under way: since the spec changed, or since the one before.
+    working_since: Duration,
+    /// How long the work took that the last report ended.
+    lasted: Duration,
     /// Since when Azure has refused requests for the Service as too many, with no object done in between.
     throttled_since: Option<Duration>,
     /// Whether the ladder has ended at a stage that is not done, and nothing has happened since that a stage looks at.
@@ -303,6 +317,8 @@ impl<S: Service> Default for State<S> {
             patches: Backoff::CONFLICT,
             pause_until: Duration::ZERO,
             reported: None,
+            working_since: Duration::ZERO,
+            lasted: Duration::ZERO,
             throttled_since: None,
             waits: false,
             awaited: None,
@@ -326,6 +342,10 @@ pub fn step<S: Service>(state: &mut State<S>, env: &Env<'_, S>, now: Duration, e
     let mut actions = Vec::new();
     state.fold(now, event, &mut actions);
     state.decide(env, now, &mut actions);
+    if actions.iter().any(|action| matches!(action, Action::Report(reason) if reason.ends_work())) {
+        state.lasted = now.saturating_sub(state.working_since);
+        state.working_since = now;
+    }
     actions
 }
 
@@ -343,6 +363,12 @@ impl<S: Service> State<S> {
     /// Whether everything of the Service is to be gone.
     pub fn is_gone(&self) -> bool {
         self.snapshot.as_ref().is_some_and(|snapshot| snapshot.desired == Desired::Gone)
+    }
+
+    /// How long the work took that the last report ended ([`Reason::ends_work`]): since the Service had asked for something
+    /// else, or since such a report before, if it asked for the same.
+    pub fn lasted(&self) -> Duration {
+        self.lasted
     }
 
     /// What an object has reported last.
@@ -380,7 +406,7 @@ impl<S: Service> State<S> {
 
     fn fold(&mut self, now: Duration, event: Event<S>, actions: &mut Vec<Action<S>>) {
         match event {
-            Event::Changed(snapshot) => self.changed(snapshot),
+            Event::Changed(snapshot) => self.changed(snapshot, now),
             Event::Removed => self.removed(actions),
             Event::Told { key, generation, outcome } => self.told(key, generation, outcome, now),
             Event::Patched { id, result } => {
@@ -388,7 +414,12 @@ impl<S: Service> State<S> {
                 self.waits = false;
                 match result {
                     Ok(version) => self.patched(version, patch),
-                    Err(PatchFault::Gone) => self.removed(actions),
+                    Err(PatchFault::Gone) => {
+                        if patch == Patch::RemoveFinalizer && self.snapshot.is_some() {
+                            self.report(Reason::Deleted, actions);
+                        }
+                        self.removed(actions);
+                    }
                     Err(PatchFault::Again) => self.pause_until = now + self.patches.failed(),
                 }
             }
@@ -404,7 +435,7 @@ impl<S: Service> State<S> {
         }
     }
 
-    fn changed(&mut self, snapshot: Snapshot<S>) {
+    fn changed(&mut self, snapshot: Snapshot<S>, now: Duration) {
         // An informer may be behind an own patch.
         let before = self.snapshot.as_ref();
         if before.is_some_and(|before| snapshot.version < before.version) {
@@ -419,6 +450,7 @@ impl<S: Service> State<S> {
         }
         if before.is_none_or(|before| before.desired != snapshot.desired) {
             self.spec += 1;
+            self.working_since = now;
         }
         self.taken_over = match (self.taken_over.take(), &snapshot.desired) {
             (Some(None), Desired::Present(spec)) => Some(Some(spec.clone())),
@@ -430,11 +462,16 @@ impl<S: Service> State<S> {
     }
 
     fn removed(&mut self, actions: &mut Vec<Action<S>>) {
+        // The API server may show the end of a Service before it answers the patch that lets it go.
+        if matches!(self.patch, Some((_, Patch::RemoveFinalizer))) {
+            self.report(Reason::Deleted, actions);
+        }
         actions.extend(self.asked.keys().cloned().map(Action::Withdraw));
         *self = Self {
             ids: self.ids.clone(),
             generation: self.generation,
             spec: self.spec,
+            working_since: self.working_since,
             patch: self.patch.take(),
             draining: self.draining,
             ..Self::default()

@@ -103,6 +103,8 @@ impl Metrics {
 
     pub(crate) fn started(&self, kind: &'static str) {
         self.keys.get_or_create(&KindLabel { kind }).inc();
+        // From 0 on: Prometheus takes the first sample of a series for no increase, and the first panic would go by unseen.
+        drop(self.panics.get_or_create(&KindLabel { kind }));
     }
 
     pub(crate) fn ended(&self, kind: &'static str) {

@@ -5,7 +5,9 @@
 //! their metrics arrive in a registry that they filled. Never decides who may read metrics either: a
 //! [`http::Reviewer`] asks the cluster.
 
+pub mod go_names;
 pub mod http;
+pub mod labels;
 pub mod logs;
 pub mod lossy;
 pub mod panics;

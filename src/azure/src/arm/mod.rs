@@ -64,9 +64,10 @@ pub use pages::{Listed, Pages};
 pub use write::{Patience, Repeat, Write};
 
 use crate::{
+    arm_requests::Sent,
     auth::Tokens,
     error::{ArmError, Failure, Verb},
-    metrics::{Metrics, ResourceType},
+    metrics::Metrics,
     permits::{PauseTooLong, Permit, Permits, Rank, direction},
     random::Random,
     transport::{Transport, origin},
@@ -463,11 +464,12 @@ impl Arm {
                 history.lost |= call.acts();
                 call.interrupted(why, &history).with_client_request_id(&client_request_id)
             })?;
-            let resource = ResourceType::of(call.url.path());
+            let took = sent_at.elapsed();
+            let measured = |status, code| Sent { verb: call.verb, path: call.url.path(), status, code, took };
             let response = match sent {
                 Ok(response) => response,
                 Err(error) => {
-                    inner.metrics.request(call.verb, resource, None);
+                    inner.metrics.request(&measured(None, ""));
                     if !error.was_sent() {
                         in_flight.not_sent();
                     }
@@ -485,7 +487,6 @@ impl Arm {
             };
             let (head, body) = response.into_parts();
             let status = head.status.as_u16();
-            inner.metrics.request(call.verb, resource, Some(status));
             if call.patience == Patience::None && status != 401 {
                 self.token_was_good(call);
             }
@@ -494,6 +495,7 @@ impl Arm {
                 inner.tokens.accepted(&bearer);
             }
             if head.status.is_success() {
+                inner.metrics.request(&measured(Some(status), ""));
                 in_flight.answered(&head.headers, true);
                 return Ok(Answer { status, headers: head.headers, body, client_request_id, sent_at });
             }
@@ -502,6 +504,7 @@ impl Arm {
                 .refused(status, &body, retry_after, &history)
                 .with_ids(&head.headers)
                 .with_client_request_id(&client_request_id);
+            inner.metrics.request(&measured(Some(status), &failure.code));
             let throttled = matches!(failure.fault, Fault::Throttled { .. });
             if throttled {
                 in_flight.throttled(&head.headers, &failure, retry_after);

@@ -234,7 +234,7 @@ async fn a_request_that_never_left_this_machine_costs_no_token() {
 async fn the_queue_shows_in_the_metrics() {
     let mut registry = prometheus_client::registry::Registry::default();
     let fake = Fake::new([left(0)]);
-    let arm = fake.arm_with(fake.in_process(), Metrics::register(&mut registry), 7);
+    let arm = fake.arm_with(fake.in_process(), Metrics::register(&mut registry, Default::default()), 7);
     arm.write(put("a"), &a_minute()).await.unwrap();
     let shows = |line: &str| {
         let mut text = String::new();

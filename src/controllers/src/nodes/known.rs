@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use lazuli_azure::{compute::Compute, network::Network};
 use lazuli_engine::{Acceptance, Shared, object};
 use lazuli_model::{ArmId, event};
@@ -25,7 +26,7 @@ use lazuli_telemetry::lossy;
 use tokio::time::Instant;
 
 use super::{NodeOptions, RouteOptions, breaker::Breaker, node::Nodes, routes::RoutingOf};
-use crate::api::Api;
+use crate::{api::Api, operations::Operations};
 
 /// How old what was read of a route table may become before it is read again.
 const RESYNC: Duration = Duration::from_secs(300);
@@ -60,6 +61,8 @@ pub(crate) struct Known {
     pub(super) api: Api,
     /// Where events about Nodes go.
     pub(super) events: lossy::Sender<event::Event>,
+    /// What is counted of routes and new Nodes.
+    pub(super) operations: Operations,
     pub(super) workers: OnceLock<NodeWorkers>,
     /// Whether the subnet was asked to belong to the route table.
     is_association_asked: AtomicBool,
@@ -71,11 +74,11 @@ impl Known {
         options: NodeOptions,
         (compute, network, api): (Compute, Network, Api),
         (clock, lease): (Clock, Lease),
-        events: lossy::Sender<event::Event>,
+        (events, operations): (lossy::Sender<event::Event>, Operations),
     ) -> Self {
         let (workers, told) = (OnceLock::new(), Mutex::default());
         let is_association_asked = AtomicBool::new(false);
-        Self { clock, lease, options, compute, network, api, events, workers, is_association_asked, told }
+        Self { clock, lease, options, compute, network, api, events, operations, workers, is_association_asked, told }
     }
 
     pub(super) fn told(&self) -> MutexGuard<'_, Told> {
@@ -111,6 +114,15 @@ impl Known {
     pub(super) fn route_env(&self, routes: &RouteOptions) -> routing::Env {
         let RouteOptions { table, location, tags, cluster_ranges, service_ranges, .. } = routes.clone();
         routing::Env { id: table, location, tags, cluster_ranges, reserved: service_ranges }
+    }
+
+    /// Counts a Node that has been initialised.
+    pub(super) fn initialised(&self, node: &str) {
+        let created = self.told().nodes.as_ref().and_then(|nodes| nodes.get(node)?.created.parse::<Timestamp>().ok());
+        let age = created.map(|created| Timestamp::now().duration_since(created));
+        if let Some(age) = age.and_then(|age| Duration::try_from(age).ok()) {
+            self.operations.initialised(age);
+        }
     }
 
     /// How many Nodes there are.

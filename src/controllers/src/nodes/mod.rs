@@ -58,7 +58,7 @@ use self::{
     node::Nodes,
     routes::RoutingOf,
 };
-use crate::api::Api;
+use crate::{api::Api, operations::Operations};
 
 /// How long the search for routes without a Node may take.
 const SEARCH: Duration = Duration::from_secs(120);
@@ -118,13 +118,13 @@ impl NodeControllers {
         options: NodeOptions,
         (compute, network, api): (Compute, Network, Api),
         (clock, lease): (Clock, Lease),
-        (events, journal): (lossy::Sender<lazuli_model::event::Event>, Recorder),
+        (events, journal, operations): (lossy::Sender<lazuli_model::event::Event>, Recorder, Operations),
         metrics: &Metrics,
     ) -> Self {
         fn workers<K: Kind>(kind: K, clock: Clock, metrics: &Metrics, journal: &Recorder) -> Workers<K> {
             Workers::with_journal(Arc::new(kind), clock, metrics.clone(), journal.clone())
         }
-        let known = Arc::new(Known::new(options, (compute, network, api), (clock, lease), events));
+        let known = Arc::new(Known::new(options, (compute, network, api), (clock, lease), (events, operations)));
         let workers = NodeWorkers {
             nodes: workers(Nodes::new(known.clone()), clock, metrics, &journal),
             breaker: workers(Breaker::new(known.clone()), clock, metrics, &journal),

@@ -167,6 +167,9 @@ impl Kind for Nodes {
             }
             Action::Report(reason) => {
                 Self::report(key, &reason);
+                if reason == Reason::Initialised {
+                    known.initialised(key);
+                }
                 if let Some(event) = events::of_reason(key, &reason) {
                     known.events.send(event);
                 }

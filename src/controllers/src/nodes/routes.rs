@@ -18,7 +18,7 @@ use lazuli_journal::{Key as JournalKey, Subject};
 use lazuli_model::{ArmId, fault::Fault, json::BodyError};
 use lazuli_nodes::{
     cloud_node::step,
-    routing::{self, AssociatedSubnet, Report, RouteTable, RouteTables, SubnetAssociations},
+    routing::{self, AssociatedSubnet, Edit, Report, RouteTable, RouteTables, SubnetAssociations},
 };
 use lazuli_quota::{
     permit::Priority,
@@ -33,7 +33,10 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use super::known::Known;
-use crate::objects::{READ, Raw, WRITE, failure, model, permit, polled, written};
+use crate::{
+    objects::{READ, Raw, WRITE, failure, model, permit, polled, written},
+    operations::{self, Features, What},
+};
 
 /// An object that routes need.
 pub(crate) trait Routed: Object<Related = ArmId> {
@@ -51,6 +54,10 @@ pub(crate) trait Routed: Object<Related = ArmId> {
     }
     /// A write begins.
     fn writes(_: &Known) {}
+    /// The routes that a write makes or removes.
+    fn routes(_: &Self::Op) -> Vec<(What, String)> {
+        Vec::new()
+    }
     fn tell(known: &Known, key: &ArmId, to: Self::Requester, generation: u64, outcome: Outcome<Self::Report>);
     fn broken_off(known: &Known);
 }
@@ -83,6 +90,10 @@ impl Routed for RouteTables {
 
     fn writes(known: &Known) {
         known.writes_table();
+    }
+
+    fn routes(edits: &Vec<Edit>) -> Vec<(What, String)> {
+        operations::of_routes(edits)
     }
 
     fn tell(known: &Known, key: &ArmId, to: String, generation: u64, outcome: Outcome<Report>) {
@@ -158,6 +169,55 @@ fn observed<O: Routed>(
     Observed { sent_at: known.clock.since(sent_at), by: By::Single, result }
 }
 
+/// The routes that a write in flight makes or removes, for what is counted of them.
+#[derive(Debug, Clone)]
+struct Work {
+    begun: Instant,
+    routes: Vec<(What, String)>,
+}
+
+impl Work {
+    fn ended(&self, known: &Known, succeeded: bool) {
+        let (took, features) = (self.begun.elapsed(), Features::default());
+        for (what, source) in &self.routes {
+            known.operations.ended(&operations::Operation { what: *what, source, succeeded, took, features });
+        }
+    }
+
+    /// What is made of an answer to the write: one that ends it ends the work.
+    fn written<O: Object>(self, known: &Known, answer: Written<O, Arc<Mutex<Operation>>>) -> Written<O, InFlight> {
+        match answer {
+            Written::Accepted(operation, expectation) => {
+                Written::Accepted(InFlight { operation, work: self }, expectation)
+            }
+            Written::Done => {
+                self.ended(known, true);
+                Written::Done
+            }
+            Written::Failed(failure) => {
+                self.ended(known, false);
+                Written::Failed(failure)
+            }
+        }
+    }
+
+    /// Takes in an answer to a poll.
+    fn polled<O: Object>(&self, known: &Known, answer: &Polled<O, Raw>) {
+        match answer {
+            Polled::Running(_) => {}
+            Polled::Done | Polled::Shown(_) => self.ended(known, true),
+            Polled::Failed(_) => self.ended(known, false),
+        }
+    }
+}
+
+/// An operation of Azure.
+#[derive(Debug, Clone)]
+pub(crate) struct InFlight {
+    operation: Arc<Mutex<Operation>>,
+    work: Work,
+}
+
 /// The adapter of one kind.
 pub(crate) struct RoutingOf<O> {
     known: Arc<Known>,
@@ -181,7 +241,7 @@ where
     type Key = ArmId;
     type Raw = Raw;
     type Permit = Option<Permit>;
-    type Operation = Arc<Mutex<Operation>>;
+    type Operation = InFlight;
 
     const NAME: &'static str = O::NAME;
 
@@ -227,22 +287,26 @@ where
         raw: Option<Raw>,
         op: O::Op,
         permit: Option<Permit>,
-    ) -> BoxFuture<'static, Written<O, Arc<Mutex<Operation>>>> {
+    ) -> BoxFuture<'static, Written<O, InFlight>> {
         let (known, key) = (self.known.clone(), key.clone());
         Box::pin(async move {
             let (body, etag) = raw.map_or((None, None), |raw| (Some(raw.body()), raw.etag));
             let Some(body) = O::body(body, &op, &O::inputs(&known)) else { return Written::Done };
             let put = NetworkWrite::Put { body, etag };
             O::writes(&known);
-            written(known.network.write(O::TYPE, &key, put, permit, &Until::within(WRITE)).await, failure)
+            let work = Work { begun: Instant::now(), routes: O::routes(&op) };
+            let answer = known.network.write(O::TYPE, &key, put, permit, &Until::within(WRITE)).await;
+            work.written(&known, written(answer, failure))
         })
     }
 
-    fn poll(&self, key: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O, Raw>> {
+    fn poll(&self, key: &ArmId, in_flight: InFlight) -> BoxFuture<'static, Polled<O, Raw>> {
         let (known, key) = (self.known.clone(), key.clone());
         Box::pin(async move {
             let shown = |sent_at, body: &Value, etag| observed::<O>(&known, &key, sent_at, body, etag);
-            polled(operation, shown, failure).await
+            let answer = polled(in_flight.operation, shown, failure).await;
+            in_flight.work.polled(&known, &answer);
+            answer
         })
     }
 

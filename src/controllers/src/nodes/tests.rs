@@ -118,6 +118,7 @@ impl Rig {
                 identity: identity.to_owned(),
             },
             lease_view: Default::default(),
+            operations: Default::default(),
             class: None,
             external: Default::default(),
             accepted_plan: None,

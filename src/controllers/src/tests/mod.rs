@@ -33,11 +33,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Controller, Options};
+use crate::{Controller, Operations, Options};
 
 /// How often the controllers of these tests read again.
 const RESYNC: Duration = Duration::from_secs(1_200);
 
+mod counted;
 mod discovery;
 mod dual_stack;
 mod events;
@@ -59,6 +60,7 @@ struct Rig {
     settings: Settings,
     external: ClusterAddresses,
     journals: PrintedAtFailure,
+    operations: Operations,
 }
 
 pub(crate) fn settings() -> Settings {
@@ -143,7 +145,8 @@ impl Rig {
             server.put("nodes", node).unwrap();
         }
         let (external, journals) = (ClusterAddresses::default(), PrintedAtFailure::default());
-        Self { emulator, server, network, settings, external, journals }
+        let operations = Operations::default();
+        Self { emulator, server, network, settings, external, journals, operations }
     }
 
     fn client(&self) -> Client {
@@ -186,6 +189,7 @@ impl Rig {
                 identity: identity.to_owned(),
             },
             lease_view: Default::default(),
+            operations: self.operations.clone(),
             class: None,
             external: self.external.clone(),
             accepted_plan,

@@ -23,7 +23,7 @@ use csi_proto::csi::{
 };
 use lazuli_file::{Deleted, ShareError, Shares};
 use lazuli_model::{
-    ArmId,
+    ArmId, StorageSku,
     event::{Claim, Event, Failure, Reason, Regarding},
     fault::{self, Code, Rpc},
     parameter::ParameterError,
@@ -39,7 +39,7 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     capability::{capability, ordered},
-    server::{RpcNote, failure, status},
+    server::{Made, RpcNote, failure, status},
     wire::{Boxed, boxed, range, required, unsupported, wire_bytes},
 };
 
@@ -149,8 +149,9 @@ impl ControllerService {
         Ok((plan, claim))
     }
 
-    async fn create(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
+    async fn create(&self, request: CreateVolumeRequest, note: &RpcNote) -> Result<CreateVolumeResponse, Status> {
         let (plan, claim) = self.planned(request)?;
+        note.makes(Made { storage_account_type: plan.class.sku.map_or("", StorageSku::as_str), protocol: "smb" });
         let created = match self.shares.create(&plan).await {
             Ok(created) => created,
             Err(error) => {
@@ -276,8 +277,9 @@ impl Controller for ControllerService {
         &self,
         request: Request<CreateVolumeRequest>,
     ) -> Result<Response<CreateVolumeResponse>, Status> {
-        RpcNote::of(&request).about(&request.get_ref().name);
-        boxed(self.create(request.into_inner())).await
+        let note = RpcNote::of(&request);
+        note.about(&request.get_ref().name);
+        boxed(self.create(request.into_inner(), &note)).await
     }
 
     async fn delete_volume(

@@ -1,14 +1,14 @@
 //! How long RPCs take, by method and code.
 
-use std::time::Duration;
-
 use lazuli_model::reference::{Metric, MetricType::Histogram as Spread};
+use lazuli_telemetry::go_names::GoNames;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, histogram::Histogram},
     registry::{Registry, Unit},
 };
-use tonic::Code;
+
+use super::go_operations::{self, Ended, GoDriver};
 
 /// From a stage of a mounted volume to the longest attach that is worth telling apart, in seconds.
 const BUCKETS: [f64; 12] = [0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0];
@@ -62,38 +62,53 @@ struct Labels {
     code: String,
 }
 
-/// The histogram; clones count together.
+/// The histogram, and what shows the same under a Go driver's names; clones count together.
 #[derive(Debug, Clone)]
-pub struct RpcMetrics(Family<Labels, Histogram, fn() -> Histogram>);
+pub struct RpcMetrics {
+    durations: Family<Labels, Histogram, fn() -> Histogram>,
+    go: GoNames,
+    driver: GoDriver,
+}
 
 impl RpcMetrics {
-    /// Registers `lazuli_rpc_duration_seconds{method,code}`.
-    pub fn register(registry: &mut Registry) -> Self {
-        let family: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
-        registry.register_with_unit(DURATIONS.stem, DURATIONS.help, Unit::Seconds, family.clone());
-        Self(family)
+    /// Registers `lazuli_rpc_duration_seconds{method,code}`. Under Go's names the calls are those of the disk driver.
+    pub fn register(registry: &mut Registry, go: GoNames) -> Self {
+        let durations: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
+        registry.register_with_unit(DURATIONS.stem, DURATIONS.help, Unit::Seconds, durations.clone());
+        Self { durations, go, driver: GoDriver::Disk }
     }
 
-    pub(super) fn observe(&self, method: &str, code: Code, took: Duration) {
-        let method = METHODS.into_iter().find(|known| *known == method).unwrap_or("other");
+    /// The same for the calls of a driver.
+    pub(super) fn of(self, driver: GoDriver) -> Self {
+        Self { driver, ..self }
+    }
+
+    pub(super) fn observe(&self, call: &Ended<'_>) {
+        let method = METHODS.into_iter().find(|known| *known == call.method).unwrap_or("other");
         // tonic's codes are a closed set, and so are their names.
-        let labels = Labels { method, code: format!("{code:?}") };
-        self.0.get_or_create(&labels).observe(took.as_secs_f64());
+        let labels = Labels { method, code: format!("{:?}", call.code) };
+        self.durations.get_or_create(&labels).observe(call.took.as_secs_f64());
+        go_operations::count(&self.go, self.driver, call);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tonic::Code;
+
     use super::*;
 
     #[test]
     fn calls_are_counted_by_method_and_code_and_invented_methods_together() {
         let mut registry = Registry::default();
-        let metrics = RpcMetrics::register(&mut registry);
-        metrics.observe("NodeStageVolume", Code::Ok, Duration::from_millis(700));
-        metrics.observe("NodeStageVolume", Code::Aborted, Duration::from_millis(1));
-        metrics.observe("Invented", Code::Ok, Duration::ZERO);
-        metrics.observe("InventedToo", Code::Ok, Duration::ZERO);
+        let metrics = RpcMetrics::register(&mut registry, GoNames::default());
+        let observe = |method, code, took| metrics.observe(&Ended { method, code, took, made: None });
+        observe("NodeStageVolume", Code::Ok, Duration::from_millis(700));
+        observe("NodeStageVolume", Code::Aborted, Duration::from_millis(1));
+        observe("Invented", Code::Ok, Duration::ZERO);
+        observe("InventedToo", Code::Ok, Duration::ZERO);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [

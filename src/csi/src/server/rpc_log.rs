@@ -22,7 +22,7 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 use tracing::{Instrument as _, field::Empty};
 
-use super::{RpcMetrics, status};
+use super::{GoDriver, Made, RpcMetrics, go_operations::Ended, status};
 
 /// What a handler tells the log about the call it serves.
 ///
@@ -31,6 +31,7 @@ use super::{RpcMetrics, status};
 pub struct RpcNote {
     volume: Arc<OnceLock<String>>,
     node: Arc<OnceLock<String>>,
+    made: Arc<OnceLock<Made>>,
 }
 
 impl RpcNote {
@@ -45,6 +46,11 @@ impl RpcNote {
             let _ = self.volume.set(id.to_owned());
             tracing::Span::current().record("volume", id);
         }
+    }
+
+    /// Says what the call makes or changes, for what is counted. What is said first stays.
+    pub fn makes(&self, made: Made) {
+        let _ = self.made.set(made);
     }
 
     /// Says which node the call is about, where it names one besides the volume. The first one said stays.
@@ -67,6 +73,12 @@ impl RpcLayer {
     /// A layer that counts, too.
     pub fn with_metrics(metrics: RpcMetrics) -> Self {
         Self { calls: Arc::default(), metrics: Some(metrics) }
+    }
+
+    /// The same layer in front of a driver, under whose names the Go projects count the calls.
+    #[must_use]
+    pub fn of(self, driver: GoDriver) -> Self {
+        Self { metrics: self.metrics.map(|metrics| metrics.of(driver)), ..self }
     }
 }
 
@@ -141,7 +153,7 @@ impl Line {
         self.written = true;
         let took = self.began.elapsed();
         if let Some(metrics) = &self.metrics {
-            metrics.observe(&self.method, code, took);
+            metrics.observe(&Ended { method: &self.method, code, took, made: self.note.made.get().copied() });
         }
         u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
     }

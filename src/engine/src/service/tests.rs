@@ -3,6 +3,7 @@ use crate::{Acceptance, Lease};
 
 mod forgotten;
 mod in_the_way;
+mod lasting;
 
 /// A Service of a public IP, a load balancer and a security group, whose wants are their level and the spec.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | health | `/healthz` | 200 while the process can answer at all: kubelet restarts it otherwise |
 //! | health | `/readyz` | 200 or 503, and the conditions in words |
-//! | metrics | `/metrics` | OpenMetrics text, to clients with the right to it ([`Protection`]) |
+//! | metrics | `/metrics` | OpenMetrics text, or with names of the Go projects the text format 0.0.4, to clients with the right to it ([`Protection`]) |
 //! | [`Server::tls`] | those of its router | what the router answers |
 //!
 //! Any client that reaches a port can connect. A connection therefore serves one request, the TLS handshake, the
@@ -44,6 +44,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::go_names::{self, GoNames};
 use super::readiness::Readiness;
 
 pub use access::{BearerToken, Review, Reviewer, Reviewing};
@@ -83,6 +84,42 @@ pub enum Protection {
     Tls(ServingCertificate),
     /// By TLS, clients with a bearer token that the reviewer allows.
     TlsAndReview(ServingCertificate, Reviewer),
+}
+
+/// What `/metrics` shows.
+#[derive(Debug)]
+pub struct Page {
+    registry: Registry,
+    go: GoNames,
+}
+
+impl From<Registry> for Page {
+    fn from(registry: Registry) -> Self {
+        Self { registry, go: GoNames::default() }
+    }
+}
+
+impl Page {
+    /// These metrics, and where `go` is on, those of the Go projects' names after them. One page has one format, so the whole
+    /// page is then of the text format 0.0.4.
+    pub fn new(registry: Registry, go: GoNames) -> Self {
+        Self { registry, go }
+    }
+
+    /// The type of the page and the page.
+    ///
+    /// # Errors
+    /// When a metric cannot be encoded.
+    pub fn make(&self) -> Result<(&'static str, String), std::fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        if !self.go.is_on() {
+            return Ok((OPEN_METRICS, text));
+        }
+        let mut text = go_names::from_open_metrics(&text);
+        self.go.write(&mut text);
+        Ok((go_names::CONTENT_TYPE, text))
+    }
 }
 
 /// The address that a request comes from. Each request that a [`Server`] hands to its router has it as an extension.
@@ -140,13 +177,13 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError`].
-    pub async fn metrics(listen: Listen, registry: Registry, protection: Protection) -> Result<Self, ServeError> {
+    pub async fn metrics(listen: Listen, page: impl Into<Page>, protection: Protection) -> Result<Self, ServeError> {
         let (certificate, gate) = match protection {
             Protection::None => (None, None),
             Protection::Tls(certificate) => (Some(certificate), None),
             Protection::TlsAndReview(certificate, reviewer) => (Some(certificate), Some(Arc::new(Gate::new(reviewer)))),
         };
-        let router = Router::new().route("/metrics", get(metrics)).with_state((Arc::new(registry), gate));
+        let router = Router::new().route("/metrics", get(metrics)).with_state((Arc::new(page.into()), gate));
         match certificate {
             Some(certificate) => Self::tls(listen, "metrics", router, certificate).await,
             None => Self::bind(listen, "metrics", router).await,
@@ -305,15 +342,14 @@ async fn readyz(State(readiness): State<Readiness>) -> Response {
     (status, text).into_response()
 }
 
-async fn metrics(State((registry, gate)): State<(Arc<Registry>, Option<Arc<Gate>>)>, headers: HeaderMap) -> Response {
+async fn metrics(State((page, gate)): State<(Arc<Page>, Option<Arc<Gate>>)>, headers: HeaderMap) -> Response {
     if let Some(gate) = gate
         && let Some(refusal) = refusal(gate.decide(&headers).await)
     {
         return refusal;
     }
-    let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+    match page.make() {
+        Ok((kind, text)) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
         // Only a metric whose own encoding fails gets here; half an answer would look like a whole one.
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "a metric cannot be encoded\n").into_response(),
     }

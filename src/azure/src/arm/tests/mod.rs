@@ -269,7 +269,7 @@ async fn all_requests_of_a_paused_scope_wait_and_lists_go_last() {
 #[tokio::test(start_paused = true)]
 async fn calls_are_counted_by_what_they_do_and_how_they_were_answered() {
     let mut registry = prometheus_client::registry::Registry::default();
-    let metrics = Metrics::register(&mut registry);
+    let metrics = Metrics::register(&mut registry, Default::default());
     let fake = Fake::new([Reply::Lost, Reply::empty(429).header("retry-after", "1"), Reply::json(200, disk())]);
     read(&fake.arm_with(fake.in_process(), metrics, 7)).await.unwrap();
     let mut text = String::new();

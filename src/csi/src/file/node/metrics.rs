@@ -21,6 +21,17 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    const ALL: [Self; 8] = [
+        Self::Mounted,
+        Self::KeyUnavailable,
+        Self::KeyDenied,
+        Self::KeyMissing,
+        Self::KeyRefused,
+        Self::ServerUnreachable,
+        Self::ShareNotFound,
+        Self::Other,
+    ];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Mounted => "mounted",
@@ -65,6 +76,10 @@ impl ShareMetrics {
     /// Registers `lazuli_share_mounts_total{outcome}`, `lazuli_share_mounts_dead_total` and `lazuli_share_calls_hung_total`.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
+        // From 0 on: Prometheus takes the first sample of a series for no increase, and the first failure would go by unseen.
+        for outcome in Outcome::ALL {
+            drop(metrics.mounts.get_or_create(&Labels { outcome: outcome.as_str() }));
+        }
         registry.register(MOUNTS.stem, MOUNTS.help, metrics.mounts.clone());
         registry.register(DEAD.stem, DEAD.help, metrics.dead.clone());
         registry.register(HUNG.stem, HUNG.help, metrics.hung.clone());
