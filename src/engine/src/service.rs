@@ -169,8 +169,13 @@ pub enum Patch<T> {
 /// What an event on the Service says. An event is reported when it differs from the last one, or the spec has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason<K> {
+    /// The Service is new or asks for something else, and the work on that begins.
+    Ensuring,
     /// All that the Service asks for exists, and the status says so.
     Ensured,
+    /// The same of a Service that was served when this process first saw it, or that another replica has served, and of
+    /// which this process had nothing to change or to report since.
+    Unchanged,
     /// The spec is wrong: each sentence names the annotation or field, its value and what is allowed.
     Invalid(Vec<String>),
     /// An object refused the want.
@@ -183,6 +188,8 @@ pub enum Reason<K> {
     Waits(K, Waiting),
     /// For [`LONG_WAIT`] everything that is known of the Service is gone, and there are places where it may have more.
     Unread(Vec<String>),
+    /// The Service is to be gone, and the removal of what it has begins.
+    Deleting,
     /// Everything of the Service is gone.
     Deleted,
 }
@@ -273,6 +280,11 @@ pub struct State<S: Service> {
     patches: Backoff,
     pause_until: Duration,
     reported: Option<(u64, Reason<S::Key>)>,
+    /// The number of the spec whose beginning was reported last.
+    begun: Option<u64>,
+    /// Whether there is no news for the owner: the Service was served when it was first seen, or by another replica since,
+    /// and asks for the same.
+    is_quiet: bool,
     /// Since when Azure has refused requests for the Service as too many, with no object done in between.
     throttled_since: Option<Duration>,
     /// Whether the ladder has ended at a stage that is not done, and nothing has happened since that a stage looks at.
@@ -303,6 +315,8 @@ impl<S: Service> Default for State<S> {
             patches: Backoff::CONFLICT,
             pause_until: Duration::ZERO,
             reported: None,
+            begun: None,
+            is_quiet: false,
             throttled_since: None,
             waits: false,
             awaited: None,
@@ -360,7 +374,8 @@ impl<S: Service> State<S> {
     pub fn awaited(&self, shared: &Shared, now: Duration) -> Awaited {
         let Some(snapshot) = &self.snapshot else { return Awaited::Nothing };
         let is_done = self.asked.values().all(|asked| asked.is_done());
-        let is_reported = |reason: &Reason<S::Key>| self.reported.as_ref() == Some(&(self.spec, reason.clone()));
+        let is_reported = |reason: Reason<S::Key>| self.reported.as_ref() == Some(&(self.spec, reason));
+        let is_served = || is_reported(Reason::Ensured) || is_reported(Reason::Unchanged);
         match (&snapshot.desired, &self.awaited) {
             _ if self.patch.is_some() => Awaited::Patch,
             _ if self.draining => Awaited::End,
@@ -371,7 +386,7 @@ impl<S: Service> State<S> {
             (_, Some((OwnWait::Members(..), _))) => Awaited::Members,
             (_, Some((OwnWait::Unread(_), _))) => Awaited::Places,
             // Objects out of reach hold up nothing.
-            (Desired::Present(_), _) if !self.waits && is_reported(&Reason::Ensured) => Awaited::Nothing,
+            (Desired::Present(_), _) if !self.waits && is_served() => Awaited::Nothing,
             _ if !shared.lease.covers_write(now) => Awaited::Lease,
             _ if !is_done => Awaited::Objects,
             _ => Awaited::Moment,
@@ -388,7 +403,12 @@ impl<S: Service> State<S> {
                 self.waits = false;
                 match result {
                     Ok(version) => self.patched(version, patch),
-                    Err(PatchFault::Gone) => self.removed(actions),
+                    Err(PatchFault::Gone) => {
+                        if patch == Patch::RemoveFinalizer && self.snapshot.is_some() {
+                            self.report(Reason::Deleted, actions);
+                        }
+                        self.removed(actions);
+                    }
                     Err(PatchFault::Again) => self.pause_until = now + self.patches.failed(),
                 }
             }
@@ -416,6 +436,7 @@ impl<S: Service> State<S> {
         self.waits = false;
         if before.is_none() {
             self.taken_over = snapshot.finalizer.then_some(None);
+            self.is_quiet = snapshot.finalizer && snapshot.status.is_some();
         }
         if before.is_none_or(|before| before.desired != snapshot.desired) {
             self.spec += 1;
@@ -426,10 +447,15 @@ impl<S: Service> State<S> {
             (_, Desired::Gone) => None,
             (taken_over, _) => taken_over,
         };
+        self.is_quiet &= self.taken_over.is_some();
         self.snapshot = Some(Arc::new(snapshot));
     }
 
     fn removed(&mut self, actions: &mut Vec<Action<S>>) {
+        // The API server may show the end of a Service before it answers the patch that lets it go.
+        if matches!(self.patch, Some((_, Patch::RemoveFinalizer))) {
+            self.report(Reason::Deleted, actions);
+        }
         actions.extend(self.asked.keys().cloned().map(Action::Withdraw));
         *self = Self {
             ids: self.ids.clone(),
@@ -526,6 +552,7 @@ impl<S: Service> State<S> {
             return;
         }
         let (id, version) = (self.ids.next_id(), snapshot.version);
+        self.is_quiet = false;
         self.patch = Some((id, patch.clone()));
         actions.push(Action::Patch { id, version, patch });
     }
