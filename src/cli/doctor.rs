@@ -26,6 +26,7 @@ use lazuli_journal::printable;
 use lazuli_storage::disk::AllowedResourceGroups;
 use serde_json::{Value, json};
 
+use self::rights::Needs;
 use super::{
     Outcome,
     connect::azure_of,
@@ -65,7 +66,7 @@ pub(super) struct Options {
     #[arg(long)]
     offline: bool,
     /// Go through a cluster of the Go projects before a move too: the Go programs of --manager-namespaces with their
-    /// arguments, StorageClasses, PersistentVolumes, Services and Nodes. What is served equally, what differs and what is
+    /// arguments, StorageClasses, VolumeAttributesClasses, PersistentVolumes, Services and Nodes. What is served equally, what differs and what is
     /// refused is said, each with the page that says more. Changes nothing. Needs a cluster.
     #[arg(long, conflicts_with = "offline")]
     migrate: bool,
@@ -149,18 +150,23 @@ async fn ask_azure_and_cluster(
     is_reached: bool,
 ) -> Vec<Finding> {
     let absent = options.of_controllers();
+    let listed = match &client {
+        Some(client) => Some(cluster::Listed::list(client, &options.manager_namespaces).await),
+        None => None,
+    };
+    let needs = Needs::of(config, listed.as_ref().and_then(|listed| listed.as_ref().ok()));
     let (azure, mut findings) = match azure_of(&options.cloud, config).await {
         Ok(azure) => match ask_azure(&azure).await {
             Ok((answer, machines)) => {
                 let location = locations(&machines, &config.cluster.location);
                 let named = named(&network::named(config, &azure.network).await, absent);
-                let rights = roles(&rights::needed(config, &azure.network, absent).await);
+                let rights = roles(&rights::needed(config, &needs, &azure.network, absent).await);
                 (Some(azure), [answer].into_iter().chain(location).chain(rights).chain(named).collect())
             }
             Err(NoMachines { finding, is_answered }) => {
                 // It may be a right that is missing.
                 let rights = match is_answered {
-                    true => roles(&rights::needed(config, &azure.network, absent).await),
+                    true => roles(&rights::needed(config, &needs, &azure.network, absent).await),
                     false => vec![],
                 };
                 (None, [finding].into_iter().chain(rights).collect())
@@ -168,13 +174,12 @@ async fn ask_azure_and_cluster(
         },
         Err(error) => (None, vec![Finding::new(AZURE, Grade::Wrong, chain(error.as_ref()))]),
     };
-    match client {
-        Some(client) => {
-            let examined = cluster::examine(config, &client, &options.manager_namespaces, azure.as_ref());
-            findings.extend(Box::pin(examined).await);
+    match client.zip(listed) {
+        Some((_, Err(unanswered))) => findings.push(unanswered),
+        Some((client, Ok(listed))) => {
+            findings.extend(Box::pin(cluster::examine(config, &client, &listed, azure.as_ref())).await);
             if options.migrate {
-                let examined = migration::examine(config, &client, &options.manager_namespaces, azure.as_ref());
-                findings.extend(Box::pin(examined).await);
+                findings.extend(Box::pin(migration::examine(config, &client, &listed, azure.as_ref())).await);
             }
         }
         // What is wrong with the cluster is said before.

@@ -3,8 +3,10 @@
 //! The argument lists of their charts start this program as they are. Each argument that it does not have as a flag of its
 //! own stands in a table ([`tables`]) with the values that it takes and a sentence: what it does here, or why nothing needs
 //! to be done. `--help` prints the sentences, a wrong value ends the start as the value of any flag does, and the log of the
-//! start says what becomes of each argument that is given.
+//! start says what becomes of each argument that is given. The list of the Go file driver starts nothing here; [`shares`]
+//! judges it for a move.
 
+pub(super) mod shares;
 mod tables;
 
 use std::{fmt::Debug, marker::PhantomData, time::Duration};

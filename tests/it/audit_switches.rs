@@ -32,7 +32,6 @@ fn positions(method: Method) -> Vec<Switches> {
         Switches { attach_attached: Already::Ignore, ..usual },
         Switches { detach_unattached: Already::Ignore, ..usual },
         Switches { failed_attach_stays_in_model: true, ..usual },
-        Switches { lenient_scalars: true, ..usual },
         Switches { put_needs_location: false, ..usual },
         Switches { disk_retry_after: 0, ..usual },
         Switches { list_lag: true, ..usual },

@@ -1,4 +1,20 @@
 //! What the owner of a Service is told by Kubernetes events.
+//!
+//! The reasons of Kubernetes' service controller come at the occasions at which the Go manager writes them, because people
+//! watch and alert on them. A failure has a reason of its own beside, which says what to do.
+//!
+//! | occasion | events |
+//! |---|---|
+//! | a Service is new, or asks for something else | `EnsuringLoadBalancer` |
+//! | Azure shows what it asks for | `EnsuredLoadBalancer` |
+//! | the load balancer has followed a change of the Nodes | `UpdatedLoadBalancer` |
+//! | Azure refuses that | `UpdateLoadBalancerFailed` |
+//! | the removal begins, and ends | `DeletingLoadBalancer`, `DeletedLoadBalancer` |
+//! | a Service is wrong, or Azure or the plan refuses it | the reason of that, and `SyncLoadBalancerFailed` |
+//! | no Node can be a backend | `UnAvailableLoadBalancer` |
+//!
+//! The Go manager begins again at each start and with each try. Here a beginning is told once for each change of the
+//! Service, and a Service that is served as it was gets no event of a new process.
 
 use lazuli_engine::{Refusal, Waiting, service::Reason as Found};
 use lazuli_model::{
@@ -10,14 +26,36 @@ use lazuli_services::{ask::Warning, network};
 
 use super::Key;
 
-/// The event of what the Service's step reports. `answer` is the code and the message of Azure's last answer to a write of
-/// the object that the reason names; empty where there is none.
-pub fn of_reason(service: &ServiceKey, reason: &Found<Key>, answer: &str) -> Event {
-    let event = |reason, what: String| Event {
-        is_change: true,
-        ..Event::new(Regarding::Service(service.clone()), reason, what)
+/// The events of what the Service's step reports: the one that says what to do, then that of the service controller's
+/// reason where it is another. `answer` is the code and the message of Azure's last answer to a write of the object that the
+/// reason names; empty where there is none.
+pub fn of_reason(service: &ServiceKey, reason: &Found<Key>, answer: &str) -> Vec<Event> {
+    let Some(event) = first_of(service, reason, answer) else { return Vec::new() };
+    let is_failure = match reason {
+        Found::Invalid(_) | Found::Refused(..) | Found::Retry(..) | Found::Waits(..) | Found::Unread(_) => true,
+        // Nothing has failed: the operator decides.
+        Found::Held(_) => false,
+        Found::Ensuring | Found::Ensured | Found::Unchanged | Found::Deleting | Found::Deleted => false,
     };
-    match reason {
+    let also = (is_failure && event.reason != Reason::SyncLoadBalancerFailed).then(|| {
+        let what = format!("the Service is not served as it asks: its event {} says why", event.reason.as_str());
+        change(service, Reason::SyncLoadBalancerFailed, what)
+    });
+    [event].into_iter().chain(also).collect()
+}
+
+fn change(service: &ServiceKey, reason: Reason, what: String) -> Event {
+    Event { is_change: true, ..Event::new(Regarding::Service(service.clone()), reason, what) }
+}
+
+fn first_of(service: &ServiceKey, reason: &Found<Key>, answer: &str) -> Option<Event> {
+    let event = |reason, what: String| change(service, reason, what);
+    Some(match reason {
+        Found::Unchanged => return None,
+        Found::Ensuring => event(Reason::EnsuringLoadBalancer, "work on what the Service asks for begins".to_owned()),
+        Found::Deleting => {
+            event(Reason::DeletingLoadBalancer, "the removal of what the Service has in Azure begins".to_owned())
+        }
         Found::Ensured => event(Reason::EnsuredLoadBalancer, "Azure serves the Service as it asks".to_owned()),
         Found::Deleted => event(Reason::DeletedLoadBalancer, "nothing of the Service is left in Azure".to_owned()),
         Found::Invalid(mistakes) => event(Reason::InvalidService, mistakes.join("; ")),
@@ -52,6 +90,23 @@ pub fn of_reason(service: &ServiceKey, reason: &Found<Key>, answer: &str) -> Eve
         }
         Found::Retry(key, fault) => {
             event(of_fault(fault), format!("{key} cannot be changed{}", answered(fault, answer)))
+        }
+    })
+}
+
+/// The event of a load balancer that has followed a change of the Nodes, or cannot. It is refused again and again, which is
+/// one event.
+pub fn of_backends(service: &ServiceKey, balancer: &ArmId, result: &Result<(), Fault>, answer: &str) -> Event {
+    let balancer = Key::LoadBalancer(balancer.clone());
+    match result {
+        Ok(()) => change(
+            service,
+            Reason::UpdatedLoadBalancer,
+            format!("the backends of {balancer} are those that the Nodes of the cluster give"),
+        ),
+        Err(fault) => {
+            let what = format!("the backends of {balancer} do not follow the Nodes{}", answered(fault, answer));
+            Event::new(Regarding::Service(service.clone()), Reason::UpdateLoadBalancerFailed, what)
         }
     }
 }
@@ -147,10 +202,47 @@ mod tests {
             ),
             (Found::Invalid(vec!["one".into(), "two".into()]), "", "InvalidService", "one; two. Correct the Service"),
         ] {
-            let event = of_reason(&service, &reason, code);
+            let event = &of_reason(&service, &reason, code)[0];
             assert_eq!(event.reason.as_str(), name);
             assert!(event.note.contains(words), "{}", event.note);
         }
+    }
+
+    #[test]
+    fn each_occasion_has_the_reason_of_the_service_controller() {
+        let service = ServiceKey::new("shop", "web", "u");
+        let balancer = ArmId::resource("s", "g", "Microsoft.Network/loadBalancers", "lb").unwrap();
+        let key = Key::LoadBalancer(balancer.clone());
+        let refused = |reason| {
+            let why = Explanation { reason, message: "it is so".to_owned() };
+            Found::Refused(key.clone(), Refusal::Plan(why))
+        };
+        let sync_failed = "SyncLoadBalancerFailed";
+        for (reason, names) in [
+            (Found::Ensuring, &["EnsuringLoadBalancer"][..]),
+            (Found::Ensured, &["EnsuredLoadBalancer"]),
+            (Found::Unchanged, &[]),
+            (Found::Deleting, &["DeletingLoadBalancer"]),
+            (Found::Deleted, &["DeletedLoadBalancer"]),
+            (Found::Held(key.clone()), &["PlanHeld"]),
+            (Found::Invalid(vec!["one".into()]), &["InvalidService", sync_failed]),
+            (refused("PortConflict"), &["PortConflict", sync_failed]),
+            (Found::Refused(key.clone(), Refusal::Azure(Fault::Exhausted)), &["QuotaExceeded", sync_failed]),
+            (Found::Refused(key.clone(), Refusal::Azure(Fault::Invalid)), &[sync_failed]),
+            (Found::Retry(key.clone(), Fault::Forbidden), &["AuthorizationFailed", sync_failed]),
+            (Found::Retry(key.clone(), Fault::Unavailable), &[sync_failed]),
+            (Found::Waits(key.clone(), Waiting::Write), &[sync_failed]),
+            (Found::Unread(vec!["group g".into()]), &[sync_failed]),
+        ] {
+            let events = of_reason(&service, &reason, "");
+            assert_eq!(events.iter().map(|event| event.reason.as_str()).collect::<Vec<_>>(), names, "{reason:?}");
+            assert!(events.iter().all(|event| event.is_change), "{reason:?}");
+        }
+        let updated = of_backends(&service, &balancer, &Ok(()), "");
+        assert_eq!((updated.reason.as_str(), updated.is_change), ("UpdatedLoadBalancer", true));
+        let failed = of_backends(&service, &balancer, &Err(Fault::Invalid), "InvalidAddress");
+        assert_eq!((failed.reason.as_str(), failed.is_change), ("UpdateLoadBalancerFailed", false));
+        assert!(failed.note.contains("load balancer lb do not follow the Nodes: Azure answered InvalidAddress. The"));
     }
 
     #[test]
@@ -173,11 +265,11 @@ mod tests {
         ];
         for reason in refusals.map(R::as_str) {
             let why = Explanation { reason, message: "it is so.".to_owned() };
-            let event = of_reason(&service, &Found::Refused(key.clone(), Refusal::Plan(why)), "");
+            let event = &of_reason(&service, &Found::Refused(key.clone(), Refusal::Plan(why)), "")[0];
             assert_eq!(event.reason.as_str(), reason);
             assert!(event.note.starts_with("public IP ip: it is so. "), "{}", event.note);
             let why = Explanation { reason, message: "public IP ip is absent".to_owned() };
-            let event = of_reason(&service, &Found::Refused(key.clone(), Refusal::Plan(why)), "");
+            let event = &of_reason(&service, &Found::Refused(key.clone(), Refusal::Plan(why)), "")[0];
             assert!(event.note.starts_with("public IP ip is absent. "), "{}", event.note);
         }
         for reason in [W::UnknownAnnotation, W::IgnoredValue, W::KeptValue, W::NoEffect, W::ConflictConfiguration] {

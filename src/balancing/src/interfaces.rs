@@ -15,10 +15,14 @@
 //!
 //! [`Machines`] is the seam to what a Node's machine is: it names the NICs of a machine and the set that it belongs to.
 
+mod underway;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
 };
+
+pub use underway::Underway;
 
 use lazuli_engine::object::{Object, Plan, Served, Write};
 use lazuli_model::{

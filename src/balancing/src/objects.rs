@@ -135,6 +135,14 @@ impl Object for LoadBalancers {
         !want.present.frontends.is_empty()
     }
 
+    /// The members of its pools follow the Nodes.
+    fn follows(want: &Self::Want, op: &Self::Op) -> bool {
+        op.iter().any(|edit| match edit {
+            load_balancer::Edit::Members { pool, .. } => want.present.pools.contains(pool),
+            _ => false,
+        })
+    }
+
     fn references(want: &Self::Want) -> Vec<Key> {
         let public = |frontend: &load_balancer::FrontendPart| match &frontend.address {
             load_balancer::FrontendAddress::Public(id) => Some(Key::PublicIp(id.clone())),

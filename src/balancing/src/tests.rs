@@ -91,6 +91,7 @@ where
                     object::Action::Tell { to, generation, outcome } => told.push((to, generation, outcome)),
                     object::Action::ReleasePermit(_)
                     | object::Action::Poll(_)
+                    | object::Action::Followed { .. }
                     | object::Action::Taint(..)
                     | object::Action::Drained => {}
                 }
@@ -561,7 +562,7 @@ fn a_public_service_gets_its_address_and_is_deleted_without_a_trace() {
     assert!(world.at("PutFrontend") < world.at("SetStatus") && world.at("PutRule") < world.at("SetStatus"));
     assert_eq!(world.holds().len(), 3);
     let owner = &world.services[&web.key];
-    assert_eq!(owner.events, [service::Reason::Ensured]);
+    assert_eq!(owner.events, [service::Reason::Ensuring, service::Reason::Ensured]);
 
     let object = ServiceObject { is_deleting: true, ..owner.object.clone() };
     world.clock.writes.clear();

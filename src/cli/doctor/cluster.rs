@@ -13,8 +13,8 @@ use lazuli_azure::{
 };
 use lazuli_balancing::preview::Planned;
 use lazuli_cluster::{
-    LeaseName, LeaseView, ListError, ListedNode, lease_holder, list_containers, list_load_balancers, list_nodes,
-    list_services,
+    ClusterIps, LeaseName, LeaseView, ListError, ListedNode, lease_holder, list_classes, list_containers,
+    list_load_balancers, list_nodes, list_services,
 };
 use lazuli_config::Config;
 use lazuli_controllers::{
@@ -24,7 +24,8 @@ use lazuli_controllers::{
 use lazuli_csi::server::chain;
 use lazuli_diagnosis::{
     Finding, Grade, Node, addresses, kept,
-    managers::{self, CLOUD_LEASE, Manager, ServiceFlags},
+    managers::{self, CLOUD_LEASE, Container, Manager, ServiceFlags},
+    migration::Class,
     objects::{self, Observed},
     pod_ranges, regions, routes,
 };
@@ -37,7 +38,7 @@ use lazuli_services::{
         backends::labels::MANAGED, load_balancer::LoadBalancer, public_ip::PublicIp, security_group::SecurityGroup,
         settings::AddressSharing,
     },
-    service::ClusterAddresses,
+    service::{ClusterAddresses, ServiceObject},
 };
 use lazuli_telemetry::lossy;
 use prometheus_client::registry::Registry;
@@ -60,11 +61,50 @@ const ROUTES: &str = "routes";
 /// How long Azure may take to answer.
 pub(super) const READS: Duration = Duration::from_secs(60);
 
+/// What is listed of a cluster, once for all checks: two lists could differ.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// The Nodes.
+    pub(super) nodes: Result<Vec<ListedNode>, ListError>,
+    /// The Services that are load balancers, and the addresses of the others.
+    pub(super) services: Result<(Vec<ServiceObject>, ClusterIps), ListError>,
+    /// The containers of the pods in the namespaces where managers are looked for.
+    pub(super) containers: Vec<Container>,
+    /// Why pods of some of those namespaces are not among them.
+    pub(super) unlisted: Vec<ListError>,
+    /// The StorageClasses.
+    pub(super) classes: Result<Vec<Class>, ListError>,
+}
+
+impl Listed {
+    /// Lists a cluster.
+    ///
+    /// # Errors
+    /// A finding, where the API server does not answer at all. Once: nothing else would be told either.
+    pub(super) async fn list(client: &kube::Client, namespaces: &[String]) -> Result<Self, Finding> {
+        let nodes = list_nodes(client).await;
+        if let Err(error) = &nodes
+            && error.is_unanswered()
+        {
+            return Err(Finding::new(CLUSTER, Grade::Wrong, format!("nothing of it is checked: {}", chain(error))));
+        }
+        let (mut containers, mut unlisted) = (Vec::new(), Vec::new());
+        for namespace in namespaces {
+            match list_containers(client, namespace).await {
+                Ok(listed) => containers.extend(listed),
+                Err(error) => unlisted.push(error),
+            }
+        }
+        let services = list_load_balancers(client).await;
+        Ok(Self { nodes, services, containers, unlisted, classes: list_classes(client).await })
+    }
+}
+
 /// Examines a cluster. Without `azure` Azure is not asked.
 pub(super) async fn examine(
     config: &Config,
     client: &kube::Client,
-    namespaces: &[String],
+    cluster: &Listed,
     azure: Option<&Azure>,
 ) -> Vec<Finding> {
     let network = azure.map(|azure| &azure.network);
@@ -73,14 +113,14 @@ pub(super) async fn examine(
     let mut have_ranges = false;
     let mut known = ClusterAddresses::default();
     let mut listed_nodes = None;
-    match list_nodes(client).await {
+    match &cluster.nodes {
         Ok(listed) => {
             known.nodes =
                 listed.iter().flat_map(|node| node.addresses.iter().chain(&node.other_addresses)).copied().collect();
             let machine = |node: &ListedNode| Machine::of_provider_id(node.provider_id.as_deref()?);
             let with_machine = |node: &ListedNode| Some((node.name.clone(), machine(node)?.id().clone()));
             machines.extend(listed.iter().filter_map(with_machine));
-            let nodes: Vec<Node> = listed.into_iter().map(node).collect();
+            let nodes: Vec<Node> = listed.iter().map(node).collect();
             let ranges = nodes.iter().flat_map(|node| &node.pod_ranges);
             known.pods = ranges.filter_map(|range| range.parse().ok()).collect();
             have_ranges = nodes.iter().any(|node| !node.pod_ranges.is_empty());
@@ -88,17 +128,12 @@ pub(super) async fn examine(
             findings.extend(regions(&nodes, &config.cluster.location));
             listed_nodes = Some(nodes);
         }
-        // Once: nothing else would be told either.
-        Err(error) if error.is_unanswered() => {
-            return vec![Finding::new(CLUSTER, Grade::Wrong, format!("nothing of it is checked: {}", chain(&error)))];
-        }
-        Err(error) => findings.push(unseen(NODES, &error)),
+        Err(error) => findings.push(unseen(NODES, error)),
     }
-    let (managers, failures) = managers_in(client, namespaces).await;
-    let is_whole = failures.is_empty();
-    findings.extend(failures);
+    let managers = managers::managers(&cluster.containers);
+    findings.extend(cluster.unlisted.iter().map(|error| unseen(PODS, error)));
     // What was not listed may be the allocator that is missed.
-    if is_whole || !managers.is_empty() {
+    if cluster.unlisted.is_empty() || !managers.is_empty() {
         findings.extend(managers::allocators(&managers, have_ranges));
     }
     findings.extend(managers::rivals(&managers, &holders(client, &managers).await));
@@ -106,7 +141,7 @@ pub(super) async fn examine(
     known.pods.extend(pods);
     known.services = services;
     let flags = managers::of_services(&managers);
-    match list_load_balancers(client).await {
+    match &cluster.services {
         Ok((services, others)) => {
             known.cluster_ips.extend(others.iter());
             known.external_ips.extend(others.external());
@@ -118,9 +153,9 @@ pub(super) async fn examine(
             };
             findings.extend(kept);
             // Of what a Service keeps only this is seen without a plan.
-            findings.extend(addresses::additional(&services, &known, &flags, &planned));
+            findings.extend(addresses::additional(services, &known, &flags, &planned));
         }
-        Err(error) => findings.push(unseen(ADDRESSES, &error)),
+        Err(error) => findings.push(unseen(ADDRESSES, error)),
     }
     if let Some(azure) = azure {
         for flags in managers::of_disks(&managers) {
@@ -234,28 +269,17 @@ pub(super) fn unseen(check: &'static str, error: &ListError) -> Finding {
     Finding::new(check, Grade::Unseen, format!("not checked: {}", chain(error)))
 }
 
-fn node(listed: ListedNode) -> Node {
+fn node(listed: &ListedNode) -> Node {
     let provider_id = listed.provider_id.as_deref();
     let of_azure = provider_id.is_none_or(|id| Machine::of_provider_id(id).is_some());
     let label = |key: &str| listed.labels.get(key).filter(|value| !value.is_empty());
     Node {
         is_ours: of_azure && !is_unmanaged(label(MANAGED).map(String::as_str)),
         region: label(REGION).cloned(),
-        name: listed.name,
-        pod_ranges: listed.pod_ranges,
-        addresses: listed.addresses,
+        name: listed.name.clone(),
+        pod_ranges: listed.pod_ranges.clone(),
+        addresses: listed.addresses.clone(),
     }
-}
-
-async fn managers_in(client: &kube::Client, namespaces: &[String]) -> (Vec<Manager>, Vec<Finding>) {
-    let (mut containers, mut failures) = (Vec::new(), Vec::new());
-    for namespace in namespaces {
-        match list_containers(client, namespace).await {
-            Ok(listed) => containers.extend(listed),
-            Err(error) => failures.push(unseen(PODS, &error)),
-        }
-    }
-    (managers::managers(&containers), failures)
 }
 
 /// The holders of the managers' Leases. One that cannot be read is left out, and the findings do without its name.

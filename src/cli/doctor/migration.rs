@@ -1,69 +1,71 @@
 //! Goes through a cluster of the Go projects before a move. Decided in [`lazuli_diagnosis::migration`]; here are the reads.
 
 use lazuli_assembly::clients::Azure;
-use lazuli_cluster::{list_azure_volumes, list_classes, list_containers, list_load_balancers, list_nodes};
+use lazuli_cluster::{list_attributes_classes, list_azure_volumes};
 use lazuli_config::Config;
 use lazuli_controllers::settings;
 use lazuli_csi::identity::{DISK_DRIVER, FILE_DRIVER};
 use lazuli_diagnosis::{
     Finding, Grade,
-    managers::Container,
     migration::{self, Defaults, GoContainer, Judged, arguments_of, findings, go_containers},
 };
 use lazuli_model::node::Machine;
 
 use super::{
     super::{Cli, go_arguments},
-    cluster::unseen,
+    cluster::{Listed, unseen},
 };
 
 /// The check of StorageClasses.
 const CLASSES: &str = "move: StorageClasses";
+/// That of VolumeAttributesClasses.
+const ATTRIBUTES: &str = "move: VolumeAttributesClasses";
 
 /// What becomes of the cluster. Without `azure` its endpoints are not known, and StorageClasses are not judged.
 pub(super) async fn examine(
     config: &Config,
     client: &kube::Client,
-    namespaces: &[String],
+    cluster: &Listed,
     azure: Option<&Azure>,
 ) -> Vec<Finding> {
-    let (mut judged, mut failures): (Vec<Judged>, Vec<Finding>) = (Vec::new(), Vec::new());
-    let mut containers: Vec<Container> = Vec::new();
-    for namespace in namespaces {
-        match list_containers(client, namespace).await {
-            Ok(listed) => containers.extend(listed),
-            Err(error) => failures.push(unseen("move: programs", &error)),
-        }
-    }
-    judged.extend(go_containers(&containers).iter().map(program));
+    let mut failures: Vec<Finding> = cluster.unlisted.iter().map(|error| unseen("move: programs", error)).collect();
+    let mut judged: Vec<Judged> = go_containers(&cluster.containers).iter().map(program).collect();
     let defaults =
         azure.map(|azure| Defaults { disks: azure.defaults.clone(), shares: azure.share_defaults.clone() }).ok_or_else(
             || Finding::new(CLASSES, Grade::Unseen, "not judged without the clients of Azure; see Azure above"),
         );
-    match (defaults, list_classes(client).await) {
+    let attributes = list_attributes_classes(client).await;
+    match (&defaults, &cluster.classes) {
         (Ok(defaults), Ok(classes)) => {
-            judged.extend(classes.iter().filter_map(|class| migration::class(class, &defaults)));
+            judged.extend(classes.iter().filter_map(|class| migration::class(class, defaults)));
         }
-        (Err(finding), Ok(_)) => failures.push(finding),
-        (_, Err(error)) => failures.push(unseen(CLASSES, &error)),
+        (Err(finding), Ok(_)) => failures.push(finding.clone()),
+        (_, Err(error)) => failures.push(unseen(CLASSES, error)),
+    }
+    match (&defaults, &attributes) {
+        (Ok(defaults), Ok(classes)) => {
+            judged.extend(classes.iter().filter_map(|class| migration::attributes_class(class, defaults)));
+        }
+        (Err(finding), Ok(_)) => failures.push(Finding { check: ATTRIBUTES, ..finding.clone() }),
+        (_, Err(error)) => failures.push(unseen(ATTRIBUTES, error)),
     }
     match list_azure_volumes(client, DISK_DRIVER, FILE_DRIVER).await {
         Ok(volumes) => judged.extend(volumes.iter().map(migration::volume)),
         Err(error) => failures.push(unseen("move: PersistentVolumes", &error)),
     }
-    match list_load_balancers(client).await {
+    match &cluster.services {
         Ok((services, _)) => {
             let settings = settings::settings(config, "kubernetes").ok();
             judged.extend(services.iter().map(|service| migration::service(service, settings.as_ref())));
         }
-        Err(error) => failures.push(unseen("move: Services", &error)),
+        Err(error) => failures.push(unseen("move: Services", error)),
     }
-    match list_nodes(client).await {
+    match &cluster.nodes {
         Ok(nodes) => judged.extend(nodes.iter().map(|node| {
             let machine = node.provider_id.as_deref().map(|id| Machine::of_provider_id(id).is_some());
             migration::node(&node.name, machine)
         })),
-        Err(error) => failures.push(unseen("move: Nodes", &error)),
+        Err(error) => failures.push(unseen("move: Nodes", error)),
     }
     // Of what could not be listed nothing is said to be absent.
     let is_seen = |one: &Finding| !failures.iter().any(|failure| failure.check == one.check);
@@ -73,12 +75,18 @@ pub(super) async fn examine(
 
 /// Whether the subcommand that takes a program's place starts with its arguments, by this program's own command line.
 fn program(of: &GoContainer<'_>) -> Judged {
-    let Some(subcommand) = of.program.subcommand() else { return migration::program(of, None, &[]) };
     let arguments: Vec<String> = arguments_of(of.container)
         .into_iter()
         // What a variable of the pod holds is not seen here; any value of the right kind stands for it.
         .filter(|argument| !argument.contains("$("))
         .collect();
+    let Some(subcommand) = of.program.subcommand() else {
+        if of.program.is_of_shares() {
+            let (refused, notes) = go_arguments::shares::judge(&arguments);
+            return migration::program(of, refused.as_deref(), &notes);
+        }
+        return migration::program(of, None, &[]);
+    };
     let words = ["lazuli", subcommand].into_iter().chain(arguments.iter().map(String::as_str));
     let refused = <Cli as clap::Parser>::try_parse_from(words).err().and_then(|error| reason(&error));
     let notes = go_arguments::without_effect(subcommand, &arguments);
@@ -97,7 +105,10 @@ fn reason(error: &clap::Error) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use lazuli_diagnosis::migration::{GoProgram, Verdict};
+    use lazuli_diagnosis::{
+        managers::Container,
+        migration::{GoProgram, Verdict},
+    };
 
     use super::*;
 
@@ -117,6 +128,20 @@ mod tests {
         assert!(matches!(&refused, Verdict::Refused(why) if why.contains("--nonsense")), "{refused:?}");
         let differs = verdict(&["--endpoint=unix:///csi/csi.sock", "--custom-user-agent=x"]);
         assert!(matches!(&differs, Verdict::Differs(why) if why.contains("custom-user-agent")), "{differs:?}");
+    }
+
+    #[test]
+    fn the_arguments_of_the_file_driver_are_judged_by_their_table() {
+        let verdict = |words: &[&str]| {
+            let command = words.iter().map(|word| (*word).to_owned()).collect();
+            let container = Container { command, ..Container::default() };
+            program(&GoContainer { program: GoProgram::ShareNode, container: &container }).verdict
+        };
+        assert_eq!(verdict(&["--v=5", "--endpoint=$(CSI_ENDPOINT)", "--nodeid=$(KUBE_NODE_NAME)"]), Verdict::Equal);
+        let differs = verdict(&["--mount-permissions=0755"]);
+        assert!(matches!(&differs, Verdict::Differs(why) if why.contains("--mount-permissions=0755")), "{differs:?}");
+        let refused = verdict(&["--mount-permissions=rwx"]);
+        assert!(matches!(&refused, Verdict::Refused(why) if why.contains("rwx")), "{refused:?}");
     }
 
     #[test]

@@ -1,24 +1,63 @@
 //! Reads what the identity may do in the resource groups of the cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lazuli_azure::{Until, network::Network};
 use lazuli_config::Config;
-use lazuli_csi::server::chain;
+use lazuli_controllers::settings;
+use lazuli_csi::{identity::FILE_DRIVER, server::chain};
 use lazuli_diagnosis::{
     Grade,
-    roles::{Needed, Permission, Role},
+    roles::{self, Needed, Permission, Role},
 };
+use lazuli_services::network::settings::PoolKind;
 
-use super::cluster::READS;
+use super::cluster::{Listed, READS};
+
+/// What asks for more than the roles that every cluster needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// Machines are written with the whole list of their data disks.
+    whole_list: bool,
+    /// Pools list the network interfaces of uniform scale sets.
+    scale_set_pools: bool,
+    /// Resource groups in which StorageClasses have networks and private endpoints made.
+    networks: BTreeSet<String>,
+}
+
+impl Needs {
+    /// What the configuration says, and the cluster where it was listed.
+    pub(super) fn of(config: &Config, listed: Option<&Listed>) -> Self {
+        let asks_for_whole_lists = |words: &[String]| {
+            let mut words = words.iter().flat_map(|word| word.split_whitespace());
+            words.any(|word| word == "--attach-method=whole-list")
+        };
+        let nodes = listed.and_then(|listed| listed.nodes.as_ref().ok());
+        // Source: the form of provider ids of instances of uniform scale sets.
+        let is_instance = |id: &str| id.to_ascii_lowercase().contains("/virtualmachinescalesets/");
+        // Without a cluster it is not known what its machines are.
+        let has_instances =
+            nodes.is_some_and(|nodes| nodes.iter().filter_map(|node| node.provider_id.as_deref()).any(is_instance));
+        let lists_nics =
+            settings::settings(config, "kubernetes").is_ok_and(|settings| settings.pool_kind == PoolKind::Nic);
+        let classes = listed.and_then(|listed| listed.classes.as_deref().ok()).unwrap_or_default();
+        let places = (config.network.vnet_resource_group.as_str(), config.cluster.resource_group.as_str());
+        Self {
+            whole_list: config.is_stack_cloud
+                || listed.is_some_and(|listed| listed.containers.iter().any(|one| asks_for_whole_lists(&one.command))),
+            scale_set_pools: lists_nics && has_instances,
+            networks: roles::groups_of_network_classes(classes, FILE_DRIVER, places),
+        }
+    }
+}
 
 /// The roles that are needed, and what Azure says of each. `controllers` is how bad it is that the cloud controllers lack
 /// theirs.
-pub(super) async fn needed(config: &Config, network: &Network, controllers: Grade) -> Vec<Needed> {
+pub(super) async fn needed(config: &Config, needs: &Needs, network: &Network, controllers: Grade) -> Vec<Needed> {
     let until = Until::within(READS);
     let mut known: BTreeMap<Place, Shown> = BTreeMap::new();
     let mut all = Vec::new();
-    for (role, (subscription, group), purpose, absent) in wanted(config, controllers) {
+    for (role, (subscription, group), purpose, absent) in wanted(config, needs, controllers) {
         let place = (subscription.to_lowercase(), group.to_lowercase());
         let shown = match known.get(&place) {
             Some(shown) => shown.clone(),
@@ -40,7 +79,7 @@ type Place = (String, String);
 type Shown = Result<Vec<Permission>, String>;
 
 /// Which roles are needed in which resource groups.
-fn wanted(config: &Config, controllers: Grade) -> Vec<(Role, Place, &'static str, Grade)> {
+fn wanted(config: &Config, needs: &Needs, controllers: Grade) -> Vec<(Role, Place, &'static str, Grade)> {
     let (cluster, network) = (&config.cluster, &config.network);
     let own: Place = (cluster.subscription_id.clone(), cluster.resource_group.as_str().to_owned());
     let mut all = vec![
@@ -48,10 +87,19 @@ fn wanted(config: &Config, controllers: Grade) -> Vec<(Role, Place, &'static str
         // Not every cluster has shares.
         (Role::files(), own.clone(), "file shares", Grade::Note),
     ];
+    if needs.whole_list {
+        all.push((Role::whole_list(), own.clone(), "attaching by the whole list", Grade::Wrong));
+    }
+    let of_network = |group: &str| (network.subscription_id.clone(), group.to_owned());
+    let networks = needs.networks.iter().map(|group| of_network(group));
+    // Where the accounts of such a class exist already, less will do.
+    all.extend(networks.map(|place| (Role::files_network(), place, "shares with networkEndpointType", Grade::Note)));
     if cluster.disable_controllers {
         return all;
     }
-    let of_network = |group: &str| (network.subscription_id.clone(), group.to_owned());
+    if needs.scale_set_pools {
+        all.push((Role::scale_set_pools(), own.clone(), "pools of scale sets", controllers));
+    }
     let mut places = vec![
         own,
         of_network(network.vnet_resource_group.as_str()),
@@ -66,4 +114,76 @@ fn wanted(config: &Config, controllers: Grade) -> Vec<(Role, Place, &'static str
     places.dedup_by_key(|place| folded(place));
     all.extend(places.into_iter().map(|place| (Role::cloud_controllers(), place, "Services and routes", controllers)));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use lazuli_cluster::ListedNode;
+    use lazuli_config::{Document, Environment};
+    use lazuli_diagnosis::{managers::Container, migration::Class};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn config(more: &[(&str, Value)]) -> Config {
+        let mut keys = json!({"tenantId": "t", "subscriptionId": "s", "resourceGroup": "own", "location": "l",
+            "vnetName": "v", "vnetResourceGroup": "net", "subnetName": "n", "securityGroupName": "g",
+            "loadBalancerSku": "standard", "useManagedIdentityExtension": true});
+        for (key, value) in more {
+            keys[*key] = value.clone();
+        }
+        let document = Document::parse("azure.json", keys.to_string().as_bytes()).unwrap();
+        Config::from_documents(Some(&document), None, &Environment::new(&BTreeMap::new())).unwrap()
+    }
+
+    /// A cluster with a Node of this provider id, a container with this argument and a class with this parameter.
+    fn listed(provider_id: &str, argument: &str, parameter: &str) -> Listed {
+        let node = ListedNode {
+            name: "n".to_owned(),
+            provider_id: Some(provider_id.to_owned()),
+            labels: BTreeMap::new(),
+            pod_ranges: vec![],
+            addresses: vec![],
+            other_addresses: vec![],
+        };
+        let class = Class {
+            name: "c".to_owned(),
+            provisioner: FILE_DRIVER.to_owned(),
+            parameters: [(parameter.to_owned(), "privateEndpoint".to_owned())].into(),
+        };
+        Listed {
+            nodes: Ok(vec![node]),
+            services: Ok(Default::default()),
+            containers: vec![Container { command: vec![argument.to_owned()], ..Container::default() }],
+            unlisted: vec![],
+            classes: Ok(vec![class]),
+        }
+    }
+
+    #[test]
+    fn a_role_is_compared_where_the_configuration_or_the_cluster_needs_it() {
+        let (vm, instance) = ("azure:///s/virtualMachines/n", "azure:///s/virtualMachineScaleSets/p/virtualMachines/0");
+        let nodes_by_address = ("loadBalancerBackendPoolConfigurationType", json!("nodeIP"));
+        for (config, listed, files) in [
+            (config(&[]), Some(listed(vm, "--v=2", "skuName")), &[][..]),
+            (config(&[]), Some(listed(instance, "--v=2", "skuName")), &["role-scale-set-pools.json own"]),
+            (config(&[nodes_by_address]), Some(listed(instance, "--v=2", "skuName")), &[]),
+            (config(&[]), Some(listed(vm, "--attach-method=whole-list", "skuName")), &["role-whole-list.json own"]),
+            (
+                config(&[]),
+                Some(listed(vm, "--v=2", "networkEndpointType")),
+                &["role-files-network.json net", "role-files-network.json own"],
+            ),
+            (config(&[]), None, &[]),
+        ] {
+            let needs = Needs::of(&config, listed.as_ref());
+            let usual = ["role.json", "role-files.json", "role-cloud-controllers.json"];
+            let wanted = wanted(&config, &needs, Grade::Wrong).into_iter();
+            let more: Vec<String> = wanted
+                .filter(|(role, ..)| !usual.contains(&role.file))
+                .map(|(role, (_, group), ..)| format!("{} {group}", role.file))
+                .collect();
+            assert_eq!(more, files, "{needs:?}");
+        }
+    }
 }

@@ -13,6 +13,9 @@ use super::{
 };
 
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+/// Where VolumeAttributesClasses are, by the version of Kubernetes: from 1.34, and from 1.31.
+const ATTRIBUTES_CLASSES: [&str; 2] =
+    ["/apis/storage.k8s.io/v1/volumeattributesclasses", "/apis/storage.k8s.io/v1beta1/volumeattributesclasses"];
 
 #[derive(Deserialize)]
 struct Name {
@@ -37,6 +40,35 @@ pub async fn list_classes(client: &Client) -> Result<Vec<Class>, ListError> {
         parameters: parameters.unwrap_or_default(),
     };
     Ok(list::<SlimClass>(client, CLASSES, "storageclasses").await?.into_iter().map(class).collect())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimAttributes {
+    metadata: Name,
+    driver_name: String,
+    parameters: Option<BTreeMap<String, String>>,
+}
+
+/// Lists the VolumeAttributesClasses; none where the API server does not know such objects. Of each the driver stands as its
+/// provisioner.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn list_attributes_classes(client: &Client) -> Result<Vec<Class>, ListError> {
+    let class = |SlimAttributes { metadata, driver_name, parameters }: SlimAttributes| Class {
+        name: metadata.name,
+        provisioner: driver_name,
+        parameters: parameters.unwrap_or_default(),
+    };
+    for collection in ATTRIBUTES_CLASSES {
+        match list::<SlimAttributes>(client, collection, "volumeattributesclasses").await {
+            Ok(listed) => return Ok(listed.into_iter().map(class).collect()),
+            Err(error) if error.is_unknown_resource() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(vec![])
 }
 
 #[derive(Deserialize)]
@@ -102,5 +134,9 @@ mod tests {
         assert_eq!(volume.spec.azure_disk.unwrap().uri, "/subscriptions/s");
         let class: SlimClass = serde_json::from_value(json!({"metadata": {"name": "c"}, "provisioner": "p"})).unwrap();
         assert_eq!((class.metadata.name.as_str(), class.parameters), ("c", None));
+        let attributes: SlimAttributes = serde_json::from_value(json!({"metadata": {"name": "fast"},
+            "driverName": "disk.csi.azure.com", "parameters": {"DiskIOPSReadWrite": "5000"}}))
+        .unwrap();
+        assert_eq!(attributes.driver_name, "disk.csi.azure.com");
     }
 }

@@ -14,7 +14,8 @@ use lazuli_balancing::{
     admitted::AdmittedNodes,
     balancers::Leaving,
     discovery::Discovered,
-    interfaces::{Interfaces, Machines},
+    events,
+    interfaces::{Interfaces, Machines, Underway},
 };
 use lazuli_cluster::{Change, ClusterIps, VersionedService};
 use lazuli_engine::{
@@ -22,7 +23,7 @@ use lazuli_engine::{
     object::{Event, Taint},
     service,
 };
-use lazuli_model::{ArmId, ServiceKey, address::Cidr};
+use lazuli_model::{ArmId, ServiceKey, address::Cidr, fault::Fault};
 use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
 use lazuli_services::{
     ask::names,
@@ -86,6 +87,8 @@ pub(crate) struct Told {
     pub(crate) leaving: Leaving,
     /// What each NIC was told last, with the number of the want.
     pub(crate) nic_wants: BTreeMap<ArmId, (u64, nic::Env)>,
+    /// The NICs that are on their way into or out of pools.
+    pub(crate) underway: Underway,
     /// Load balancers whose pool of NICs has no member yet and gets one.
     without_members: BTreeSet<ArmId>,
     /// On which Nodes the endpoints of Services are, where Services have pools of their own.
@@ -179,6 +182,7 @@ impl Default for Told {
             admitted: AdmittedNodes::default(),
             leaving: Leaving::new(),
             nic_wants: BTreeMap::new(),
+            underway: Underway::default(),
             without_members: BTreeSet::new(),
             endpoints: None,
             unplaced: BTreeSet::new(),
@@ -225,9 +229,6 @@ pub(crate) struct Informed {
     written: Mutex<BTreeMap<ArmId, Instant>>,
     /// The code and the message of Azure's last refusal of a write, by object, for those events.
     refusals: Mutex<Refusals>,
-    /// Services that this process has changed, or has reported a failure of. A Service that is served as it was when this
-    /// process began gets no event.
-    active: Mutex<BTreeSet<ServiceKey>>,
     pub(crate) found: OnceLock<Found>,
     pub(crate) workers: OnceLock<AllWorkers>,
     /// Services that have no place may have one now.
@@ -259,7 +260,6 @@ impl Informed {
             operations: options.operations.clone(),
             written: Mutex::default(),
             refusals,
-            active: Mutex::default(),
             found,
             workers,
             retry: Notify::new(),
@@ -293,11 +293,6 @@ impl Informed {
         written.get(object).is_some_and(|at| at.elapsed() < LATELY)
     }
 
-    /// The Services that this process has changed, or has reported a failure of.
-    pub(crate) fn active(&self) -> MutexGuard<'_, BTreeSet<ServiceKey>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes what Azure answered when it refused a write.
     pub(crate) fn refused(&self, object: &ArmId, error: &ArmError) {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).note(object, answer(error));
@@ -308,6 +303,14 @@ impl Informed {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).of(object)
     }
 
+    /// A load balancer has followed a change of the Nodes, or cannot, for these Services.
+    pub(crate) fn backends_followed(&self, balancer: &ArmId, services: Vec<ServiceKey>, result: &Result<(), Fault>) {
+        let answer = self.refusal_of(balancer);
+        for service in services {
+            self.events.send(events::of_backends(&service, balancer, result, &answer));
+        }
+    }
+
     /// How much is remembered of what Services have named.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> BTreeMap<&'static str, usize> {
@@ -316,7 +319,6 @@ impl Informed {
         all.insert("addresses of public IPs", told.evidence.addresses());
         all.insert("refusals", self.refusals.lock().unwrap_or_else(PoisonError::into_inner).len());
         all.insert("unplaced Services", told.unplaced.len());
-        all.insert("Services with events", self.active().len());
         all.insert("Services at the security group", told.at_security_group.len());
         all.insert("cluster IPs", told.cluster_ips.iter().count());
         all.insert("released public IPs", told.balancers.released_public_ips().len());

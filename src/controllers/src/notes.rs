@@ -85,7 +85,9 @@ pub(crate) fn of_service_action(action: &Action<Balanced>) -> Option<Note<'_>> {
 
 fn of_reason(reason: &Reason<Key>) -> Note<'_> {
     match reason {
-        Reason::Ensured => Word::ReportsDone.into(),
+        Reason::Ensuring => Word::ReportsBeginning.into(),
+        Reason::Ensured | Reason::Unchanged => Word::ReportsDone.into(),
+        Reason::Deleting => Word::ReportsRemoval.into(),
         Reason::Deleted => Word::ReportsDeleted.into(),
         Reason::Invalid(_) => Word::ReportsMistake.into(),
         Reason::Refused(key, Refusal::Azure(fault)) => Word::ReportsRefused.about(object(key)).fault(fault),

@@ -84,6 +84,8 @@ pub(crate) trait Planned: Object<Related = Key> {
     const READ_PRIORITY: Priority;
     /// Tells a requester what became of its want.
     fn tell(informed: &Informed, id: &ArmId, to: &Self::Requester, generation: u64, outcome: Outcome<Self::Report>);
+    /// Tells requesters that the object has followed the Nodes, or why it cannot.
+    fn followed(_: &Informed, _: &ArmId, _: Vec<Self::Requester>, _: Result<(), Fault>) {}
     /// The state of the object was lost.
     fn broken_off(informed: &Informed, id: &ArmId);
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
@@ -171,6 +173,10 @@ impl Planned for LoadBalancers {
 
     fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
         informed.to_service(to, service::Event::Told { key: Key::LoadBalancer(id.clone()), generation, outcome });
+    }
+
+    fn followed(informed: &Informed, id: &ArmId, services: Vec<ServiceKey>, result: Result<(), Fault>) {
+        informed.backends_followed(id, services, &result);
     }
 
     fn broken_off(informed: &Informed, id: &ArmId) {
@@ -359,8 +365,9 @@ impl Planned for Interfaces {
         }
     }
 
-    /// What a NIC cannot join is for the operator, not for the owner of a Service.
+    /// What a NIC cannot join is for the operator. Owners of Services learn whether the backends follow the Nodes.
     fn tell(informed: &Informed, id: &ArmId, _: &Membership, _: u64, outcome: Outcome<Vec<nic::Conflict>>) {
+        informed.nic_ended(id, &outcome);
         match outcome {
             Outcome::Done(conflicts) => conflicts.iter().for_each(|conflict| {
                 tracing::warn!(nic = id.name(), "the NIC cannot join a pool: {conflict}");
@@ -638,6 +645,10 @@ where
 
     fn tell(&self, key: &ArmId, to: O::Requester, generation: u64, outcome: Outcome<O::Report>) {
         O::tell(&self.informed, key, &to, generation, outcome);
+    }
+
+    fn followed(&self, key: &ArmId, requesters: Vec<O::Requester>, result: Result<(), Fault>) {
+        O::followed(&self.informed, key, requesters, result);
     }
 
     fn taint(&self, keys: Vec<Key>, taint: Taint) {

@@ -168,10 +168,10 @@ pub(crate) struct Operation<'a> {
 pub(crate) fn ended(reason: &Reason<Key>, is_gone: bool) -> Option<(What, bool)> {
     let what = if is_gone { What::DeleteService } else { What::EnsureService };
     match reason {
-        Reason::Ensured => Some((What::EnsureService, true)),
+        Reason::Ensured | Reason::Unchanged => Some((What::EnsureService, true)),
         Reason::Deleted => Some((What::DeleteService, true)),
         Reason::Invalid(_) | Reason::Refused(..) | Reason::Retry(..) => Some((what, false)),
-        Reason::Held(_) | Reason::Waits(..) | Reason::Unread(_) => None,
+        Reason::Ensuring | Reason::Deleting | Reason::Held(_) | Reason::Waits(..) | Reason::Unread(_) => None,
     }
 }
 

@@ -11,10 +11,10 @@ use lazuli_balancing::{
     interfaces::{self, Interfaces, Membership, Needs, Unknown},
 };
 use lazuli_engine::{
-    Acceptance,
+    Acceptance, Outcome,
     object::{EnvChange, Event},
 };
-use lazuli_model::{ArmId, ServiceKey};
+use lazuli_model::{ArmId, ServiceKey, fault::Fault};
 use lazuli_services::{
     ask::{names::BaseName, selector::LabelSelector},
     network::{
@@ -23,6 +23,7 @@ use lazuli_services::{
         security_group::SecurityGroup,
         settings::{LoadBalancerConfiguration, LoadBalancerSku, PoolKind},
     },
+    service::ServiceObject,
 };
 use serde_json::Value;
 use tracing::warn;
@@ -236,6 +237,7 @@ impl Informed {
         let (Some(workers), true) = (self.workers.get(), self.shared().synced) else { return };
         let mut events: Vec<(ArmId, Event<Interfaces>)> = Vec::new();
         let mut left: BTreeSet<ArmId> = BTreeSet::new();
+        let mut followed: BTreeSet<ArmId> = BTreeSet::new();
         let have_joined;
         {
             let told = &mut *self.told();
@@ -262,8 +264,9 @@ impl Informed {
                     wants.entry(id.clone()).or_insert_with(leave);
                 }
             }
-            let gone = told.nic_wants.keys().filter(|id| !wants.contains_key(id)).cloned();
-            events.extend(gone.map(|id| (id, Event::Withdrawn(Membership))));
+            let gone: Vec<ArmId> = told.nic_wants.keys().filter(|id| !wants.contains_key(id)).cloned().collect();
+            followed.extend(gone.iter().flat_map(|id| told.underway.arrived(id)));
+            events.extend(gone.into_iter().map(|id| (id, Event::Withdrawn(Membership))));
             told.nic_wants.retain(|id, _| wants.contains_key(id));
             for (id, want) in wants {
                 let before = told.nic_wants.get(&id);
@@ -271,6 +274,7 @@ impl Informed {
                     continue;
                 }
                 let generation = before.map_or(0, |(generation, _)| *generation) + 1;
+                told.underway.told(&id, &want, told.machines.nic(&id));
                 told.nic_wants.insert(id.clone(), (generation, want.clone()));
                 let acceptance = Acceptance::Given;
                 events.push((id, Event::Requested { from: Membership, generation, want, acceptance }));
@@ -279,6 +283,7 @@ impl Informed {
         for (id, event) in events {
             workers.nics.send(&id, event.into());
         }
+        self.pools_followed(followed, &Ok(()));
         if have_joined {
             // Services may have a status now.
             workers.services.wake_all();
@@ -286,6 +291,27 @@ impl Informed {
         // One whose last Service goes may be deleted once its members have left.
         for id in left {
             workers.load_balancers.send(&id, Event::EnvChanged(EnvChange::Replan).into());
+        }
+    }
+
+    /// Takes in what became of the pools that a NIC was told.
+    pub(crate) fn nic_ended<R>(&self, nic: &ArmId, outcome: &Outcome<R>) {
+        let (balancers, result) = self.told().underway.ended(nic, outcome);
+        self.pools_followed(balancers, &result);
+    }
+
+    /// Tells the Services that are served by load balancers that their pools have followed the Nodes, or cannot.
+    fn pools_followed(&self, balancers: BTreeSet<ArmId>, result: &Result<(), Fault>) {
+        for balancer in balancers {
+            let services: Vec<ServiceKey> = {
+                let told = self.told();
+                let all = told.services.iter().flatten().map(|(_, service)| &service.object);
+                let is_here = |object: &&ServiceObject| {
+                    !object.ingress.is_empty() && told.balancers.place_of(&object.key) == Some(&balancer)
+                };
+                all.filter(is_here).map(|object| object.key.clone()).collect()
+            };
+            self.backends_followed(&balancer, services, result);
         }
     }
 

@@ -68,21 +68,24 @@ impl Services {
     fn report(&self, service: &ServiceKey, reason: &Reason<Key>) {
         let object = match reason {
             Reason::Refused(key, _) | Reason::Retry(key, _) | Reason::Held(key) => Some(key.id()),
-            Reason::Ensured | Reason::Deleted | Reason::Invalid(_) | Reason::Waits(..) | Reason::Unread(_) => None,
+            Reason::Ensuring
+            | Reason::Ensured
+            | Reason::Unchanged
+            | Reason::Deleting
+            | Reason::Deleted
+            | Reason::Invalid(_)
+            | Reason::Waits(..)
+            | Reason::Unread(_) => None,
         };
         let answer = object.map(|object| self.informed.refusal_of(object)).unwrap_or_default();
-        let event = events::of_reason(service, reason, &answer);
-        let was_active = match reason {
-            Reason::Deleted => self.informed.active().remove(service),
-            _ => !self.informed.active().insert(service.clone()),
-        };
-        match event.reason.severity() {
-            Severity::Normal => info!(%service, reason = event.reason.as_str(), "{}", event.note),
-            Severity::Warning => warn!(%service, reason = event.reason.as_str(), "{}", event.note),
+        let events = events::of_reason(service, reason, &answer);
+        if let Some(event) = events.first() {
+            match event.reason.severity() {
+                Severity::Normal => info!(%service, reason = event.reason.as_str(), "{}", event.note),
+                Severity::Warning => warn!(%service, reason = event.reason.as_str(), "{}", event.note),
+            }
         }
-        if *reason != Reason::Ensured || was_active {
-            self.informed.events.send(event);
-        }
+        events.into_iter().for_each(|event| self.informed.events.send(event));
     }
 }
 
@@ -128,10 +131,8 @@ impl Kind for Services {
         }
         let actions = service::step(state, &env, now, event);
         self.count(key, state, &actions);
-        // One that was never served is reported as deleted by nothing.
         if is_removed {
             self.features().remove(key);
-            self.informed.active().remove(key);
         }
         actions
     }
@@ -158,7 +159,6 @@ impl Kind for Services {
             Action::Report(reason) => self.report(key, &reason),
             Action::Drained => {}
             Action::Patch { id, version, patch } => {
-                self.informed.active().insert(key.clone());
                 let (api, key) = (self.informed.api.clone(), key.clone());
                 return Some(Box::pin(async move {
                     let patch = match patch {

@@ -1,8 +1,10 @@
 //! Which actions of the roles in `deploy/azure` an identity lacks, from what Azure says that it may do.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use super::{Finding, Grade, some};
+use super::{Finding, Grade, migration::Class, some};
 
 /// The check.
 pub const ROLES: &str = "rights in Azure";
@@ -32,6 +34,21 @@ impl Role {
         Self::of("role-files.json", include_str!("../../../deploy/azure/role-files.json"))
     }
 
+    /// What it needs on top for StorageClasses of shares that only a network reaches.
+    pub fn files_network() -> Self {
+        Self::of("role-files-network.json", include_str!("../../../deploy/azure/role-files-network.json"))
+    }
+
+    /// What the controller of disks needs on top where it writes the whole list of a machine's data disks.
+    pub fn whole_list() -> Self {
+        Self::of("role-whole-list.json", include_str!("../../../deploy/azure/role-whole-list.json"))
+    }
+
+    /// What the cloud controllers need on top where pools list the network interfaces of scale sets.
+    pub fn scale_set_pools() -> Self {
+        Self::of("role-scale-set-pools.json", include_str!("../../../deploy/azure/role-scale-set-pools.json"))
+    }
+
     /// What the cloud controllers need, but for the action that only a subscription can give.
     pub fn cloud_controllers() -> Self {
         let role =
@@ -39,6 +56,25 @@ impl Role {
         let of_group = |action: &String| !action.starts_with("Microsoft.Resources/subscriptions/");
         Self { actions: role.actions.into_iter().filter(of_group).collect(), ..role }
     }
+}
+
+/// The resource groups in which StorageClasses of the file driver have networks, private endpoints and zones made: those
+/// that say `networkEndpointType`. `vnet` and `accounts` are the groups of classes that name none.
+pub fn groups_of_network_classes(classes: &[Class], driver: &str, (vnet, accounts): (&str, &str)) -> BTreeSet<String> {
+    let mut groups = BTreeSet::new();
+    for class in classes.iter().filter(|class| class.provisioner == driver) {
+        let value = |key: &str| {
+            let mut all = class.parameters.iter().filter(|(name, _)| name.eq_ignore_ascii_case(key));
+            all.next().map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+        };
+        if value("networkEndpointType").is_none() {
+            continue;
+        }
+        let vnet = value("vnetResourceGroup").unwrap_or(vnet);
+        let zone = value("privateDNSZoneResourceGroup").unwrap_or(vnet);
+        groups.extend([vnet, zone, value("resourceGroup").unwrap_or(accounts)].map(str::to_owned));
+    }
+    groups
 }
 
 fn texts(value: &Value) -> Vec<String> {
@@ -164,8 +200,33 @@ mod tests {
     #[test]
     fn the_files_have_actions_and_the_one_of_a_subscription_is_left_out() {
         assert!(Role::disks().actions.len() > 10 && Role::files().actions.len() > 5);
+        for role in [Role::files_network(), Role::whole_list(), Role::scale_set_pools()] {
+            assert!(role.actions.len() > 1, "{role:?}");
+        }
         let cloud = Role::cloud_controllers();
         assert!(cloud.actions.len() > 30 && cloud.actions.iter().all(|action| !action.contains("/providers/read")));
+    }
+
+    #[test]
+    fn networks_are_made_where_classes_of_shares_say_so() {
+        let class = |provisioner: &str, parameters: &[(&str, &str)]| Class {
+            name: "c".to_owned(),
+            provisioner: provisioner.to_owned(),
+            parameters: parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        };
+        let endpoint = ("networkEndpointType", "privateEndpoint");
+        let groups = |class: Class| {
+            let all = groups_of_network_classes(&[class], "file.csi.azure.com", ("net", "own"));
+            all.into_iter().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(groups(class("file.csi.azure.com", &[])), "");
+        assert_eq!(groups(class("disk.csi.azure.com", &[endpoint])), "");
+        assert_eq!(groups(class("file.csi.azure.com", &[endpoint])), "net own");
+        let named =
+            [("NETWORKENDPOINTTYPE", "serviceEndpoint"), ("vnetresourcegroup", "hub"), ("resourceGroup", "data")];
+        assert_eq!(groups(class("file.csi.azure.com", &named)), "data hub");
+        let zone = [endpoint, ("privateDNSZoneResourceGroup", "dns")];
+        assert_eq!(groups(class("file.csi.azure.com", &zone)), "dns net own");
     }
 
     #[test]

@@ -265,12 +265,7 @@ impl Context<'_> {
             definition::check_tags(body)?;
         }
         let unknown = schema::unknown_to(&self.request.api_version);
-        schema::read(
-            body,
-            &self.request.raw,
-            type_name,
-            Reading { root, partial, lenient_scalars: self.shared.options.unverified.lenient_scalars, future, unknown },
-        )
+        schema::read(body, &self.request.raw, type_name, Reading { root, partial, future, unknown })
     }
 
     /// Refuses unless the group exists and is not being deleted.

@@ -198,10 +198,6 @@ pub struct Switches {
     pub detach_unattached: Already,
     /// After a failed attach the model keeps the element. Default false.
     pub failed_attach_stays_in_model: bool,
-    /// Quoted numbers and booleans are taken for numbers and booleans. That Azure does it at least in scale sets and NAT
-    /// rules is known by a client: the templates of `az vmss create` have `"primary": "true"` and
-    /// `"frontendPortRangeStart": "50000"`. Default false, which finds what a client should not send.
-    pub lenient_scalars: bool,
     /// A PUT of a machine that exists must name its location (documented for resources in general; the Go
     /// drivers send `{}` to a machine in the state Failed). Default true.
     pub put_needs_location: bool,
@@ -267,7 +263,6 @@ impl Default for Switches {
             attach_attached: Already::Refuse,
             detach_unattached: Already::Refuse,
             failed_attach_stays_in_model: false,
-            lenient_scalars: false,
             put_needs_location: true,
             disk_retry_after: 2,
             network_update_answers_created: true,
@@ -318,14 +313,13 @@ pub enum SwitchError {
 
 /// Every switch by the name that the command line and the documentation use, with its positions; the
 /// first is the default.
-pub const SWITCHES: [(&str, &str); 22] = [
+pub const SWITCHES: [(&str, &str); 21] = [
     ("concurrent-vm-write", "conflict|preempt"),
     ("left-out-of-put", "detach|keep"),
     ("left-out-of-patch", "detach|keep"),
     ("attach-attached", "refuse|ignore"),
     ("detach-unattached", "refuse|ignore"),
     ("failed-attach-stays-in-model", "false|true"),
-    ("lenient-scalars", "false|true"),
     ("put-needs-location", "true|false"),
     ("disk-retry-after", "SECONDS, 2 by default"),
     ("network-update-answers-created", "true|false"),
@@ -371,7 +365,6 @@ impl Switches {
             "failed-attach-stays-in-model" => {
                 self.failed_attach_stays_in_model = value.parse().map_err(|_| refused())?;
             }
-            "lenient-scalars" => self.lenient_scalars = value.parse().map_err(|_| refused())?,
             "put-needs-location" => self.put_needs_location = value.parse().map_err(|_| refused())?,
             "disk-retry-after" => self.disk_retry_after = value.parse().map_err(|_| refused())?,
             "list-lag" => self.list_lag = value.parse().map_err(|_| refused())?,

@@ -121,8 +121,6 @@ pub(crate) struct Reading<'a> {
     pub(crate) root: &'static str,
     /// A PATCH: nothing is required.
     pub(crate) partial: bool,
-    /// Quoted numbers and booleans are converted as the .NET deserialiser does.
-    pub(crate) lenient_scalars: bool,
     /// Members that exist although the table does not know them (`--future-fields`).
     pub(crate) future: Option<&'a str>,
     /// Members that the requested api-version does not know yet.
@@ -209,12 +207,13 @@ impl Reader<'_> {
             Kind::Any => Ok(value.clone()),
             Kind::Text => match value {
                 Value::String(_) => Ok(value.clone()),
-                Value::Number(number) if self.reading.lenient_scalars => Ok(Value::String(number.to_string())),
                 _ => Err(self.wrong("Error reading string. Unexpected token:", value, path)),
             },
+            // Azure takes a quoted number and a quoted boolean. Source: the templates of `az vmss create`, which Azure deploys, have
+            // "primary": "true" and "frontendPortRangeStart": "50000"; and its error says that a text cannot be converted.
             Kind::Int => match value {
                 Value::Number(number) if number.is_i64() || number.is_u64() => Ok(value.clone()),
-                Value::String(text) if self.reading.lenient_scalars => text
+                Value::String(text) => text
                     .parse::<i64>()
                     .map(Value::from)
                     .map_err(|_| self.wrong("Could not convert string to integer:", value, path)),
@@ -222,7 +221,7 @@ impl Reader<'_> {
             },
             Kind::Bool => match value {
                 Value::Bool(_) => Ok(value.clone()),
-                Value::String(text) if self.reading.lenient_scalars => text
+                Value::String(text) => text
                     .to_ascii_lowercase()
                     .parse::<bool>()
                     .map(Value::from)

@@ -19,10 +19,16 @@
 //! A kind of object is an implementation of [`Object`]: mostly its planner.
 
 mod decide;
+mod following;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, ops::Deref, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    ops::Deref,
+    time::Duration,
+};
 
 use lazuli_model::fault::Fault;
 use lazuli_quota::{
@@ -91,6 +97,13 @@ pub trait Object: fmt::Debug + Clone + PartialEq + Sized {
     /// goes on to rest something on it. Such a want is done once a read proves that no such write comes any more (see
     /// [`freshness`](super::freshness)). A want that asks for nothing is never threatened.
     fn is_threatened(_: &Self::Want, _: Option<&Self::Model>) -> bool {
+        false
+    }
+
+    /// Whether a write brings in what the inputs say and this want rests on without asking for it: the members of its pools
+    /// follow the Nodes. A want that is done stays done meanwhile, so its requester learns of the write by
+    /// [`Action::Followed`] alone.
+    fn follows(_: &Self::Want, _: &Self::Op) -> bool {
         false
     }
 
@@ -309,6 +322,13 @@ pub enum Action<O: Object> {
         /// What became of it.
         outcome: Outcome<O::Report>,
     },
+    /// Writes that bring in what the inputs say ([`Object::follows`]) have ended.
+    Followed {
+        /// The requesters whose wants rest on that and were done already, in order.
+        requesters: Vec<O::Requester>,
+        /// Whether the object shows what the inputs say, or why it cannot.
+        result: Result<(), Fault>,
+    },
     /// What was read of these objects is stale.
     Taint(Vec<O::Related>, Taint),
     /// After [`Event::Drain`]: nothing is in flight any more.
@@ -392,6 +412,8 @@ pub struct State<O: Object> {
     partial: Option<O::Op>,
     /// Whether the write in flight removes or replaces something.
     replaces: bool,
+    /// Whose wants were done and rest on what the writes since the object was last settled bring in.
+    followers: BTreeSet<O::Requester>,
     last_write: Option<LastWrite<O>>,
     /// When the object is read again to prove that something is gone.
     prove_at: Option<Duration>,
@@ -430,6 +452,7 @@ impl<O: Object> Default for State<O> {
             taints: Vec::new(),
             partial: None,
             replaces: false,
+            followers: BTreeSet::new(),
             last_write: None,
             prove_at: None,
             quiet: QuietWindow::default(),
@@ -668,11 +691,13 @@ impl<O: Object> State<O> {
                 self.pause_until = now + self.conflicts.failed();
             }
             Reaction::TellAll => {
+                self.not_followed(&write.members, &failure.fault, actions);
                 self.changed(now);
                 self.pause_until = now + self.failures.failed();
                 write.members.iter().for_each(|member| self.tell(member, &waiting, actions));
             }
             Reaction::Bisect => {
+                self.not_followed(&write.members, &failure.fault, actions);
                 self.changed(now);
                 // A member whose want has changed meanwhile is not the one that was refused.
                 let written: BTreeMap<_, _> = write.wants.iter().map(|(member, want)| (member, want)).collect();

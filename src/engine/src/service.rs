@@ -169,8 +169,13 @@ pub enum Patch<T> {
 /// What an event on the Service says. An event is reported when it differs from the last one, or the spec has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason<K> {
+    /// The Service is new or asks for something else, and the work on that begins.
+    Ensuring,
     /// All that the Service asks for exists, and the status says so.
     Ensured,
+    /// The same of a Service that was served when this process first saw it, or that another replica has served, and of
+    /// which this process had nothing to change or to report since.
+    Unchanged,
     /// The spec is wrong: each sentence names the annotation or field, its value and what is allowed.
     Invalid(Vec<String>),
     /// An object refused the want.
@@ -183,6 +188,8 @@ pub enum Reason<K> {
     Waits(K, Waiting),
     /// For [`LONG_WAIT`] everything that is known of the Service is gone, and there are places where it may have more.
     Unread(Vec<String>),
+    /// The Service is to be gone, and the removal of what it has begins.
+    Deleting,
     /// Everything of the Service is gone.
     Deleted,
 }
@@ -191,8 +198,13 @@ impl<K> Reason<K> {
     /// Whether it ends the work on the Service, so that what comes is another try.
     pub fn ends_work(&self) -> bool {
         match self {
-            Self::Ensured | Self::Deleted | Self::Invalid(_) | Self::Refused(..) | Self::Retry(..) => true,
-            Self::Held(_) | Self::Waits(..) | Self::Unread(_) => false,
+            Self::Ensured
+            | Self::Unchanged
+            | Self::Deleted
+            | Self::Invalid(_)
+            | Self::Refused(..)
+            | Self::Retry(..) => true,
+            Self::Ensuring | Self::Deleting | Self::Held(_) | Self::Waits(..) | Self::Unread(_) => false,
         }
     }
 }
@@ -287,6 +299,11 @@ pub struct State<S: Service> {
     working_since: Duration,
     /// How long the work took that the last report ended.
     lasted: Duration,
+    /// The number of the spec whose beginning was reported last.
+    begun: Option<u64>,
+    /// Whether there is no news for the owner: the Service was served when it was first seen, or by another replica since,
+    /// and asks for the same.
+    is_quiet: bool,
     /// Since when Azure has refused requests for the Service as too many, with no object done in between.
     throttled_since: Option<Duration>,
     /// Whether the ladder has ended at a stage that is not done, and nothing has happened since that a stage looks at.
@@ -319,6 +336,8 @@ impl<S: Service> Default for State<S> {
             reported: None,
             working_since: Duration::ZERO,
             lasted: Duration::ZERO,
+            begun: None,
+            is_quiet: false,
             throttled_since: None,
             waits: false,
             awaited: None,
@@ -386,7 +405,8 @@ impl<S: Service> State<S> {
     pub fn awaited(&self, shared: &Shared, now: Duration) -> Awaited {
         let Some(snapshot) = &self.snapshot else { return Awaited::Nothing };
         let is_done = self.asked.values().all(|asked| asked.is_done());
-        let is_reported = |reason: &Reason<S::Key>| self.reported.as_ref() == Some(&(self.spec, reason.clone()));
+        let is_reported = |reason: Reason<S::Key>| self.reported.as_ref() == Some(&(self.spec, reason));
+        let is_served = || is_reported(Reason::Ensured) || is_reported(Reason::Unchanged);
         match (&snapshot.desired, &self.awaited) {
             _ if self.patch.is_some() => Awaited::Patch,
             _ if self.draining => Awaited::End,
@@ -397,7 +417,7 @@ impl<S: Service> State<S> {
             (_, Some((OwnWait::Members(..), _))) => Awaited::Members,
             (_, Some((OwnWait::Unread(_), _))) => Awaited::Places,
             // Objects out of reach hold up nothing.
-            (Desired::Present(_), _) if !self.waits && is_reported(&Reason::Ensured) => Awaited::Nothing,
+            (Desired::Present(_), _) if !self.waits && is_served() => Awaited::Nothing,
             _ if !shared.lease.covers_write(now) => Awaited::Lease,
             _ if !is_done => Awaited::Objects,
             _ => Awaited::Moment,
@@ -447,6 +467,7 @@ impl<S: Service> State<S> {
         self.waits = false;
         if before.is_none() {
             self.taken_over = snapshot.finalizer.then_some(None);
+            self.is_quiet = snapshot.finalizer && snapshot.status.is_some();
         }
         if before.is_none_or(|before| before.desired != snapshot.desired) {
             self.spec += 1;
@@ -458,6 +479,7 @@ impl<S: Service> State<S> {
             (_, Desired::Gone) => None,
             (taken_over, _) => taken_over,
         };
+        self.is_quiet &= self.taken_over.is_some();
         self.snapshot = Some(Arc::new(snapshot));
     }
 
@@ -563,6 +585,7 @@ impl<S: Service> State<S> {
             return;
         }
         let (id, version) = (self.ids.next_id(), snapshot.version);
+        self.is_quiet = false;
         self.patch = Some((id, patch.clone()));
         actions.push(Action::Patch { id, version, patch });
     }

@@ -206,6 +206,8 @@ words! {
     ObjectRefusedByAzure Seen FAILED "{key}: Azure refuses it[ (want {n})]"
     ObjectRefusedByPlan Seen FAILED "{key}: the plan refuses it[ (want {n})]"
     ObjectLost Seen OPEN "{key}: a bug broke the work on it off; it is told again"
+    ReportsBeginning Decided SAME "work on what it asks for begins"
+    ReportsRemoval Decided SAME "the removal of what it has begins"
     ReportsDone Done SETTLED "all that it asks for exists, and its status says so"
     ReportsDeleted Done SETTLED "everything of it is gone"
     ReportsMistake Decided FAILED "writes an event: its specification is wrong"

@@ -19,8 +19,8 @@ pub const REPEAT: Duration = Duration::from_secs(30 * 60);
 /// After so long without an observation, the next one begins anew. The sidecars and kubelet repeat a failed call at
 /// least every five minutes (source: their longest back-off).
 pub const LAPSE: Duration = Duration::from_secs(10 * 60);
-/// How many events one object gets at once, and how often one more (source of the second: the spam filter of client-go).
-const BURST: u32 = 10;
+/// How many events one object gets at once, and how often one more (source: the spam filter of client-go).
+const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 /// How many objects are remembered.
 const MOST_OBJECTS: usize = 512;

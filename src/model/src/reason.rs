@@ -49,9 +49,13 @@ pub enum Reason {
     FilesystemDamaged,
     DuplicateFilesystem,
     IdentityUnconfirmed,
+    EnsuringLoadBalancer,
     EnsuredLoadBalancer,
+    UpdatedLoadBalancer,
+    DeletingLoadBalancer,
     DeletedLoadBalancer,
     SyncLoadBalancerFailed,
+    UpdateLoadBalancerFailed,
     UnAvailableLoadBalancer,
     InvalidService,
     PlanHeld,
@@ -109,7 +113,7 @@ const MOUNT: &str = "MountShare";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 61] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -130,9 +134,13 @@ impl Reason {
         Self::FilesystemDamaged,
         Self::DuplicateFilesystem,
         Self::IdentityUnconfirmed,
+        Self::EnsuringLoadBalancer,
         Self::EnsuredLoadBalancer,
+        Self::UpdatedLoadBalancer,
+        Self::DeletingLoadBalancer,
         Self::DeletedLoadBalancer,
         Self::SyncLoadBalancerFailed,
+        Self::UpdateLoadBalancerFailed,
         Self::UnAvailableLoadBalancer,
         Self::InvalidService,
         Self::PlanHeld,
@@ -298,14 +306,24 @@ impl Reason {
                 "See that http://169.254.169.254 can be reached from the node, and compare the VM's data disks in Azure \
                  with /dev/disk/azure/scsi1 on the node.",
             ),
-            // Source of the names of these four: the service controller of Kubernetes' cloud-provider library.
+            // Source of the names of these eight: the service controller of Kubernetes' cloud-provider library.
+            Self::EnsuringLoadBalancer => ("EnsuringLoadBalancer", SYNC, AT_ONCE, "Nothing is to be done."),
             Self::EnsuredLoadBalancer => ("EnsuredLoadBalancer", SYNC, AT_ONCE, "Nothing is to be done."),
+            Self::UpdatedLoadBalancer => ("UpdatedLoadBalancer", SYNC, AT_ONCE, "Nothing is to be done."),
+            Self::DeletingLoadBalancer => ("DeletingLoadBalancer", SYNC, AT_ONCE, "Nothing is to be done."),
             Self::DeletedLoadBalancer => ("DeletedLoadBalancer", SYNC, AT_ONCE, "Nothing is to be done."),
             Self::SyncLoadBalancerFailed => (
                 "SyncLoadBalancerFailed",
                 SYNC,
                 AT_ONCE,
                 "The controller tries again by itself; its log has Azure's whole answer.",
+            ),
+            Self::UpdateLoadBalancerFailed => (
+                "UpdateLoadBalancerFailed",
+                SYNC,
+                AT_ONCE,
+                "The Service is served by the backends that it had. The controller tries again by itself; its log has Azure's \
+                 whole answer.",
             ),
             Self::UnAvailableLoadBalancer => (
                 "UnAvailableLoadBalancer",
@@ -492,7 +510,10 @@ impl Reason {
     pub fn severity(self) -> Severity {
         match self {
             Self::StaleAttachmentDetached
+            | Self::EnsuringLoadBalancer
             | Self::EnsuredLoadBalancer
+            | Self::UpdatedLoadBalancer
+            | Self::DeletingLoadBalancer
             | Self::DeletedLoadBalancer
             | Self::Synced
             | Self::DeletingNode => Severity::Normal,

@@ -67,6 +67,9 @@ pub trait Adapter<O: Object>: Send + Sync + 'static {
     /// Passes an outcome to its requester.
     fn tell(&self, key: &Self::Key, to: O::Requester, generation: u64, outcome: Outcome<O::Report>);
 
+    /// Tells requesters, whose wants stay done, that the object has followed the inputs of its planner, or why it cannot.
+    fn followed(&self, _: &Self::Key, _: Vec<O::Requester>, _: Result<(), Fault>) {}
+
     /// Tells other objects that what was read of them is stale.
     fn taint(&self, keys: Vec<O::Related>, taint: Taint);
 
@@ -223,6 +226,7 @@ where
             Action::Write { .. } => "write",
             Action::Poll(_) => "poll",
             Action::Tell { .. } => "tell",
+            Action::Followed { .. } => "followed",
             Action::Taint(..) => "taint",
             Action::Drained => "drained",
         }
@@ -276,6 +280,10 @@ where
             }
             Action::Tell { to, generation, outcome } => {
                 self.adapter.tell(key, to, generation, outcome);
+                None
+            }
+            Action::Followed { requesters, result } => {
+                self.adapter.followed(key, requesters, result);
                 None
             }
             Action::Taint(keys, taint) => {

@@ -109,7 +109,7 @@ fn a_mistake_keeps_what_azure_has_and_the_rest_goes_on() {
         }
         world.restart();
         assert_eq!(world.clock.writes, Vec::<String>::new(), "{key}");
-        assert_eq!(world.services[&web.key].events.last(), Some(&service::Reason::Ensured), "{key}");
+        assert_eq!(world.services[&web.key].events.last(), Some(&service::Reason::Unchanged), "{key}");
     }
 }
 

@@ -151,7 +151,7 @@ fn a_new_process_writes_nothing_for_a_service_with_a_port_that_is_not_balanced()
         assert_eq!(world.admitted(), (ports(&["80", "443", "8443"]), false));
         world.restart();
         assert_eq!(world.clock.writes, Vec::<String>::new(), "{namespace}");
-        assert_eq!(world.services[&object.key].events.last(), Some(&service::Reason::Ensured));
+        assert_eq!(world.services[&object.key].events.last(), Some(&service::Reason::Unchanged));
     }
 }
 

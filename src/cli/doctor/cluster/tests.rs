@@ -354,6 +354,8 @@ async fn a_cluster_of_the_go_projects_is_gone_through_before_a_move() {
     };
     let controller = ["--endpoint=unix:///csi/csi.sock", "--v=5"];
     cluster.server.put("pods", go("disk", "mcr/azuredisk-csi:v1.30.4", &controller)).unwrap();
+    let shares = ["--v=5", "--append-closetimeo-option=true"];
+    cluster.server.put("pods", go("file", "mcr/azurefile-csi:v1.34.0", &shares)).unwrap();
     let odd = ["cloud-controller-manager", "--nonsense=1"];
     cluster.server.put("pods", go("ccm", "mcr/azure-cloud-controller-manager:v1.31.0", &odd)).unwrap();
     let volume = |name: &str, source: Value| json!({"metadata": {"name": name}, "spec": source});
@@ -368,6 +370,9 @@ async fn a_cluster_of_the_go_projects_is_gone_through_before_a_move() {
     for line in [
         "ok   move: programs: 1 is served equally: azuredisk-csi-driver (controller) v1.30.4 (kube-system/Node/cp-1)",
         "FAIL move: programs: refused: azure-cloud-controller-manager v1.31.0",
+        "note move: programs: differs: azurefile-csi-driver (controller) v1.34.0 (kube-system/Node/cp-1): \
+         --append-closetimeo-option=true of azurefile-csi-driver: ",
+        "ok   move: VolumeAttributesClasses: there is none of the Go projects",
         "FAIL move: PersistentVolumes: refused: pv-blob: https://a/vhds/d.vhd is a disk in a page blob",
         "ok   move: Nodes: 2 are served equally: node-0, node-1",
     ] {

@@ -78,7 +78,7 @@ async fn a_group_that_cannot_be_read_holds_up_only_the_service_that_names_it() {
     rig.emulator.control().add_incident(closes("addresses")).unwrap();
     let (stop, running) = rig.controller("second");
     rig.until("other is gone", async || rig.server.get("services", "default", "other").is_none()).await;
-    rig.until("the owner of web is told", async || !rig.events("web").is_empty()).await;
+    rig.until("the owner of web is told", async || rig.obstacle("web").is_some()).await;
     sleep(Duration::from_secs(300)).await;
     assert!(rig.server.get("services", "default", "web").is_some());
 
@@ -102,7 +102,7 @@ async fn a_resource_group_that_was_misspelt_once_holds_up_no_deletion() {
     let rig = with_groups(settings()).await;
     rig.annotated("web", &[("azure-load-balancer-resource-group", "adresses")]);
     let (stop, running) = rig.controller("one");
-    rig.until("the owner is told", async || !rig.events("web").is_empty()).await;
+    rig.until("the owner is told", async || rig.obstacle("web").is_some()).await;
     sleep(Duration::from_secs(60)).await;
     rig.annotated("web", &[("azure-load-balancer-resource-group", "addresses")]);
     rig.addresses("web").await;

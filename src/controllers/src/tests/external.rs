@@ -101,7 +101,7 @@ async fn a_service_may_name_no_address_of_the_cluster_whichever_watch_or_flag_sh
         rig.annotated(&name, &[("azure-additional-public-ips", address)]);
         let is_told = async || rig.events(&name).iter().any(|(reason, _)| reason == "InvalidService");
         rig.until(address, is_told).await;
-        let (_, note) = rig.events(&name).remove(0);
+        let (_, note) = rig.obstacle(&name).unwrap();
         assert!(note.contains(&format!("{address} {why}")), "{address}: {note}");
         assert_eq!(ingress(&rig, &name), Vec::<String>::new(), "{address}");
     }

@@ -236,6 +236,15 @@ impl Rig {
         about.map(|event| (text(&event["reason"]), text(&event["note"]))).collect()
     }
 
+    /// The reason and note of what stands in the way of a Service.
+    fn obstacle(&self, name: &str) -> Option<(String, String)> {
+        let is_obstacle = |reason: &str| {
+            !["EnsuringLoadBalancer", "EnsuredLoadBalancer", "DeletingLoadBalancer", "SyncLoadBalancerFailed"]
+                .contains(&reason)
+        };
+        self.events(name).into_iter().find(|(reason, _)| is_obstacle(reason))
+    }
+
     /// Waits for this.
     async fn until(&self, what: &str, is: impl AsyncFn() -> bool) {
         let began = Instant::now();

@@ -142,8 +142,8 @@ async fn a_service_that_no_load_balancer_takes_is_served_once_one_does() {
     let rig = Rig::with(Settings { configurations: vec![gold], ..settings() }).await;
     rig.service("web");
     let (stop, running) = rig.controller("first");
-    rig.until("the owner is told", async || !rig.events("web").is_empty()).await;
-    let (reason, note) = rig.events("web").remove(0);
+    rig.until("the owner is told", async || rig.obstacle("web").is_some()).await;
+    let (reason, note) = rig.obstacle("web").unwrap();
     assert_eq!(reason, "InvalidService");
     assert!(note.contains("the labels of the Service do not fit gold"), "{note}");
     rig.label_service("web", json!({"tier": "gold"}));
@@ -229,7 +229,7 @@ async fn a_public_ip_that_is_made_after_its_service_is_found() {
     let rig = Rig::start().await;
     rig.annotated("web", &[("azure-load-balancer-ipv4", "20.0.0.1")]);
     let (stop, running) = rig.controller("first");
-    rig.until("the owner is told", async || !rig.events("web").is_empty()).await;
+    rig.until("the owner is told", async || rig.obstacle("web").is_some()).await;
     let id = settings().public_ip_id(scenario::RESOURCE_GROUP, "own").unwrap();
     let body = json!({"location": scenario::LOCATION, "sku": {"name": "Standard"},
         "properties": {"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"}});

@@ -3,7 +3,7 @@
 //!
 //! | file | looks at |
 //! |---|---|
-//! | `classes` | StorageClasses of the disk and file drivers, and of the in-tree plugins |
+//! | `classes` | StorageClasses of the disk and file drivers, and of the in-tree plugins; VolumeAttributesClasses |
 //! | `volumes` | PersistentVolumes of these |
 //! | `services` | Services of type LoadBalancer, with their annotations |
 //! | `programs` | the Go programs, their versions and arguments |
@@ -15,7 +15,7 @@ mod volumes;
 
 use super::{Finding, Grade, some};
 
-pub use classes::{Class, Defaults, class};
+pub use classes::{Class, Defaults, attributes_class, class};
 pub use programs::{GoContainer, GoProgram, arguments_of, go_containers, program};
 pub use services::service;
 pub use volumes::{Source, Volume, volume};
@@ -25,6 +25,8 @@ pub use volumes::{Source, Volume, volume};
 pub enum Subject {
     /// A StorageClass.
     Class,
+    /// A VolumeAttributesClass.
+    AttributesClass,
     /// A PersistentVolume.
     Volume,
     /// A Service of type LoadBalancer.
@@ -36,12 +38,13 @@ pub enum Subject {
 }
 
 impl Subject {
-    const ALL: [Self; 5] = [Self::Program, Self::Class, Self::Volume, Self::Service, Self::Node];
+    const ALL: [Self; 6] = [Self::Program, Self::Class, Self::AttributesClass, Self::Volume, Self::Service, Self::Node];
 
     /// Its name as a check.
     fn check(self) -> &'static str {
         match self {
             Self::Class => "move: StorageClasses",
+            Self::AttributesClass => "move: VolumeAttributesClasses",
             Self::Volume => "move: PersistentVolumes",
             Self::Service => "move: Services",
             Self::Node => "move: Nodes",
@@ -190,7 +193,7 @@ mod tests {
         assert_eq!(of_nodes[0], (Grade::Fine, "1 is served equally: a"));
         assert!(of_nodes[1].0 == Grade::Note && of_nodes[1].1.starts_with("differs: b, c: it has no provider id"));
         assert!(of_nodes[1].1.ends_with("(see deploy/services-and-nodes.md, Nodes and routes)") && of_nodes.len() == 3);
-        assert_eq!(found.iter().filter(|one| one.text == "there is none of the Go projects").count(), 4);
+        assert_eq!(found.iter().filter(|one| one.text == "there is none of the Go projects").count(), 5);
     }
 
     fn verdicts() -> impl Strategy<Value = Verdict> {
@@ -200,7 +203,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_object_is_counted_once_and_only_what_is_refused_is_wrong(
-            all in proptest::collection::vec((0_usize..5, verdicts()), 0..20)
+            all in proptest::collection::vec((0_usize..6, verdicts()), 0..20)
         ) {
             let judged: Vec<Judged> = all
                 .iter()

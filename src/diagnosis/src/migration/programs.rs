@@ -63,6 +63,12 @@ impl GoProgram {
         }
     }
 
+    /// Whether it is a program of the file driver. Of its arguments a table says what becomes of them: its place is taken by
+    /// subcommands that serve disks too.
+    pub fn is_of_shares(self) -> bool {
+        matches!(self, Self::ShareController | Self::ShareNode)
+    }
+
     fn page(self) -> Page {
         match self {
             Self::DiskController | Self::DiskNode => Page::Disks,
@@ -131,14 +137,14 @@ pub fn program(of: &GoContainer<'_>, refused: Option<&str>, notes: &[String]) ->
         (Some(subcommand), None) => {
             Verdict::Differs(format!("lazuli {subcommand} starts with its arguments; {}", notes.join("; ")))
         }
-        (None, _) => Verdict::Differs(match program {
-            GoProgram::CloudNodeManager => "its work is done by lazuli csi-node and lazuli cloud-controllers: it is not needed \
-                                            beside them, and is taken away after the move"
+        (None, Some(why)) => Verdict::Refused(why.to_owned()),
+        (None, None) if program.is_of_shares() && notes.is_empty() => Verdict::Equal,
+        (None, None) if program.is_of_shares() => Verdict::Differs(notes.join("; ")),
+        (None, None) => Verdict::Differs(
+            "its work is done by lazuli csi-node and lazuli cloud-controllers: it is not needed beside them, and is taken away \
+             after the move"
                 .to_owned(),
-            _ => "its work is done by lazuli csi-controller and lazuli csi-node with azureFile.enabled; its arguments are not \
-                  read"
-                .to_owned(),
-        }),
+        ),
     };
     Judged { subject: Subject::Program, name, verdict, page: program.page() }
 }
@@ -183,5 +189,9 @@ mod tests {
         assert_eq!(equal.verdict, Verdict::Equal);
         assert!(matches!(program(&of, Some("no"), &[]).verdict, Verdict::Refused(why) if why.ends_with(": no")));
         assert!(matches!(program(&of, None, &["x".to_owned()]).verdict, Verdict::Differs(why) if why.ends_with("; x")));
+        let share = GoContainer { program: GoProgram::ShareNode, container: &disk };
+        assert_eq!(program(&share, None, &[]).verdict, Verdict::Equal);
+        assert_eq!(program(&share, None, &["x".to_owned()]).verdict, Verdict::Differs("x".to_owned()));
+        assert_eq!(program(&share, Some("no"), &["x".to_owned()]).verdict, Verdict::Refused("no".to_owned()));
     }
 }

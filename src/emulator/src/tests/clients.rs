@@ -503,3 +503,39 @@ async fn an_old_api_version_shows_only_what_it_takes_back() {
     list[0]["toBeDetached"] = json!(true);
     rig.call("PUT", &uri, Some(data_disks_body(list))).await.refused(400, "BadRequest");
 }
+
+#[tokio::test(start_paused = true)]
+async fn quoted_numbers_and_booleans_are_taken_and_other_texts_are_not() {
+    let rig = Rig::new(options()).await;
+    let body = |size: Value, bursts: Value| {
+        json!({"location": "westeurope", "sku": {"name": "Premium_LRS"}, "properties":
+            {"creationData": {"createOption": "Empty"}, "diskSizeGB": size, "burstingEnabled": bursts}})
+    };
+    let got = rig.put_disk("d", body(json!("1024"), json!("True"))).await.expect(202);
+    rig.finish(&got).await;
+    let disk = rig.disk_doc("d").await;
+    assert_eq!(
+        (&disk["properties"]["diskSizeGB"], &disk["properties"]["burstingEnabled"]),
+        (&json!(1024), &json!(true))
+    );
+    for (size, bursts, words) in [
+        (
+            json!("many"),
+            json!(false),
+            "Could not convert string to integer: many. Path 'properties.diskSizeGB', line 1, ",
+        ),
+        (
+            json!("8.5"),
+            json!(false),
+            "Could not convert string to integer: 8.5. Path 'properties.diskSizeGB', line 1, ",
+        ),
+        (
+            json!(1024),
+            json!("yes"),
+            "Could not convert string to boolean: yes. Path 'properties.burstingEnabled', line 1, ",
+        ),
+    ] {
+        let refused = rig.put_disk("e", body(size, bursts)).await.refused(400, "BadRequest");
+        assert!(refused.message().starts_with(words), "{}", refused.message());
+    }
+}

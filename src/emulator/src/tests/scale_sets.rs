@@ -575,3 +575,16 @@ async fn a_model_that_is_written_back_keeps_what_its_writer_does_not_know() {
     rig.call("PUT", &instance("s", 0), Some(body(configurations))).await.refused(400, "BadRequest");
     assert_eq!(rig.control().violations().len(), 3);
 }
+
+/// The template of `az vmss create` quotes it.
+#[tokio::test(start_paused = true)]
+async fn a_model_may_quote_that_its_interface_is_the_primary_one() {
+    let rig = Rig::new(options()).await;
+    let mut body = set(1, &[]);
+    let path = "/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations/0/properties/primary";
+    *body.pointer_mut(path).unwrap() = json!("true");
+    let got = rig.call("PUT", &set_uri("s", ""), Some(body)).await.expect(201);
+    rig.done(got).await;
+    let shown = rig.get(&set_uri("s", "")).await.expect(200).body;
+    assert_eq!(shown.pointer(path), Some(&json!(true)));
+}

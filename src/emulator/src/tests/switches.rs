@@ -106,20 +106,6 @@ async fn a_dropped_future_member_is_refused_and_recorded() {
     assert_eq!(rig.control().violations().len(), 2);
 }
 
-#[tokio::test(start_paused = true)]
-async fn quoted_numbers_are_numbers_only_when_switched_on() {
-    let body =
-        json!({"location": "westeurope", "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": "8"}});
-    let strict = Rig::new(options()).await;
-    let got = strict.put_disk("d", body.clone()).await.refused(400, "BadRequest");
-    assert!(
-        got.message()
-            .starts_with("Could not convert string to integer: 8. Path 'properties.diskSizeGB', line 1, position ")
-    );
-    let lenient = Rig::new(switched(Switches { lenient_scalars: true, ..Switches::default() })).await;
-    lenient.put_disk("d", body).await.expect(202);
-}
-
 /// A volume's life with each of the two ways of writing, as careful clients do it: no step asks for what
 /// is so already, none overlaps another, and whole lists are sent.
 async fn core_of_the_protocol(options: Options, what: &str) {

@@ -435,6 +435,7 @@ impl<O: Object> State<O> {
         let id = self.ids.next_id();
         self.taints = write.taints;
         self.replaces = write.replaces;
+        self.note_followers(&members, &write.op);
         members.iter().for_each(|member| self.wants.written(member));
         self.partial = write.is_partial.then(|| write.op.clone());
         self.write = Some(InFlight::new(id, now, active, members));
@@ -453,6 +454,7 @@ impl<O: Object> State<O> {
         self.release_permit(actions);
         self.quiet.taken_up();
         self.settled = true;
+        self.followed(Ok(()), actions);
         let sent_at = self.observed.as_ref().map_or(Duration::ZERO, |observed| observed.sent_at);
         match self.suspected {
             Some(shown_from) if sent_at < shown_from => self.look_again(shown_from, now),

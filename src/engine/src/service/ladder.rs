@@ -107,6 +107,11 @@ impl<S: Service> State<S> {
             return;
         }
         match &snapshot.desired {
+            Desired::Present(_) | Desired::Invalid(_) => self.report_beginning(env, now, Reason::Ensuring, actions),
+            Desired::Gone if snapshot.finalizer => self.report_beginning(env, now, Reason::Deleting, actions),
+            Desired::Gone => {}
+        }
+        match &snapshot.desired {
             Desired::Present(_) if !snapshot.finalizer => self.patch(env, now, Patch::AddFinalizer, actions),
             Desired::Present(spec) => {
                 self.note_address(env, spec);
@@ -124,7 +129,7 @@ impl<S: Service> State<S> {
                     End::Patch(patch) => self.patch(env, now, patch, actions),
                     End::Top => {
                         self.left.clear();
-                        self.report(Reason::Ensured, actions);
+                        self.report_served(env, now, actions);
                     }
                 }
             }
@@ -150,7 +155,10 @@ impl<S: Service> State<S> {
                     self.reports.clear();
                     self.parts.clear();
                     self.left.clear();
-                    self.report(Reason::Deleted, actions);
+                    // What another replica has removed, that one reports.
+                    if self.begun == Some(self.spec) || env.shared.lease.covers_write(now) {
+                        self.report(Reason::Deleted, actions);
+                    }
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_model::fault::Fault;
 
-use super::{Action, Asked, LONG_WAIT, Outcome, OwnWait, Reason, Service, State, Waiting, earlier};
+use super::{Action, Asked, Desired, Env, LONG_WAIT, Outcome, OwnWait, Reason, Service, State, Waiting, earlier};
 
 /// How long Azure must have refused requests as too many before the owner of the Service is told.
 pub(super) const THROTTLED: Duration = Duration::from_secs(120);
@@ -16,8 +16,34 @@ impl<S: Service> State<S> {
         let reported = Some((self.spec, reason.clone()));
         if self.reported != reported {
             self.reported = reported;
+            self.is_quiet &= reason == Reason::Unchanged;
             actions.push(Action::Report(reason));
         }
+    }
+
+    /// Reports that this process begins to work on what the Service asks for now, once for each spec. Of a Service that was
+    /// served before this process saw it the first spec is no news.
+    pub(super) fn report_beginning(
+        &mut self,
+        env: &Env<'_, S>,
+        now: Duration,
+        reason: Reason<S::Key>,
+        actions: &mut Vec<Action<S>>,
+    ) {
+        if self.begun == Some(self.spec) || !env.shared.lease.covers_write(now) {
+            return;
+        }
+        self.begun = Some(self.spec);
+        if !self.is_quiet {
+            actions.push(Action::Report(reason));
+        }
+    }
+
+    /// Reports that the Service has what it asks for. What another replica has done, that one reports.
+    pub(super) fn report_served(&mut self, env: &Env<'_, S>, now: Duration, actions: &mut Vec<Action<S>>) {
+        self.is_quiet |= !env.shared.lease.covers_write(now) && self.begun != Some(self.spec);
+        let reason = if self.is_quiet { Reason::Unchanged } else { Reason::Ensured };
+        self.report(reason, actions);
     }
 
     /// Reports the first failure of an object, in order of the keys. A pause that Azure asks for is one when it has lasted.
@@ -37,8 +63,11 @@ impl<S: Service> State<S> {
         }
         let reportable_at = self.throttled_since.map(|since| since + THROTTLED);
         let mut wake = None;
-        let mut within_reach = self.asked.iter().filter(|(key, _)| !out_of_reach.contains(*key));
-        let reason = within_reach.find_map(|(key, asked)| match asked.outcome.as_ref()? {
+        // What an object was refused for an earlier spec says nothing of this one. Of one that is wrong it is all there is.
+        let is_invalid = self.snapshot.as_ref().is_some_and(|snapshot| matches!(snapshot.desired, Desired::Invalid(_)));
+        let is_current = |asked: &Asked<S>| asked.spec == self.spec || is_invalid;
+        let mut current = self.asked.iter().filter(|(key, asked)| !out_of_reach.contains(*key) && is_current(asked));
+        let reason = current.find_map(|(key, asked)| match asked.outcome.as_ref()? {
             Outcome::Refused(refusal) => Some(Reason::Refused(key.clone(), refusal.clone())),
             Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. })) if reportable_at.is_some_and(|at| now < at) => {
                 wake = reportable_at;

@@ -593,7 +593,7 @@ impl Run {
                     self.inbox.push_back((replica, Message::Object(name, object::Event::Tainted(taint))));
                 }
             }
-            object::Action::Drained => {}
+            object::Action::Followed { .. } | object::Action::Drained => {}
         }
     }
 }

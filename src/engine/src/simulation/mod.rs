@@ -21,7 +21,7 @@ use mutant::Mutant;
 use schedule::Schedule;
 
 /// What every long run must have met: the faults of Azure, the moves of the lease, and each transition of the steps.
-const REACHED: [&str; 79] = [
+const REACHED: [&str; 82] = [
     "azure: 409",
     "azure: 412",
     "azure: 429, reference not provisioned",
@@ -63,11 +63,14 @@ const REACHED: [&str; 79] = [
     "read throttled",
     "reference suspected",
     "report: deleted",
+    "report: deleting",
     "report: ensured",
+    "report: ensuring",
     "report: held",
     "report: invalid",
     "report: refused",
     "report: retry",
+    "report: unchanged",
     "service changed",
     "service deleted",
     "service type changed",

@@ -144,13 +144,16 @@ impl Run {
             service::Action::Report(reason) => {
                 self.note(|| format!("{replica}: service {owner} reports {reason:?}"));
                 self.count(match reason {
+                    Reason::Ensuring => "report: ensuring",
                     Reason::Ensured => "report: ensured",
+                    Reason::Unchanged => "report: unchanged",
                     Reason::Invalid(_) => "report: invalid",
                     Reason::Refused(..) => "report: refused",
                     Reason::Retry(..) => "report: retry",
                     Reason::Held(_) => "report: held",
                     Reason::Waits(..) => "report: waits",
                     Reason::Unread(_) => "report: unread",
+                    Reason::Deleting => "report: deleting",
                     Reason::Deleted => "report: deleted",
                 });
             }

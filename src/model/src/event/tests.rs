@@ -130,7 +130,7 @@ fn each_change_of_a_service_is_written_until_there_are_too_many() {
     let of_ignored = [log.observe(seconds(2), &ignored), log.observe(seconds(3), &ignored)];
     assert_eq!(of_ignored, [Decision::Create, Decision::Nothing]);
     let written = (4..104).filter(|at| log.observe(seconds(*at), &ensured) != Decision::Nothing).count();
-    assert_eq!(written, 7, "a burst");
+    assert_eq!(written, 22, "a burst");
     let refused = Event::new(service, Reason::AuthorizationFailed, "refused");
     assert!(refused.note.contains("role-cloud-controllers.json"), "{}", refused.note);
 }

@@ -91,12 +91,25 @@ impl Reason {
             Self::FilesystemDamaged => (CLAIM_NODE, "fsck leaves errors to a person."),
             Self::DuplicateFilesystem => (CLAIM_NODE, "The disk is a copy of a btrfs that is mounted."),
             Self::IdentityUnconfirmed => (CLAIM_NODE, "For a minute nothing has confirmed which disk is at the LUN."),
+            Self::EnsuringLoadBalancer => {
+                (SERVICE, "The Service is new or asks for something else, and work on it begins.")
+            }
             Self::EnsuredLoadBalancer => (SERVICE, "Azure serves the Service as it asks."),
+            Self::UpdatedLoadBalancer => {
+                (SERVICE, "The load balancer has followed a change of the Service's backends.")
+            }
+            Self::DeletingLoadBalancer => {
+                (SERVICE, "The Service is deleted or is no load balancer any more, and the removal begins.")
+            }
             Self::DeletedLoadBalancer => (SERVICE, "Nothing of the Service is left in Azure."),
             Self::SyncLoadBalancerFailed => (
                 SERVICE,
-                "Azure refused a change, and the event has Azure's code; or the Service has waited for an object for more \
-                 than a minute.",
+                "The Service is not served as it asks: the event has Azure's code, or names the event that says more, or \
+                 the object that the Service has waited for.",
+            ),
+            Self::UpdateLoadBalancerFailed => (
+                SERVICE,
+                "Azure refused to let the load balancer follow a change of the Service's backends; the event has Azure's code.",
             ),
             Self::UnAvailableLoadBalancer => (SERVICE, "No Node of the cluster can be a backend."),
             Self::InvalidService => (

@@ -78,9 +78,12 @@ pub(super) fn of_action<O: Object, A: Adapter<O>>(action: &Action<O>) -> Option<
             fault.map_or(note.clone(), |fault| note.fault(fault))
         }
         // What the object waits for, and what the others note, says these.
-        Action::Observe { .. } | Action::TakePermit { .. } | Action::Poll(_) | Action::Taint(..) | Action::Drained => {
-            return None;
-        }
+        Action::Observe { .. }
+        | Action::TakePermit { .. }
+        | Action::Poll(_)
+        | Action::Followed { .. }
+        | Action::Taint(..)
+        | Action::Drained => return None,
     })
 }
 

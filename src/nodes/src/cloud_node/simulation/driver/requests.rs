@@ -102,7 +102,7 @@ impl Run {
                 self.at(at, replica, Happens::ReadArrives { thing, id, sent_at });
             }
             object::Action::TakePermit { id, .. } => self.later(200, replica, Happens::Permitted { thing, id }),
-            object::Action::ReleasePermit(_) | object::Action::Drained => {}
+            object::Action::ReleasePermit(_) | object::Action::Followed { .. } | object::Action::Drained => {}
             object::Action::Write { id, observation, op, .. } => self.write::<O>(replica, thing, id, observation, &op),
             object::Action::Poll(id) => self.later(60, replica, Happens::PollArrives { thing, id }),
             object::Action::Tell { to, generation, outcome } => return Some((to, generation, outcome)),
