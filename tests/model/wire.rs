@@ -115,7 +115,7 @@ impl Replica {
         };
         let seed = world.seed.wrapping_add(u64::from(number));
         let tokens = Tokens::new(transport.clone(), credential, "https://management.azure.com/", seed);
-        let metrics = Metrics::register(&mut Registry::default());
+        let metrics = Metrics::register(&mut Registry::default(), Default::default());
         let arm = Arm::new(url(ARM), transport, tokens, metrics, Retry::default(), seed);
         let stack = world.method == Method::AzureStack;
         let versions = if stack { ApiVersions::azure_stack() } else { ApiVersions::public() };
