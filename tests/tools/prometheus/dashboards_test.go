@@ -1,6 +1,7 @@
 package dashboards
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -26,7 +27,7 @@ var (
 	keep          = flag.String("keep", "", "a folder in which what the processes answered is kept")
 )
 
-// What the fleet is asked at two times, with work before, between and after them.
+// What the fleet answers at two times, with work before each.
 var scrapes [2][]Page
 
 func TestMain(m *testing.M) {
@@ -48,18 +49,10 @@ func observe() error {
 	}
 	began := time.Now()
 	fleet, err := StartFleet(os.Getenv("LAZULI_BIN"), folder)
+	if err == nil {
+		err = errors.Join(workAndScrape(fleet), fleet.Stop())
+	}
 	if err != nil {
-		return fmt.Errorf("%w; logs are in %s", err, folder)
-	}
-	for round := range scrapes {
-		if err := fleet.Work(round); err == nil {
-			scrapes[round], err = fleet.Scrape()
-		} else {
-			_ = fleet.Stop()
-			return fmt.Errorf("%w; logs are in %s", err, folder)
-		}
-	}
-	if err := fleet.Stop(); err != nil {
 		return fmt.Errorf("%w; logs are in %s", err, folder)
 	}
 	fmt.Printf("two scrapes of %d processes after %.1f s\n", len(scrapes[0]), time.Since(began).Seconds())
@@ -69,6 +62,19 @@ func observe() error {
 		}
 	}
 	return os.RemoveAll(folder)
+}
+
+// workAndScrape does all work before each scrape.
+func workAndScrape(fleet *Fleet) (err error) {
+	for round := range scrapes {
+		if err = fleet.Work(round); err != nil {
+			return err
+		}
+		if scrapes[round], err = fleet.Scrape(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func keepPages(folder string) error {
