@@ -60,9 +60,9 @@ mod it {
     mod disk_windows;
     mod empty_variables;
     mod faults_in_glue;
-    mod first_use;
     mod file_claims;
     mod file_claims_network;
+    mod first_use;
     mod go_bodies;
     mod go_bodies_1_30;
     mod import_circles;
