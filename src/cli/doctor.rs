@@ -66,8 +66,9 @@ pub(super) struct Options {
     #[arg(long)]
     offline: bool,
     /// Go through a cluster of the Go projects before a move too: the Go programs of --manager-namespaces with their
-    /// arguments, StorageClasses, VolumeAttributesClasses, PersistentVolumes, Services and Nodes. What is served equally, what differs and what is
-    /// refused is said, each with the page that says more. Changes nothing. Needs a cluster.
+    /// arguments, StorageClasses, VolumeAttributesClasses, PersistentVolumes, VolumeSnapshots, Services and Nodes. What is served
+    /// equally, what differs, what is refused and what was not looked at is said, each with the page that says more. Changes
+    /// nothing. Needs a cluster.
     #[arg(long, conflicts_with = "offline")]
     migrate: bool,
     /// How to print.

@@ -53,6 +53,7 @@ use clap::{
 };
 
 use lazuli_csi::server::chain;
+use lazuli_journal::printable;
 use lazuli_telemetry::{BuildInfo, logs};
 
 /// What every subcommand may return: its own error is printed with all its causes.
@@ -320,15 +321,32 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lazuli: {}", chain(error.as_ref()));
+            eprintln!("lazuli: {}", printed(error.as_ref()));
             ExitCode::FAILURE
         }
     }
 }
 
+/// An error as a terminal gets it, with its causes. Its text may be that of Azure, of Kubernetes or of a file: it colours nothing
+/// and moves no cursor. An error may have several lines.
+fn printed(error: &(dyn std::error::Error + 'static)) -> String {
+    chain(error).lines().map(printable).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_colours_nothing_and_moves_no_cursor() {
+        let error = std::io::Error::other(
+            "Azure said \u{1b}[31mno\u{1b}]52;c;aGk=\u{7}\r\u{202e}\nand \u{9b}2J why, für immer",
+        );
+        assert_eq!(
+            printed(&error),
+            "Azure said \\u{1b}[31mno\\u{1b}]52;c;aGk=\\u{7}\\r\\u{202e}\nand \\u{9b}2J why, für immer"
+        );
+    }
 
     #[test]
     fn a_number_says_what_to_log_unless_words_say_it() {

@@ -34,7 +34,7 @@ resource "azurerm_federated_identity_credential" "lazuli" {
   name                = each.key
   resource_group_name = var.resource_group
   parent_id           = azurerm_user_assigned_identity.lazuli[each.key].id
-  issuer              = var.issuer
+  issuer              = var.issuer.url
   subject             = "system:serviceaccount:${var.namespace}:${each.value.service_account}"
   audience            = [var.audience]
 }
@@ -45,8 +45,8 @@ resource "azurerm_role_assignment" "lazuli" {
   scope              = each.value.scope
   role_definition_id = azurerm_role_definition.lazuli[each.value.role].role_definition_resource_id
   principal_id = (
-    var.identities[each.value.identity].principal_id != null
-    ? var.identities[each.value.identity].principal_id
+    var.identities[each.value.identity].existing != null
+    ? var.identities[each.value.identity].existing.principal_id
     : azurerm_user_assigned_identity.lazuli[each.value.identity].principal_id
   )
   # Microsoft Entra ID may not know a new identity yet.

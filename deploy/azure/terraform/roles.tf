@@ -30,19 +30,20 @@ locals {
   }
 
   # The identities that are made, and those of them that sign in by a token of the cluster.
-  made      = { for name, identity in var.identities : name => identity if identity.principal_id == null }
+  made      = { for name, identity in var.identities : name => identity if identity.existing == null }
   federated = var.issuer == null ? {} : local.made
 
-  scopes = concat(["/subscriptions/${var.subscription_id}/resourceGroups/${var.resource_group}"], var.scopes)
+  # By name: an id may be unknown before the first apply.
+  scopes = merge(var.scopes, { cluster = "/subscriptions/${var.subscription_id}/resourceGroups/${var.resource_group}" })
 
   # One assignment for each identity, role and scope.
   assignments = {
     for one in flatten([
       for name, identity in var.identities : [
         for role in identity.roles : [
-          for scope in local.scopes : { identity = name, role = role, scope = scope }
+          for at, scope in local.scopes : { identity = name, role = role, at = at, scope = scope }
         ]
       ]
-    ]) : "${one.identity} ${one.role} ${one.scope}" => one
+    ]) : "${one.identity} ${one.role} ${one.at}" => one
   }
 }

@@ -18,15 +18,21 @@ variable "location" {
   default     = null
 }
 
+# What decides how many resources there are must be known before the first apply: the cluster that this module serves may be made
+# by the same configuration. Ids and URLs may be unknown then, so they lie in maps and objects, whose keys are known.
 variable "scopes" {
-  description = "More scopes of the assignments: ids of resource groups that the cluster uses too, such as that of its network."
-  type        = list(string)
-  default     = []
+  description = "More scopes of the assignments, each under a name of its own: ids of resource groups that the cluster uses too, such as that of its network."
+  type        = map(string)
+  default     = {}
+  validation {
+    condition     = !contains(keys(var.scopes), "cluster")
+    error_message = "scopes must not have the name cluster, which is that of the scope of resource_group."
+  }
 }
 
 variable "issuer" {
-  description = "The issuer of the cluster's tokens, the --service-account-issuer of its API server. Null: no workload identity."
-  type        = string
+  description = "The issuer of the cluster's tokens: url is the --service-account-issuer of its API server. Null: no workload identity."
+  type        = object({ url = string })
   default     = null
 }
 
@@ -45,13 +51,13 @@ variable "namespace" {
 variable "identities" {
   description = <<-TEXT
     The identities by name, each with its roles: disks, whole-list, files, files-network, cloud-controllers, scale-set-pools or
-    add-ssh-key. service_account is who signs in by workload identity. principal_id is the object id of an identity that is there
-    already, such as the one of the machines: then none is made, and service_account does not count.
+    add-ssh-key. service_account is who signs in by workload identity. existing is an identity that is there already, such as the
+    one of the machines, by its object id principal_id: then none is made, and service_account does not count.
   TEXT
   type = map(object({
     roles           = set(string)
     service_account = optional(string, "lazuli-controller")
-    principal_id    = optional(string)
+    existing        = optional(object({ principal_id = string }))
   }))
   default = {
     lazuli = { roles = ["disks"] }

@@ -99,11 +99,14 @@ identity "extra" a list of variables.
 - --cloud-config-secret-namespace={{ .secret.namespace }}
 {{- end }}
 {{- $trusted := .root.Values.azure.trustedEndpoints | default list }}
-{{- with (.root.Values.azure.config | default dict).resourceManagerEndpoint }}
-{{- $trusted = append $trusted . }}
+{{- /* The program reads the keys of azure.json in any letter case. */}}
+{{- range $key, $value := .root.Values.azure.config }}
+{{- if and $value (eq (lower $key) "resourcemanagerendpoint") }}
+{{- $trusted = append $trusted $value }}
+{{- end }}
 {{- end }}
 {{- with $trusted }}
-- --trusted-endpoint={{ join "," . }}
+- {{ printf "--trusted-endpoint=%s" (join "," .) | quote }}
 {{- end }}
 {{- end }}
 

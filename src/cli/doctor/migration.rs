@@ -1,15 +1,19 @@
 //! Goes through a cluster of the Go projects before a move. Decided in [`lazuli_diagnosis::migration`]; here are the reads.
 
 use lazuli_assembly::clients::Azure;
-use lazuli_cluster::{list_attributes_classes, list_azure_volumes};
+use lazuli_cluster::{ListedNode, list_attributes_classes, list_azure_volumes, list_snapshots};
 use lazuli_config::Config;
 use lazuli_controllers::settings;
 use lazuli_csi::identity::{DISK_DRIVER, FILE_DRIVER};
 use lazuli_diagnosis::{
     Finding, Grade,
-    migration::{self, Defaults, GoContainer, Judged, arguments_of, findings, go_containers},
+    migration::{
+        self, Defaults, Facts, GoContainer, Judged, Mounting, arguments_of, findings, go_containers, not_looked_at,
+    },
 };
+use lazuli_host::options::Options;
 use lazuli_model::node::Machine;
+use lazuli_nodes::cloud_node::labels;
 
 use super::{
     super::{Cli, go_arguments},
@@ -20,6 +24,25 @@ use super::{
 const CLASSES: &str = "move: StorageClasses";
 /// That of VolumeAttributesClasses.
 const ATTRIBUTES: &str = "move: VolumeAttributesClasses";
+
+/// The domain of Azure's storage services in the public cloud. It stands where the clients of Azure do not tell it: no volume is
+/// refused for it.
+const STORAGE_SUFFIX: &str = "core.windows.net";
+
+/// Why a node refuses mount options of a disk.
+fn refused_options(options: &[String]) -> Option<String> {
+    Options::parse(options).err().map(|error| error.to_string())
+}
+
+/// What a Node says of its machine.
+fn facts(node: &ListedNode) -> Facts<'_> {
+    let label = |name: &str| node.labels.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    Facts {
+        is_machine: node.provider_id.as_deref().map(|id| Machine::of_provider_id(id).is_some()),
+        size: label(labels::INSTANCE_TYPE).or_else(|| label(labels::BETA_INSTANCE_TYPE)),
+        system: label("kubernetes.io/os"),
+    }
+}
 
 /// What becomes of the cluster. Without `azure` its endpoints are not known, and StorageClasses are not judged.
 pub(super) async fn examine(
@@ -34,10 +57,12 @@ pub(super) async fn examine(
         azure.map(|azure| Defaults { disks: azure.defaults.clone(), shares: azure.share_defaults.clone() }).ok_or_else(
             || Finding::new(CLASSES, Grade::Unseen, "not judged without the clients of Azure; see Azure above"),
         );
+    let suffix = defaults.as_ref().map_or(STORAGE_SUFFIX, |defaults| &defaults.shares.storage_endpoint_suffix);
+    let mounting = Mounting { refused_options, storage_endpoint_suffix: suffix };
     let attributes = list_attributes_classes(client).await;
     match (&defaults, &cluster.classes) {
         (Ok(defaults), Ok(classes)) => {
-            judged.extend(classes.iter().filter_map(|class| migration::class(class, defaults)));
+            judged.extend(classes.iter().filter_map(|class| migration::class(class, defaults, &mounting)));
         }
         (Err(finding), Ok(_)) => failures.push(finding.clone()),
         (_, Err(error)) => failures.push(unseen(CLASSES, error)),
@@ -50,8 +75,12 @@ pub(super) async fn examine(
         (_, Err(error)) => failures.push(unseen(ATTRIBUTES, error)),
     }
     match list_azure_volumes(client, DISK_DRIVER, FILE_DRIVER).await {
-        Ok(volumes) => judged.extend(volumes.iter().map(migration::volume)),
+        Ok(volumes) => judged.extend(volumes.iter().map(|volume| migration::volume(volume, &mounting))),
         Err(error) => failures.push(unseen("move: PersistentVolumes", &error)),
+    }
+    match list_snapshots(client).await {
+        Ok(snapshots) => judged.extend(snapshots.iter().filter_map(migration::snapshot)),
+        Err(error) => failures.push(unseen("move: VolumeSnapshots", &error)),
     }
     match &cluster.services {
         Ok((services, _)) => {
@@ -61,16 +90,13 @@ pub(super) async fn examine(
         Err(error) => failures.push(unseen("move: Services", error)),
     }
     match &cluster.nodes {
-        Ok(nodes) => judged.extend(nodes.iter().map(|node| {
-            let machine = node.provider_id.as_deref().map(|id| Machine::of_provider_id(id).is_some());
-            migration::node(&node.name, machine)
-        })),
+        Ok(nodes) => judged.extend(nodes.iter().map(|node| migration::node(&node.name, facts(node)))),
         Err(error) => failures.push(unseen("move: Nodes", error)),
     }
     // Of what could not be listed nothing is said to be absent.
     let is_seen = |one: &Finding| !failures.iter().any(|failure| failure.check == one.check);
     let seen: Vec<Finding> = findings(&judged).into_iter().filter(is_seen).collect();
-    seen.into_iter().chain(failures).collect()
+    seen.into_iter().chain(failures).chain([not_looked_at()]).collect()
 }
 
 /// Whether the subcommand that takes a program's place starts with its arguments, by this program's own command line.
@@ -142,6 +168,23 @@ mod tests {
         assert!(matches!(&differs, Verdict::Differs(why) if why.contains("--mount-permissions=0755")), "{differs:?}");
         let refused = verdict(&["--mount-permissions=rwx"]);
         assert!(matches!(&refused, Verdict::Refused(why) if why.contains("rwx")), "{refused:?}");
+    }
+
+    #[test]
+    fn the_options_of_a_disk_and_the_labels_of_a_node_are_read_as_the_programs_read_them() {
+        assert_eq!(refused_options(&["noatime".to_owned()]), None);
+        assert!(refused_options(&["bind".to_owned()]).is_some_and(|why| why.contains("bind")));
+        let labels = [("beta.kubernetes.io/instance-type", "Standard_D8ds_v6"), ("kubernetes.io/os", "windows")];
+        let node = ListedNode {
+            name: "n".to_owned(),
+            provider_id: None,
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            pod_ranges: vec![],
+            addresses: vec![],
+            other_addresses: vec![],
+        };
+        let expected = Facts { is_machine: None, size: Some("Standard_D8ds_v6"), system: Some("windows") };
+        assert_eq!(facts(&node), expected);
     }
 
     #[test]

@@ -150,6 +150,7 @@ mod tests {
             name: "c".to_owned(),
             provisioner: FILE_DRIVER.to_owned(),
             parameters: [(parameter.to_owned(), "privateEndpoint".to_owned())].into(),
+            mount_options: vec![],
         };
         Listed {
             nodes: Ok(vec![node]),

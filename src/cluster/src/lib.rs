@@ -61,7 +61,7 @@ pub use lease::{Ended, LeaseName, LeaseView, SeenLease, lead, read_mark, write_m
 pub use levels::{GO_FAMILIES, KnownVolumes, LEVELS, register_leadership, register_volumes};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};
-pub use migration::{list_attributes_classes, list_azure_volumes, list_classes};
+pub use migration::{list_attributes_classes, list_azure_volumes, list_classes, list_snapshots};
 pub use namespaces::{NamespacesChange, follow_namespaces};
 pub use node_facts::{NodeFactsError, attached_volumes, node_facts};
 pub use nodes::watch_nodes;

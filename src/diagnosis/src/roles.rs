@@ -211,6 +211,7 @@ mod tests {
     fn networks_are_made_where_classes_of_shares_say_so() {
         let class = |provisioner: &str, parameters: &[(&str, &str)]| Class {
             name: "c".to_owned(),
+            mount_options: vec![],
             provisioner: provisioner.to_owned(),
             parameters: parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
         };

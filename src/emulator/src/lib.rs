@@ -38,6 +38,7 @@
 //! | deployment PUT / DELETE of a template to a group | 201 or 200 with `Azure-AsyncOperation`, `Running` until the last resource has ended / 202, what it made stays | D, the 202 U |
 //! | … one of whose resources is refused | `DeploymentFailed` with the refusals, nothing new begins | D |
 //! | … with loops, linked templates, mode `Complete`, functions that tools do not generate | 400 `InvalidTemplate`, which says so | deviation |
+//! | … with more than 256 parameters or variables, or whose functions make more than 16 MiB | 400 `InvalidTemplate`, which says so | D, the size a deviation: Azure takes 4 MB once expanded |
 //! | types that are not emulated, such as images and galleries | 404 `InvalidResourceType`, as in a cloud without them | D but for the sentence that says so |
 //! | `providers`, `resources` of a subscription or group | registered; members without `properties` | D |
 //! | `%2F` in a path | divides nothing; no name may hold it | U |

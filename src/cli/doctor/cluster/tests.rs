@@ -361,6 +361,16 @@ async fn a_cluster_of_the_go_projects_is_gone_through_before_a_move() {
     let volume = |name: &str, source: Value| json!({"metadata": {"name": name}, "spec": source});
     let blob = json!({"azureDisk": {"kind": "Dedicated", "diskName": "d", "diskURI": "https://a/vhds/d.vhd"}});
     cluster.server.put("persistentvolumes", volume("pv-blob", blob)).unwrap();
+    let nfs =
+        json!({"driver": "file.csi.azure.com", "volumeHandle": "g#a#s###n", "volumeAttributes": {"protocol": "nfs"}});
+    cluster.server.put("persistentvolumes", volume("pv-nfs", json!({"csi": nfs}))).unwrap();
+    let class = json!({"metadata": {"name": "krb"}, "provisioner": "file.csi.azure.com", "mountOptions": ["sec=krb5"]});
+    cluster.server.put("storageclasses", class).unwrap();
+    for (name, size) in [("node-0", "Standard_D2s_v3"), ("node-1", "Standard_D2ds_v6")] {
+        let mut node = cluster.server.get("nodes", "", name).unwrap();
+        node["metadata"]["labels"] = json!({"node.kubernetes.io/instance-type": size, "kubernetes.io/os": "linux"});
+        cluster.server.put("nodes", node).unwrap();
+    }
     cluster
         .service("web", json!({"service.beta.kubernetes.io/azure-load-balancer-tcp-idle-timeout": "soon"}), Value::Null)
         .unwrap();
@@ -374,7 +384,12 @@ async fn a_cluster_of_the_go_projects_is_gone_through_before_a_move() {
          --append-closetimeo-option=true of azurefile-csi-driver: ",
         "ok   move: VolumeAttributesClasses: there is none of the Go projects",
         "FAIL move: PersistentVolumes: refused: pv-blob: https://a/vhds/d.vhd is a disk in a page blob",
-        "ok   move: Nodes: 2 are served equally: node-0, node-1",
+        "FAIL move: PersistentVolumes: refused: pv-nfs: ",
+        "FAIL move: StorageClasses: refused: krb: ",
+        "ok   move: VolumeSnapshots: there is none of the Go projects",
+        "ok   move: Nodes: 1 is served equally: node-0",
+        "FAIL move: Nodes: refused: node-1: disks come to machines of size Standard_D2ds_v6 by NVMe",
+        "?    move: the rest: not looked at: ",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }

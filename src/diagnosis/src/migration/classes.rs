@@ -1,14 +1,19 @@
-//! StorageClasses and VolumeAttributesClasses: read as CreateVolume and ControllerModifyVolume would read them.
+//! StorageClasses and VolumeAttributesClasses: read as CreateVolume and ControllerModifyVolume would read them, and a class also
+//! as the calls that attach, stage and mount a volume of it.
 
 use std::collections::BTreeMap;
 
 use lazuli_shares::{
+    mount,
     parameters::{self, ShareClass},
     share::check_modification,
 };
-use lazuli_storage::disk::{self, AccessMode, Capability, Request, plan_create};
+use lazuli_storage::disk::{self, AccessMode, AccessType, Capability, Request, plan_create};
 
-use super::{Judged, Page, Subject, Verdict};
+use super::{
+    Judged, Mounting, Page, Subject, Verdict,
+    volumes::{attached_and_staged, planned_mount},
+};
 
 /// A StorageClass, or a VolumeAttributesClass.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,6 +24,8 @@ pub struct Class {
     pub provisioner: String,
     /// Its parameters.
     pub parameters: BTreeMap<String, String>,
+    /// Its mount options; a VolumeAttributesClass has none.
+    pub mount_options: Vec<String>,
 }
 
 /// What stands where a class says nothing.
@@ -34,11 +41,11 @@ pub struct Defaults {
 const BYTES: i64 = 1 << 40;
 
 /// What becomes of claims of a class; `None` for a class of other drivers.
-pub fn class(class: &Class, defaults: &Defaults) -> Option<Judged> {
+pub fn class(class: &Class, defaults: &Defaults, mounting: &Mounting<'_>) -> Option<Judged> {
     // Source: the names of the drivers and of the in-tree plugins, which the external-provisioner hands to the drivers.
     let (verdict, page) = match class.provisioner.as_str() {
-        "disk.csi.azure.com" | "kubernetes.io/azure-disk" => (of_disks(class, defaults), Page::Disks),
-        "file.csi.azure.com" | "kubernetes.io/azure-file" => (of_shares(class, defaults), Page::Shares),
+        "disk.csi.azure.com" | "kubernetes.io/azure-disk" => (of_disks(class, defaults, mounting), Page::Disks),
+        "file.csi.azure.com" | "kubernetes.io/azure-file" => (of_shares(class, defaults, mounting), Page::Shares),
         _ => return None,
     };
     Some(Judged { subject: Subject::Class, name: class.name.clone(), verdict, page })
@@ -87,6 +94,15 @@ fn with_metadata(class: &Class) -> BTreeMap<String, String> {
     own.map(|(key, value)| (key.clone(), value.clone())).chain(metadata).collect()
 }
 
+/// The file system that external-provisioner asks for, and the mount options.
+fn mounted(class: &Class) -> Capability {
+    // Source: external-provisioner, which folds the letters of this key.
+    let fs_type = class.parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case("csi.storage.k8s.io/fstype"));
+    let fs_type = fs_type.map(|(_, fs_type)| fs_type.clone()).unwrap_or_default();
+    let access_type = AccessType::Mount { fs_type, flags: class.mount_options.clone() };
+    Capability { access_type: Some(access_type), ..Capability::mounted() }
+}
+
 /// The request for a disk of a class.
 fn request(class: &Class) -> Request {
     let shared = class.parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case("maxShares"));
@@ -98,41 +114,57 @@ fn request(class: &Class) -> Request {
         capabilities: vec![if is_shared {
             Capability::block(AccessMode::MultiNodeMultiWriter)
         } else {
-            Capability::mounted()
+            mounted(class)
         }],
         ..Request::default()
     }
 }
 
-fn of_disks(class: &Class, defaults: &Defaults) -> Verdict {
-    match plan_create(&request(class), &defaults.disks) {
-        Ok(plan) => with_warnings(&plan.warnings),
-        Err(error) => Verdict::Refused(error.to_string()),
+fn of_disks(class: &Class, defaults: &Defaults, mounting: &Mounting<'_>) -> Verdict {
+    let request = request(class);
+    let plan = match plan_create(&request, &defaults.disks) {
+        Ok(plan) => plan,
+        Err(error) => return Verdict::Refused(error.to_string()),
+    };
+    let mut warnings = plan.warnings;
+    for capability in &request.capabilities {
+        match attached_and_staged(&plan.volume_context, capability, mounting) {
+            Ok(more) => warnings.extend(more),
+            Err(why) => return Verdict::Refused(why),
+        }
     }
+    Verdict::with(warnings)
 }
 
-fn of_shares(class: &Class, defaults: &Defaults) -> Verdict {
-    match ShareClass::parse(&with_metadata(class), &BTreeMap::new(), &defaults.shares) {
-        Ok(class) => with_warnings(&class.warnings),
-        Err(error) => Verdict::Refused(error.to_string()),
+fn of_shares(class: &Class, defaults: &Defaults, mounting: &Mounting<'_>) -> Verdict {
+    let parsed = match ShareClass::parse(&with_metadata(class), &BTreeMap::new(), &defaults.shares) {
+        Ok(parsed) => parsed,
+        Err(error) => return Verdict::Refused(error.to_string()),
+    };
+    let request = mount::Request {
+        // As CreateVolume writes it: group, account, share, VHD, UUID and the namespace of the Secret.
+        volume_id: "group#account#pvc-0###default".to_owned(),
+        context: parsed.written,
+        mount_flags: class.mount_options.clone(),
+        ..mount::Request::default()
+    };
+    match planned_mount(&request, mounting) {
+        Ok(more) => Verdict::with(parsed.warnings.into_iter().chain(more).collect()),
+        Err(why) => Verdict::Refused(why),
     }
-}
-
-fn with_warnings(warnings: &[String]) -> Verdict {
-    if warnings.is_empty() { Verdict::Equal } else { Verdict::Differs(warnings.join("; ")) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::volumes::tests::MOUNTING, *};
 
     fn of(provisioner: &str, parameters: &[(&str, &str)]) -> Class {
         let parameters = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Class { name: "c".into(), provisioner: provisioner.into(), parameters }
+        Class { name: "c".into(), provisioner: provisioner.into(), parameters, mount_options: vec![] }
     }
 
     fn judged(provisioner: &str, parameters: &[(&str, &str)]) -> Option<Verdict> {
-        class(&of(provisioner, parameters), &defaults()).map(|judged| judged.verdict)
+        class(&of(provisioner, parameters), &defaults(), &MOUNTING).map(|judged| judged.verdict)
     }
 
     fn defaults() -> Defaults {
@@ -190,5 +222,25 @@ mod tests {
         assert!(matches!(&differs, Some(Verdict::Differs(why)) if why.contains("enableBursting")), "{differs:?}");
         let nfs = judged("file.csi.azure.com", &[("protocol", "nfs")]);
         assert!(matches!(&nfs, Some(Verdict::Refused(why)) if why.contains("nfs")), "{nfs:?}");
+    }
+
+    #[test]
+    fn a_class_whose_volumes_no_node_would_mount_is_refused() {
+        let with = |provisioner: &str, parameters: &[(&str, &str)], option: &str| {
+            let class = Class { mount_options: vec![option.to_owned()], ..of(provisioner, parameters) };
+            super::class(&class, &defaults(), &MOUNTING).map(|judged| judged.verdict)
+        };
+        for (verdict, word) in [
+            (judged("disk.csi.azure.com", &[("csi.storage.k8s.io/FsType", "ntfs")]), "ntfs"),
+            (with("disk.csi.azure.com", &[], "suid"), "suid"),
+            (with("file.csi.azure.com", &[], "sec=krb5"), "Kerberos"),
+        ] {
+            assert!(matches!(&verdict, Some(Verdict::Refused(why)) if why.contains(word)), "{word}: {verdict:?}");
+        }
+        assert_eq!(with("disk.csi.azure.com", &[], "noatime"), Some(Verdict::Equal));
+        assert_eq!(with("file.csi.azure.com", &[], "mfsymlinks"), Some(Verdict::Equal));
+        // Several machines share a raw device, which nothing mounts.
+        let shared = [("skuName", "PremiumV2_LRS"), ("maxShares", "2"), ("cachingMode", "None")];
+        assert_eq!(with("disk.csi.azure.com", &shared, "suid"), Some(Verdict::Equal));
     }
 }

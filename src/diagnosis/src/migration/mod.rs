@@ -5,20 +5,26 @@
 //! |---|---|
 //! | `classes` | StorageClasses of the disk and file drivers, and of the in-tree plugins; VolumeAttributesClasses |
 //! | `volumes` | PersistentVolumes of these |
+//! | `snapshots` | VolumeSnapshotClasses and VolumeSnapshotContents |
 //! | `services` | Services of type LoadBalancer, with their annotations |
+//! | `machines` | Nodes, by their provider id, size and system |
 //! | `programs` | the Go programs, their versions and arguments |
 
 mod classes;
+mod machines;
 mod programs;
 mod services;
+mod snapshots;
 mod volumes;
 
 use super::{Finding, Grade, some};
 
 pub use classes::{Class, Defaults, attributes_class, class};
+pub use machines::{Facts, node};
 pub use programs::{GoContainer, GoProgram, arguments_of, go_containers, program};
 pub use services::service;
-pub use volumes::{Source, Volume, volume};
+pub use snapshots::{Snapshot, snapshot};
+pub use volumes::{Csi, Mounting, Source, Volume, volume};
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +35,8 @@ pub enum Subject {
     AttributesClass,
     /// A PersistentVolume.
     Volume,
+    /// A VolumeSnapshotClass or a VolumeSnapshotContent.
+    Snapshot,
     /// A Service of type LoadBalancer.
     Service,
     /// A Node.
@@ -38,7 +46,8 @@ pub enum Subject {
 }
 
 impl Subject {
-    const ALL: [Self; 6] = [Self::Program, Self::Class, Self::AttributesClass, Self::Volume, Self::Service, Self::Node];
+    const ALL: [Self; 7] =
+        [Self::Program, Self::Class, Self::AttributesClass, Self::Volume, Self::Snapshot, Self::Service, Self::Node];
 
     /// Its name as a check.
     fn check(self) -> &'static str {
@@ -46,6 +55,7 @@ impl Subject {
             Self::Class => "move: StorageClasses",
             Self::AttributesClass => "move: VolumeAttributesClasses",
             Self::Volume => "move: PersistentVolumes",
+            Self::Snapshot => "move: VolumeSnapshots",
             Self::Service => "move: Services",
             Self::Node => "move: Nodes",
             Self::Program => "move: programs",
@@ -97,6 +107,15 @@ pub enum Verdict {
     Differs(String),
     /// It is not served as it is.
     Refused(String),
+    /// What decides about it was not looked at.
+    Unseen(String),
+}
+
+impl Verdict {
+    /// The verdict on what is served with these warnings.
+    fn with(warnings: Vec<String>) -> Self {
+        if warnings.is_empty() { Self::Equal } else { Self::Differs(warnings.join("; ")) }
+    }
 }
 
 /// A verdict on an object.
@@ -139,6 +158,7 @@ pub fn findings(judged: &[Judged]) -> Vec<Finding> {
             let (grade, what, why) = match verdict {
                 Verdict::Refused(why) => (Grade::Wrong, "refused", why.as_str()),
                 Verdict::Differs(why) => (Grade::Note, "differs", why.as_str()),
+                Verdict::Unseen(why) => (Grade::Unseen, "not looked at", why.as_str()),
                 Verdict::Equal => continue,
             };
             let text = format!("{what}: {}: {why} (see {page})", some(&names));
@@ -152,19 +172,11 @@ fn counted(count: usize) -> String {
     if count == 1 { "1 is".to_owned() } else { format!("{count} are") }
 }
 
-/// What becomes of a Node. `machine` is whether its provider id names a machine of Azure; `None` where it has none.
-pub fn node(name: &str, machine: Option<bool>) -> Judged {
-    let verdict = match machine {
-        Some(true) => Verdict::Equal,
-        Some(false) => Verdict::Differs(
-            "its provider id names no machine of Azure: its disks and routes are not looked after, as with the Go programs"
-                .to_owned(),
-        ),
-        None => Verdict::Differs(
-            "it has no provider id: no disk is attached to it until a cloud controller has initialised it".to_owned(),
-        ),
-    };
-    Judged { subject: Subject::Node, name: name.to_owned(), verdict, page: Page::Nodes }
+/// What no check of this module looks at.
+pub fn not_looked_at() -> Finding {
+    let text = "not looked at: volumes that Pods name themselves (csi, azureDisk, azureFile), the Secrets that volumes name, and \
+                VolumeSnapshots without a VolumeSnapshotContent";
+    Finding::new("move: the rest", Grade::Unseen, text)
 }
 
 #[cfg(test)]
@@ -186,24 +198,30 @@ mod tests {
 
     #[test]
     fn what_is_equal_is_one_sentence_and_each_cause_another() {
-        let judged = [node("a", Some(true)), node("b", None), node("c", None), node("d", Some(false))];
+        let of = |name: &str, is_machine| node(name, Facts { is_machine, size: Some("Standard_B2s"), system: None });
+        let judged = [of("a", Some(true)), of("b", None), of("c", None), of("d", Some(false))];
         let found = findings(&judged);
         let of_nodes: Vec<(Grade, &str)> =
             found.iter().filter(|one| one.check == "move: Nodes").map(|one| (one.grade, one.text.as_str())).collect();
         assert_eq!(of_nodes[0], (Grade::Fine, "1 is served equally: a"));
         assert!(of_nodes[1].0 == Grade::Note && of_nodes[1].1.starts_with("differs: b, c: it has no provider id"));
         assert!(of_nodes[1].1.ends_with("(see deploy/services-and-nodes.md, Nodes and routes)") && of_nodes.len() == 3);
-        assert_eq!(found.iter().filter(|one| one.text == "there is none of the Go projects").count(), 5);
+        assert_eq!(found.iter().filter(|one| one.text == "there is none of the Go projects").count(), 6);
     }
 
     fn verdicts() -> impl Strategy<Value = Verdict> {
-        prop_oneof![Just(Verdict::Equal), "[ab]".prop_map(Verdict::Differs), "[ab]".prop_map(Verdict::Refused),]
+        prop_oneof![
+            Just(Verdict::Equal),
+            "[ab]".prop_map(Verdict::Differs),
+            "[ab]".prop_map(Verdict::Refused),
+            "[ab]".prop_map(Verdict::Unseen)
+        ]
     }
 
     proptest! {
         #[test]
         fn every_object_is_counted_once_and_only_what_is_refused_is_wrong(
-            all in proptest::collection::vec((0_usize..6, verdicts()), 0..20)
+            all in proptest::collection::vec((0_usize..7, verdicts()), 0..20)
         ) {
             let judged: Vec<Judged> = all
                 .iter()
@@ -218,6 +236,8 @@ mod tests {
             let found = findings(&judged);
             let refused = judged.iter().any(|one| matches!(one.verdict, Verdict::Refused(_)));
             prop_assert_eq!(found.iter().any(|one| one.grade == Grade::Wrong), refused);
+            let unseen = judged.iter().any(|one| matches!(one.verdict, Verdict::Unseen(_)));
+            prop_assert_eq!(found.iter().any(|one| one.grade == Grade::Unseen), unseen);
             for subject in Subject::ALL {
                 let equal = judged.iter().filter(|one| one.subject == subject && one.verdict == Verdict::Equal).count();
                 let said = found.iter().any(|one| one.check == subject.check() && one.text.starts_with(&counted(equal)));

@@ -5,12 +5,14 @@
 //! refused, as a template that this cloud cannot deploy. Nothing here touches a resource.
 
 mod expression;
+mod values;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 pub(crate) use expression::Scope;
+use values::Values;
 
 use crate::fault::{self, Fault};
 use crate::path;
@@ -52,13 +54,6 @@ pub(crate) struct Plan {
     values: Values,
 }
 
-/// Parameters and variables with their values.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Values {
-    parameters: BTreeMap<String, Value>,
-    variables: Map<String, Value>,
-}
-
 /// Reads a deployment's `properties`.
 ///
 /// # Errors
@@ -74,8 +69,8 @@ pub(crate) fn plan(properties: &Value, scope: &Scope) -> Result<Plan, Fault> {
     }
     let resources = template["resources"].as_array().ok_or_else(|| fault::invalid_template("it has no resources"))?;
     let (parameters, shown) = parameters(&template["parameters"], &properties["parameters"])?;
-    let variables = template["variables"].as_object().cloned().unwrap_or_default();
-    let values = Values { parameters, variables };
+    let none = Map::new();
+    let values = Values::new(parameters, template["variables"].as_object().unwrap_or(&none), scope)?;
     let mut found = Vec::new();
     for resource in resources {
         flatten(resource, None, &values, scope, &mut found)?;

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Values, evaluate, id_of};
+use super::{
+    id_of,
+    values::{Values, size},
+};
 use crate::api_versions;
 use crate::fault::{self, Fault};
 use crate::path;
@@ -90,6 +93,7 @@ impl<'a> Reader<'a> {
             given.push(self.value(depth + 1)?);
         }
         let mut value = self.call(word, &given)?;
+        self.values.take(size(&value))?;
         loop {
             if self.take('.') {
                 let member = self.word();
@@ -139,24 +143,13 @@ impl<'a> Reader<'a> {
         let words = || given.iter().map(word).collect::<Vec<String>>();
         let one = || given.first().ok_or_else(|| self.malformed());
         Ok(match name.to_ascii_lowercase().as_str() {
-            "parameters" => {
-                let wanted = word(one()?);
-                let found = self.values.parameters.get(&wanted.to_ascii_lowercase()).cloned();
-                found.ok_or_else(|| fault::invalid_template(format!("the parameter '{wanted}' is not found")))?
-            }
-            "variables" => {
-                let wanted = word(one()?);
-                let found = self.values.variables.iter().find(|(own, _)| own.eq_ignore_ascii_case(&wanted));
-                let (_, value) =
-                    found.ok_or_else(|| fault::invalid_template(format!("the variable '{wanted}' is not found")))?;
-                let others = self.without(&wanted);
-                evaluate(value, &others, self.scope)?
-            }
+            "parameters" => self.values.parameter(&word(one()?))?,
+            "variables" => self.values.variable(&word(one()?))?,
             "concat" if given.iter().all(Value::is_array) => {
                 given.iter().filter_map(Value::as_array).flatten().cloned().collect()
             }
             "concat" => Value::from(words().concat()),
-            "format" => Value::from(formatted(&words())),
+            "format" => Value::from(self.formatted(&words())?),
             "string" => Value::from(word(one()?)),
             "int" => Value::from(word(one()?).trim().parse::<i64>().map_err(|_| self.malformed())?),
             "tolower" => Value::from(word(one()?).to_lowercase()),
@@ -202,11 +195,17 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The values without a variable, so that one that names itself is not found rather than evaluated for ever.
-    fn without(&self, variable: &str) -> Values {
-        let mut values = self.values.clone();
-        values.variables.retain(|own, _| !own.eq_ignore_ascii_case(variable));
-        values
+    /// `format('{0}-{1}', 'a', 'b')`.
+    fn formatted(&self, words: &[String]) -> Result<String, Fault> {
+        let (pattern, given) = words.split_first().map_or(("", &[][..]), |(pattern, given)| (pattern.as_str(), given));
+        let mut text = pattern.to_owned();
+        for (at, word) in given.iter().enumerate() {
+            let place = format!("{{{at}}}");
+            // Before it is made: a pattern of few letters may name a long word often.
+            self.values.take(text.matches(&place).count().saturating_mul(word.len()))?;
+            text = text.replace(&place, word);
+        }
+        Ok(text)
     }
 
     /// `resourceId([subscription,] [group,] type, name...)`.
@@ -236,10 +235,4 @@ fn length(value: &Value) -> Option<usize> {
         Value::Null => Some(0),
         Value::Bool(_) | Value::Number(_) => None,
     }
-}
-
-/// `format('{0}-{1}', 'a', 'b')`.
-fn formatted(words: &[String]) -> String {
-    let (pattern, given) = words.split_first().map_or(("", &[][..]), |(pattern, given)| (pattern.as_str(), given));
-    given.iter().enumerate().fold(pattern.to_owned(), |text, (at, word)| text.replace(&format!("{{{at}}}"), word))
 }
