@@ -2,7 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::{Refused, resource::Resource, status};
+use crate::{
+    Refused, core_events,
+    resource::Resource,
+    schema::{self, UnknownFields},
+    status, view,
+};
 
 const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json-patch+json";
@@ -11,8 +16,39 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 /// The media types of patches.
 pub(crate) const MEDIA: [&str; 3] = [JSON, MERGE, STRATEGIC];
 
+/// A patch as a client sends it.
+pub(crate) struct Patch<'a> {
+    /// The kind that the client names. An event of the core group is kept as one of another group.
+    pub(crate) of: &'static Resource,
+    pub(crate) media: &'a str,
+    pub(crate) body: &'a Value,
+    pub(crate) unknown: UnknownFields,
+}
+
+impl Patch<'_> {
+    /// The patched object as it is kept, and what the client is warned of.
+    ///
+    /// # Errors
+    /// [`Refused`]: the patch does not fit the object, or makes it one that is not of its kind.
+    pub(crate) fn applied_to(&self, kept: &Value) -> Result<(Value, Vec<String>), Refused> {
+        let before = view::shown(self.of, kept);
+        let mut after = apply(self.of, self.media, &before, self.body)?;
+        let mut problems = schema::check(self.of, &after);
+        let old = schema::check(self.of, &before).unknown;
+        problems.unknown.retain(|path| !old.contains(path));
+        let name = kept["metadata"]["name"].as_str().unwrap_or_default();
+        let warnings = problems.judged(self.unknown).map_err(|why| {
+            // Source: kube-apiserver answers 422 for a patch whose result it cannot decode.
+            status::invalid(self.of, name, &format!("patch: Invalid value: {}", why.join(", ")))
+        })?;
+        schema::with_text_quantities(&schema::type_of(self.of), &mut after);
+        let after = if self.of.kept_as.is_some() { core_events::kept(&after) } else { after };
+        Ok((after, warnings))
+    }
+}
+
 /// Applies a patch of a media type to a copy of an object.
-pub(crate) fn apply(resource: &Resource, media: &str, object: &Value, patch: &Value) -> Result<Value, Refused> {
+fn apply(resource: &Resource, media: &str, object: &Value, patch: &Value) -> Result<Value, Refused> {
     let mut changed = object.clone();
     match media {
         MERGE => json_patch::merge(&mut changed, patch),

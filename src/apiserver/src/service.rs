@@ -57,15 +57,17 @@ fn node_ports(service: &Value) -> Vec<u16> {
     ports.iter().filter_map(|port| number(&port["nodePort"])).chain(number(&spec["healthCheckNodePort"])).collect()
 }
 
-fn or_default(spec: &mut Value, key: &str, value: Value) {
-    if spec.get(key).is_none() {
-        spec[key] = value;
+/// Gives a member of an object its default; what is no object has no members.
+fn or_default(object: &mut Value, key: &str, value: Value) {
+    if let Some(members) = object.as_object_mut() {
+        members.entry(key).or_insert(value);
     }
 }
 
-/// The items of a list; none where there is no list.
+/// The objects in a list; none where there is no list.
 fn items<'a>(object: &'a mut Value, pointer: &str) -> impl Iterator<Item = &'a mut Value> {
-    object.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten()
+    let items = object.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten();
+    items.filter(|item| item.is_object())
 }
 
 fn kind_of(service: &Value) -> &str {
@@ -195,7 +197,7 @@ pub(crate) fn on_create(resource: &Resource, service: &mut Value, free: &mut All
     defaults(service);
     validate(service).map_err(|why| refused(resource, service, &why))?;
     allocate(service, None, free).map_err(|why| refused(resource, service, &why))?;
-    if service.get("status").is_none() {
+    if !service["status"].is_object() {
         service["status"] = json!({});
     }
     or_default(&mut service["status"], "loadBalancer", json!({}));
