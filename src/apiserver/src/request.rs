@@ -363,18 +363,22 @@ fn media(headers: &HeaderMap) -> &str {
     media.split(';').next().unwrap_or_default().trim()
 }
 
-/// The JSON of a body.
+/// The JSON of a body. Source: kube-apiserver takes a body without a media type for JSON.
 fn parsed(media: &str, body: &[u8]) -> Result<Value, Refused> {
-    if media.contains("protobuf") || media.contains("cbor") {
-        return Err(status::unsupported_body(media));
+    match ["", JSON].iter().any(|one| media.eq_ignore_ascii_case(one)) {
+        true => json_of(body),
+        false => Err(status::unsupported_body(media)),
     }
+}
+
+fn json_of(body: &[u8]) -> Result<Value, Refused> {
     serde_json::from_slice(body).map_err(|error| status::bad_request(format!("the body is not JSON: {error}")))
 }
 
 /// The patch of a body. One that is no JSON is refused by its media type first.
 fn patch(media: &str, body: &[u8]) -> Result<Value, Refused> {
     match crate::patch::MEDIA.contains(&media) {
-        true => parsed(media, body),
+        true => json_of(body),
         false => Err(status::unsupported_patch(media)),
     }
 }

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::{
-    Options, Refused, clock::Clock, patch::Patch, resource::Resource, select::Selector, service, status, tokens::Tokens,
+    Options, Refused, clock::Clock, patch::Patch, resource::Resource, select::Selector, service, status, strategy,
+    tokens::Tokens,
 };
 
 /// How many unfinished lists are kept. The page after the oldest one is answered 410.
@@ -267,7 +268,8 @@ impl Store {
     ) -> Result<Arc<Value>, Refused> {
         let mut world = self.world();
         self.prepare(&mut world, resource, &mut object)?;
-        if resource.has_status && resource.plural != "volumeattachments" {
+        strategy::check_metadata(resource, &object)?;
+        if resource.has_status {
             object.as_object_mut().expect("was checked").remove("status");
         }
         if let Some(phase) = first_phase(resource) {
@@ -332,11 +334,16 @@ impl Store {
         let at = place(resource, namespace, name);
         let before = world.objects.get(&at).cloned().ok_or_else(|| status::not_found(resource, name))?;
         let (mut after, warnings) = match write {
-            Write::Whole(object) => ((*object).clone(), Vec::new()),
+            Write::Whole(object) => {
+                strategy::check_version(resource, name, object)?;
+                ((*object).clone(), Vec::new())
+            }
             Write::Patch(patch) => patch.applied_to(&before)?,
         };
         without_nulls(&mut after);
+        strategy::as_kept(resource, &mut after);
         Self::check_identity(resource, &before, &after)?;
+        strategy::check_metadata(resource, &after)?;
         keep_servers_members(&before, &mut after);
         let dying = before.pointer("/metadata/deletionTimestamp").is_some();
         if dying && finalizers(&after).iter().any(|one| !finalizers(&before).contains(one)) {
@@ -344,6 +351,7 @@ impl Store {
             return Err(status::invalid(resource, name, why));
         }
         Self::keep_other_part(resource, &before, &mut after, part);
+        strategy::on_update(resource, &before, &mut after, part)?;
         let mut addresses = None;
         if resource.plural == "services" && part == Part::Main {
             service::on_update(resource, &before, &mut after, addresses.insert(world.addresses.clone()))?;
@@ -458,6 +466,7 @@ impl Store {
             return Err(status::bad_request("the object has no metadata"));
         }
         without_nulls(object);
+        strategy::as_kept(resource, object);
         world.made += 1;
         let metadata = object["metadata"].as_object_mut().expect("was checked");
         for key in SERVERS {

@@ -52,6 +52,24 @@ async fn a_service_whose_ports_are_no_objects_is_refused_and_the_server_goes_on(
 }
 
 #[tokio::test]
+async fn a_body_that_calls_itself_no_json_is_refused() {
+    let server = ApiServer::start(Options::default());
+    server.put("services", service("web")).unwrap();
+    for media in ["text/plain", "application/x-www-form-urlencoded", "application/yaml"] {
+        for (method, path) in [(Method::POST, SERVICES.to_owned()), (Method::PUT, format!("{SERVICES}/web"))] {
+            let (code, _, refused) = ask(&server, (method.clone(), &path), media, &service("web")).await;
+            let told = refused["message"].as_str().unwrap();
+            assert!(code == StatusCode::UNSUPPORTED_MEDIA_TYPE && told.contains(media), "{method}: {told}");
+        }
+    }
+    for media in ["", "Application/JSON; charset=utf-8"] {
+        let path = format!("{SERVICES}?dryRun=All");
+        let (code, ..) = ask(&server, (Method::POST, &path), media, &service("new")).await;
+        assert_eq!(code, StatusCode::CREATED, "{media}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_panics_takes_no_other_with_it() {
     let server = ApiServer::start(Options::default());
     let store = Arc::clone(&server.store);
