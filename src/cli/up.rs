@@ -392,7 +392,7 @@ impl Reporter<'_> {
             lines.extend(self.of_azure(&mut ended));
             let at = self.started.elapsed();
             for line in pace.admit(at, lines) {
-                print(&format!("{:>8.1} s  {line}\n", at.as_secs_f64()))?;
+                print(&news::printed(at, &line))?;
             }
             let busy = pace.owes() || self.control.running_operations() > 0;
             tokio::select! {
