@@ -142,6 +142,13 @@ pub(crate) struct Problems {
 }
 
 impl Problems {
+    /// Those that are not among the older ones.
+    pub(crate) fn beyond(mut self, older: &Self) -> Self {
+        self.unknown.retain(|path| !older.unknown.contains(path));
+        self.mistyped.retain(|words| !older.mistyped.contains(words));
+        self
+    }
+
     /// What the writer is warned of.
     ///
     /// # Errors

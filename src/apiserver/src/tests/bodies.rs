@@ -112,6 +112,7 @@ async fn a_patch_is_told_of_the_unknown_fields_that_it_brings_and_of_no_older_on
     let server = ApiServer::start(Options::default());
     let mut object = service("web");
     object["spec"]["older"] = json!(1);
+    object["spec"]["externalIPs"] = json!("older");
     server.put("services", object).unwrap();
     let patch = json!({"spec": {"newer": 1, "type": "NodePort"}});
     let ask = async |validation: &str| {
