@@ -66,8 +66,9 @@ pub(super) struct Options {
     /// How many machines: each is a Node and has a node plugin.
     #[arg(long, env = "LAZULI_UP_NODES", value_name = "N", default_value_t = 2, value_parser = whole::<u8>(1..=machines::MOST))]
     nodes: u8,
-    /// The folder of kubeconfig, azure.json, sockets and disks. It is kept at the end; the kubeconfig and the azure.json in
-    /// it are removed. Default: a folder of its own below the system's for temporary files, removed at the end.
+    /// The folder of kubeconfig, azure.json, sockets and disks: empty, not there yet, or that of an earlier lazuli up. It is
+    /// kept at the end; the kubeconfig and the azure.json in it are removed. Default: a folder of its own below the system's
+    /// for temporary files, removed at the end.
     #[arg(long, env = "LAZULI_UP_FOLDER")]
     folder: Option<PathBuf>,
     /// Where Azure and its page are served. Port 0: one that is free.
@@ -182,7 +183,7 @@ fn hypervisor(asked: Option<Hypervisor>) -> Result<(Hypervisor, String), UpError
 fn lock(folder: &Path) -> Result<File, UpError> {
     let path = folder.join("lock");
     let failed = |source| UpError::Folder { path: path.clone(), source };
-    let file = File::create(&path).map_err(failed)?;
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(UpError::FolderInUse(folder.to_owned())),
@@ -412,7 +413,7 @@ impl Reporter<'_> {
             lines.extend(self.of_azure(&mut ended));
             let at = self.started.elapsed();
             for line in pace.admit(at, lines) {
-                print(&format!("{:>8.1} s  {line}\n", at.as_secs_f64()))?;
+                print(&news::printed(at, &line))?;
             }
             let busy = pace.owes() || self.control.running_operations() > 0;
             tokio::select! {

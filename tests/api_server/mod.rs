@@ -56,6 +56,7 @@ impl Case {
         let group = match plural {
             "leases" => "apis/coordination.k8s.io/v1",
             "endpointslices" => "apis/discovery.k8s.io/v1",
+            "volumeattachments" => return "/apis/storage.k8s.io/v1/volumeattachments".to_owned(),
             _ => "api/v1",
         };
         format!("/{group}/namespaces/{}/{plural}", self.namespace)
@@ -142,6 +143,12 @@ pub(crate) async fn conforms(client: &Client) {
         a_watch_brings_the_first_objects_and_a_mark,
         a_selector_turns_changes_into_arrivals_and_departures,
         a_lease_is_taken_by_its_version,
+        a_volume_attachment_keeps_its_specification_and_its_metadata,
+        values_of_another_type_are_refused,
+        an_update_without_its_namespace_stays_in_it,
+        labels_are_checked,
+        the_texts_of_a_secret_become_bytes,
+        strategic_patches_merge_by_key_and_obey_directives,
         services_get_addresses_and_ports,
         service_ports_stay_when_left_out,
         a_service_that_is_no_load_balancer_any_more_loses_what_it_had,
@@ -432,7 +439,96 @@ async fn a_lease_is_taken_by_its_version(case: &Case) {
     };
     case.put(&path, &take("b")).await.unwrap();
     assert_eq!(refused(case.put(&path, &take("c")).await), is(409, "Conflict"));
+    // Without a version nothing is taken.
+    let mut blind = take("c");
+    blind["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    assert_eq!(refused(case.put(&path, &blind).await), is(422, "Invalid"));
     assert_eq!(case.get(&path).await.unwrap()["spec"]["holderIdentity"], "b");
+}
+
+async fn a_volume_attachment_keeps_its_specification_and_its_metadata(case: &Case) {
+    let name = format!("attachment-of-{}", case.namespace);
+    let path = case.object("volumeattachments", &name);
+    let spec =
+        |volume: &str| json!({"attacher": "example.com", "nodeName": "n", "source": {"persistentVolumeName": volume}});
+    let body = json!({"metadata": {"name": name}, "spec": spec("pv"), "status": {"attached": true}});
+    let made = case.post(&case.collection("volumeattachments"), &body).await.unwrap();
+    assert_ne!(made["status"]["attached"], true, "{made}");
+    let patch = json!({"spec": {"source": {"persistentVolumeName": "other"}}});
+    assert_eq!(refused(case.patch(&path, MERGE, &patch).await), is(422, "Invalid"));
+    let both =
+        json!({"metadata": {"finalizers": ["example.com/f"], "labels": {"a": "b"}}, "status": {"attached": true}});
+    let written = case.patch(&format!("{path}/status"), MERGE, &both).await.unwrap();
+    assert_eq!(written["status"]["attached"], true);
+    assert!(
+        written["metadata"].get("finalizers").is_none() && written["metadata"].get("labels").is_none(),
+        "{written}"
+    );
+    assert_eq!(refused(case.put(&path, &body).await), is(422, "Invalid"));
+    case.delete(&path, &Value::Null).await.unwrap();
+}
+
+async fn values_of_another_type_are_refused(case: &Case) {
+    case.service("one").await;
+    let path = case.object("services", "one");
+    for spec in [
+        json!({"ports": ["x"]}),
+        json!({"ports": [{"port": "80"}]}),
+        json!({"ports": [{"port": 80, "nodePort": 4_294_967_296_u64}]}),
+        json!({"ports": [{"port": 80}], "loadBalancerSourceRanges": "10.0.0.0/8"}),
+    ] {
+        let service = json!({"metadata": {"name": "one"}, "spec": spec});
+        assert_eq!(refused(case.post(&case.collection("services"), &service).await), is(400, "BadRequest"), "{spec}");
+        assert_eq!(refused(case.put(&path, &service).await), is(400, "BadRequest"), "{spec}");
+        assert_eq!(refused(case.patch(&path, MERGE, &json!({"spec": spec})).await).0, 422, "{spec}");
+    }
+    case.patch(&path, MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.unwrap();
+}
+
+async fn an_update_without_its_namespace_stays_in_it(case: &Case) {
+    let made = case.post(&case.collection("configmaps"), &config("one", "a")).await.unwrap();
+    let path = case.object("configmaps", "one");
+    let written = case.put(&path, &config("one", "b")).await.unwrap();
+    assert_eq!(written["metadata"]["namespace"], *case.namespace);
+    let watch = format!("{}?watch=true&resourceVersion={}", case.collection("configmaps"), version(&made));
+    assert_eq!(case.events(&watch, 1).await[0].0, "MODIFIED");
+}
+
+async fn labels_are_checked(case: &Case) {
+    for labels in [json!({"a": "not a label value!"}), json!({"a b": "c"}), json!({"a": "x".repeat(64)})] {
+        let object = json!({"metadata": {"name": "one", "labels": labels}});
+        assert_eq!(refused(case.post(&case.collection("configmaps"), &object).await), is(422, "Invalid"), "{labels}");
+    }
+    let object = json!({"metadata": {"name": "one", "labels": {"example.com/a": ""}}});
+    case.post(&case.collection("configmaps"), &object).await.unwrap();
+}
+
+async fn the_texts_of_a_secret_become_bytes(case: &Case) {
+    let secret = json!({"metadata": {"name": "one"}, "data": {"a": "YQ==", "b": "YQ=="}, "stringData": {"b": "b"}});
+    let made = case.post(&case.collection("secrets"), &secret).await.unwrap();
+    assert_eq!((&made["data"], made.get("stringData")), (&json!({"a": "YQ==", "b": "Yg=="}), None));
+    let patch = json!({"stringData": {"c": "c"}});
+    let written = case.patch(&case.object("secrets", "one"), MERGE, &patch).await.unwrap();
+    assert_eq!((&written["data"]["c"], written.get("stringData")), (&json!("Yw=="), None));
+    let wrong = json!({"metadata": {"name": "two"}, "data": {"a": "not base64!"}});
+    assert_eq!(refused(case.post(&case.collection("secrets"), &wrong).await), is(400, "BadRequest"));
+}
+
+async fn strategic_patches_merge_by_key_and_obey_directives(case: &Case) {
+    let names = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Value>();
+    let account =
+        json!({"metadata": {"name": "one"}, "secrets": names(&["a", "b"]), "imagePullSecrets": names(&["a", "b"])});
+    case.post(&case.collection("serviceaccounts"), &account).await.unwrap();
+    let path = case.object("serviceaccounts", "one");
+    let patch = json!({"secrets": names(&["c"])});
+    let written = case.patch(&path, STRATEGIC, &patch).await.unwrap();
+    assert_eq!(written["secrets"].as_array().map(Vec::len), Some(3), "{written}");
+    case.post(&case.collection("configmaps"), &json!({"metadata": {"name": "one"}, "data": {"a": "1"}})).await.unwrap();
+    let path = case.object("configmaps", "one");
+    let written = case.patch(&path, STRATEGIC, &json!({"data": {"$patch": "replace", "b": "2"}})).await.unwrap();
+    assert_eq!(written["data"], json!({"b": "2"}));
+    let written = case.patch(&path, STRATEGIC, &json!({"data": {"$patch": "delete"}})).await.unwrap();
+    assert!(written["data"].as_object().is_none_or(serde_json::Map::is_empty), "{written}");
 }
 
 async fn services_get_addresses_and_ports(case: &Case) {
@@ -522,7 +618,12 @@ async fn services_are_validated(case: &Case) {
         assert_eq!(refused(case.post(&case.collection("services"), &service).await), is(422, "Invalid"), "{ports}");
     }
     let both = json!({"spec": {"ports": [{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"}]}});
-    case.patch(&path, MERGE, &both).await.unwrap();
+    let written = case.patch(&path, MERGE, &both).await.unwrap();
+    let ports = &written["spec"]["ports"];
+    assert!(ports[0]["nodePort"].is_u64() && ports[0]["nodePort"] == ports[1]["nodePort"], "{ports}");
+    case.put(&path, &written).await.unwrap();
+    let same = json!({"spec": {"ports": [{"name": "a", "port": 1, "nodePort": 32_001}, {"name": "b", "port": 2, "nodePort": 32_001}]}});
+    assert_eq!(refused(case.patch(&path, MERGE, &same).await), is(422, "Invalid"));
 }
 
 async fn an_ingress_gets_an_ip_mode(case: &Case) {

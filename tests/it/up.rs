@@ -149,6 +149,7 @@ async fn what_makes_no_sense_is_refused_with_what_is_allowed() {
         ("--hypervisor=qemu", 2, "none, loop"),
         (&taken, 1, "the API server cannot listen on 127.0.0.1:"),
         ("--folder=/dev/null", 1, "the folder /dev/null cannot be used"),
+        ("--folder=/etc", 1, "give a folder that is empty or does not exist"),
     ] {
         let name = argument.split('=').next().unwrap();
         let own = ["--listen=127.0.0.1:0", "--api-listen=127.0.0.1:0", "--hypervisor=none"];

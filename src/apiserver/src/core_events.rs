@@ -35,7 +35,14 @@ pub(crate) fn shown(event: &Value) -> Value {
 /// An event of the core group as it is kept.
 pub(crate) fn kept(event: &Value) -> Value {
     let name = |key: &str| NAMES.iter().find(|(core, _)| *core == key).map(|(_, kept)| *kept);
-    renamed(event, name, "events.k8s.io/v1")
+    let mut event = renamed(event, name, "events.k8s.io/v1");
+    // The core group shows every event with a source.
+    if event["deprecatedSource"] == json!({})
+        && let Some(members) = event.as_object_mut()
+    {
+        members.remove("deprecatedSource");
+    }
+    event
 }
 
 #[cfg(test)]

@@ -28,13 +28,23 @@
 //!   Pod still exists;
 //! - for `kubectl`: discovery (also aggregated), short names, tables, OpenAPI v3, `fieldValidation`, `dryRun`, and the events
 //!   of the core group as another form of those of `events.k8s.io`;
-//! - of Services: defaults, cluster IPs, node ports, health-check node ports, the validation that controllers meet.
+//! - of Services: defaults, cluster IPs, node ports, health-check node ports, the validation that controllers meet;
+//! - values of another type than their field's are refused, in the result of a patch too, and so are labels that are none;
+//!   Leases, VolumeAttachments, CSINodes and CSIDrivers are updated by their version alone; a VolumeAttachment keeps its
+//!   specification, and its status changes only through the subresource.
 //!
 //! # What it does not do
 //!
-//! It knows the kinds of [`resource`] and no others, authorizes every request, runs no admission webhooks and no
+//! It knows the kinds of [`resource`] and no others, authorizes every request (who serves it over a socket checks that no web
+//! page of another site asks), runs no admission webhooks and no
 //! controllers (Pods do not run and claims are not bound: whoever creates one gets a warning), reads and writes JSON alone,
 //! tracks no field managers (server-side apply is refused), and keeps everything in memory.
+//!
+//! It takes what a real server refuses: an object in a namespace that does not exist, an `apiVersion` and a `kind` of another
+//! collection, a change of what is immutable in PersistentVolumes, claims, StorageClasses, CSIDrivers and Secrets, and
+//! values of the right type that a kind forbids, except those of Services. It keeps unknown fields, which a real server drops.
+//! A namespace that is deleted is gone at once, and leaves its objects. A strategic merge patch appends new items, and does not
+//! sort them by `$setElementOrder`. [`ApiServer::put`] is for tests: it checks Services alone, and no types.
 
 mod accept;
 mod clock;
@@ -49,6 +59,7 @@ mod select;
 mod service;
 mod status;
 mod store;
+mod strategy;
 mod table;
 mod tokens;
 mod view;
@@ -126,6 +137,13 @@ impl std::fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+impl axum::response::IntoResponse for Refused {
+    fn into_response(self) -> axum::response::Response {
+        let code = http::StatusCode::from_u16(self.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+        (code, axum::Json(self.object())).into_response()
+    }
+}
 
 impl ApiServer {
     /// An empty cluster with the namespaces `default` and `kube-system`. Its clock is that of the current runtime.

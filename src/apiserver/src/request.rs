@@ -10,8 +10,9 @@ use crate::{
     Refused,
     accept::{self, Form},
     core_events, discovery, openapi,
+    patch::Patch,
     resource::{self, Resource},
-    schema,
+    schema::{self, UnknownFields},
     select::Selector,
     status,
     store::{Keeping, Part, Store, Write},
@@ -210,9 +211,12 @@ impl<'a> Request<'a> {
                 if !object["metadata"]["name"].is_string() {
                     return Err(status::bad_request("the name of the object is required"));
                 }
-                Ok(self.update(&Write::Whole(&object))?.warning(warnings))
+                self.update(&Write::Whole(&object), warnings)
             }
-            Method::PATCH => self.update(&Write::Patch { media, patch: &patch(media, body)? }),
+            Method::PATCH => {
+                let (of, unknown, body) = (self.resource, self.unknown_fields()?, patch(media, body)?);
+                self.update(&Write::Patch(Patch { of, media, body: &body, unknown }), Vec::new())
+            }
             Method::DELETE if self.part == Part::Main => {
                 let options = if body.is_empty() { Value::Null } else { parsed(media, body)? };
                 let keeping = match options.pointer("/dryRun/0") {
@@ -231,41 +235,34 @@ impl<'a> Request<'a> {
 
     /// The object of a body as it is kept, and what is said of it.
     fn object(&self, media: &str, body: &[u8]) -> Result<(Value, Vec<String>), Refused> {
-        let object = parsed(media, body)?;
-        let warnings = self.validated(&object)?;
+        let mut object = parsed(media, body)?;
+        let judged = schema::check(self.resource, &object).judged(self.unknown_fields()?);
+        let warnings = judged.map_err(|why| status::not_of_kind(self.resource, &why))?;
+        schema::with_text_quantities(&schema::type_of(self.resource), &mut object);
         let object = if self.resource.kept_as.is_some() { core_events::kept(&object) } else { object };
         Ok((object, warnings))
     }
 
-    /// The validation of fields that a client asks for. Gives what it is warned of.
-    fn validated(&self, object: &Value) -> Result<Vec<String>, Refused> {
-        let strict = match self.asked("fieldValidation") {
-            "Strict" => true,
-            "Warn" => false,
+    /// What becomes of fields that the kind does not have, as the client asks.
+    fn unknown_fields(&self) -> Result<UnknownFields, Refused> {
+        match self.asked("fieldValidation") {
+            "Strict" => Ok(UnknownFields::Refused),
+            "Warn" => Ok(UnknownFields::Warned),
             // Source: the API server's default is Warn. This one's other clients send what they have tested.
-            "" | "Ignore" => return Ok(Vec::new()),
-            other => {
-                return Err(status::bad_request(format!(
-                    "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-                )));
-            }
-        };
-        let problems = schema::check(self.resource, object);
-        if !problems.mistyped.is_empty() {
-            return Err(status::not_of_kind(self.resource, &problems.mistyped));
+            "" | "Ignore" => Ok(UnknownFields::Ignored),
+            other => Err(status::bad_request(format!(
+                "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
+            ))),
         }
-        let unknown: Vec<String> = problems.unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-        if strict && !unknown.is_empty() {
-            return Err(status::not_of_kind(self.resource, &unknown));
-        }
-        Ok(unknown)
     }
 
-    fn update(&self, write: &Write<'_>) -> Result<Answer, Refused> {
+    fn update(&self, write: &Write<'_>, mut warnings: Vec<String>) -> Result<Answer, Refused> {
         let (namespace, name) =
             (self.namespace.as_deref().unwrap_or_default(), self.name.as_deref().unwrap_or_default());
         let how = (self.part, self.keeping()?);
-        self.one(StatusCode::OK, &*self.store.update(self.resource.kept(), (namespace, name), how, write)?)
+        let (object, more) = self.store.update(self.resource.kept(), (namespace, name), how, write)?;
+        warnings.extend(more);
+        Ok(self.one(StatusCode::OK, &object)?.warning(warnings))
     }
 
     fn deleted(&self, name: &str, object: &Value) -> Value {
@@ -366,18 +363,22 @@ fn media(headers: &HeaderMap) -> &str {
     media.split(';').next().unwrap_or_default().trim()
 }
 
-/// The JSON of a body.
+/// The JSON of a body. Source: kube-apiserver takes a body without a media type for JSON.
 fn parsed(media: &str, body: &[u8]) -> Result<Value, Refused> {
-    if media.contains("protobuf") || media.contains("cbor") {
-        return Err(status::unsupported_body(media));
+    match ["", JSON].iter().any(|one| media.eq_ignore_ascii_case(one)) {
+        true => json_of(body),
+        false => Err(status::unsupported_body(media)),
     }
+}
+
+fn json_of(body: &[u8]) -> Result<Value, Refused> {
     serde_json::from_slice(body).map_err(|error| status::bad_request(format!("the body is not JSON: {error}")))
 }
 
 /// The patch of a body. One that is no JSON is refused by its media type first.
 fn patch(media: &str, body: &[u8]) -> Result<Value, Refused> {
     match crate::patch::MEDIA.contains(&media) {
-        true => parsed(media, body),
+        true => json_of(body),
         false => Err(status::unsupported_patch(media)),
     }
 }

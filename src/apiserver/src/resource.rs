@@ -20,9 +20,6 @@ pub struct Resource {
     /// The group whose objects these are in another form, where they are not kept themselves: the events of the core group
     /// are those of `events.k8s.io`.
     pub kept_as: Option<&'static str>,
-    /// The lists below `spec` and `status` that a strategic merge patch merges, by pointer and key. An empty key: the
-    /// list is a set of plain values.
-    pub merged_lists: &'static [(&'static str, &'static str)],
 }
 
 impl Resource {
@@ -50,41 +47,19 @@ impl Resource {
 }
 
 const fn core(plural: &'static str, kind: &'static str, namespaced: bool, has_status: bool) -> Resource {
-    Resource {
-        group: "",
-        version: "v1",
-        plural,
-        kind,
-        namespaced,
-        has_status,
-        short_names: &[],
-        kept_as: None,
-        merged_lists: &[],
-    }
+    Resource { group: "", version: "v1", plural, kind, namespaced, has_status, short_names: &[], kept_as: None }
 }
 
 const fn grouped(group: &'static str, plural: &'static str, kind: &'static str, namespaced: bool) -> Resource {
     Resource { group, ..core(plural, kind, namespaced, false) }
 }
 
-/// Source of the merged lists: the `x-kubernetes-patch-merge-key` members of the published OpenAPI of Kubernetes 1.36.
+/// All of them.
 pub static ALL: &[Resource] = &[
     Resource { short_names: &["ns"], ..core("namespaces", "Namespace", false, true) },
-    Resource {
-        short_names: &["no"],
-        merged_lists: &[("/status/conditions", "type"), ("/status/addresses", "type"), ("/spec/podCIDRs", "")],
-        ..core("nodes", "Node", false, true)
-    },
-    Resource {
-        short_names: &["svc"],
-        merged_lists: &[("/spec/ports", "port"), ("/status/conditions", "type")],
-        ..core("services", "Service", true, true)
-    },
-    Resource {
-        short_names: &["po"],
-        merged_lists: &[("/status/conditions", "type")],
-        ..core("pods", "Pod", true, true)
-    },
+    Resource { short_names: &["no"], ..core("nodes", "Node", false, true) },
+    Resource { short_names: &["svc"], ..core("services", "Service", true, true) },
+    Resource { short_names: &["po"], ..core("pods", "Pod", true, true) },
     Resource { short_names: &["cm"], ..core("configmaps", "ConfigMap", true, false) },
     core("secrets", "Secret", true, false),
     Resource { short_names: &["sa"], ..core("serviceaccounts", "ServiceAccount", true, false) },

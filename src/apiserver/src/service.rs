@@ -3,7 +3,7 @@
 //! Source: `pkg/registry/core/service`, `pkg/apis/core/{v1/defaults.go,validation}` of Kubernetes 1.36; the conformance
 //! tests compare it with the real server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -50,22 +50,25 @@ impl Allocator {
     }
 }
 
-fn node_ports(service: &Value) -> Vec<u16> {
+/// Each once: TCP and UDP of the same port share one.
+fn node_ports(service: &Value) -> BTreeSet<u16> {
     let number = |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
     let spec = &service["spec"];
     let ports = spec["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
     ports.iter().filter_map(|port| number(&port["nodePort"])).chain(number(&spec["healthCheckNodePort"])).collect()
 }
 
-fn or_default(spec: &mut Value, key: &str, value: Value) {
-    if spec.get(key).is_none() {
-        spec[key] = value;
+/// Gives a member of an object its default; what is no object has no members.
+fn or_default(object: &mut Value, key: &str, value: Value) {
+    if let Some(members) = object.as_object_mut() {
+        members.entry(key).or_insert(value);
     }
 }
 
-/// The items of a list; none where there is no list.
+/// The objects in a list; none where there is no list.
 fn items<'a>(object: &'a mut Value, pointer: &str) -> impl Iterator<Item = &'a mut Value> {
-    object.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten()
+    let items = object.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten();
+    items.filter(|item| item.is_object())
 }
 
 fn kind_of(service: &Value) -> &str {
@@ -125,10 +128,18 @@ fn allocate(service: &mut Value, before: Option<&Value>, free: &mut Allocator) -
         _ => false,
     };
     if wants_ports {
-        for port in items(spec, "/ports") {
-            if port.get("nodePort").and_then(Value::as_u64).unwrap_or(0) == 0 {
-                port["nodePort"] = json!(free.port().ok_or_else(full)?);
-            }
+        let number = |port: &Value, key: &str| port.get(key).and_then(Value::as_u64).filter(|number| *number > 0);
+        let has = |port: &mut Value| Some((number(port, "port")?, number(port, "nodePort")?));
+        // What one protocol of a port has, the others get too.
+        let mut of_port: BTreeMap<u64, u64> = items(spec, "/ports").filter_map(has).collect();
+        for port in items(spec, "/ports").filter(|port| number(port, "nodePort").is_none()) {
+            let at = number(port, "port").unwrap_or_default();
+            let given = match of_port.get(&at) {
+                Some(shared) => *shared,
+                None => free.port().ok_or_else(full)?.into(),
+            };
+            of_port.insert(at, given);
+            port["nodePort"] = json!(given);
         }
     }
     let wants_health = spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local";
@@ -144,7 +155,7 @@ fn validate(service: &Value) -> Result<(), String> {
     if ports.is_empty() && spec["type"] != "ExternalName" && spec["clusterIP"] != "None" {
         return Err("spec.ports: Required value".to_owned());
     }
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut seen_node_ports) = (BTreeSet::new(), BTreeSet::new());
     for (at, port) in ports.iter().enumerate() {
         let number = port["port"].as_u64().unwrap_or(0);
         if number == 0 || number > 65_535 {
@@ -158,6 +169,10 @@ fn validate(service: &Value) -> Result<(), String> {
         }
         if !seen.insert((port["protocol"].to_string(), number)) {
             return Err(format!("spec.ports[{at}]: Duplicate value: {port}"));
+        }
+        let node_port = port["nodePort"].as_u64().unwrap_or(0);
+        if node_port > 0 && !seen_node_ports.insert((port["protocol"].to_string(), node_port)) {
+            return Err(format!("spec.ports[{at}].nodePort: Duplicate value: {node_port}"));
         }
     }
     for (at, range) in spec["loadBalancerSourceRanges"].as_array().into_iter().flatten().enumerate() {
@@ -195,7 +210,7 @@ pub(crate) fn on_create(resource: &Resource, service: &mut Value, free: &mut All
     defaults(service);
     validate(service).map_err(|why| refused(resource, service, &why))?;
     allocate(service, None, free).map_err(|why| refused(resource, service, &why))?;
-    if service.get("status").is_none() {
+    if !service["status"].is_object() {
         service["status"] = json!({});
     }
     or_default(&mut service["status"], "loadBalancer", json!({}));
@@ -277,7 +292,7 @@ fn drop_what_the_type_has_not(before: &Value, service: &mut Value) {
     }
     if !with_ports {
         unchanged("externalTrafficPolicy");
-        let old: Vec<u16> = node_ports(before);
+        let old = node_ports(before);
         for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
             let number = port.get("nodePort").and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok());
             if number.is_some_and(|number| old.contains(&number)) {

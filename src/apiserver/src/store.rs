@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use serde_json::{Value, json};
@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::{
-    Options, Refused, clock::Clock, patch, resource::Resource, select::Selector, service, status, tokens::Tokens,
+    Options, Refused, clock::Clock, patch::Patch, resource::Resource, select::Selector, service, status, strategy,
+    tokens::Tokens,
 };
 
 /// How many unfinished lists are kept. The page after the oldest one is answered 410.
@@ -89,7 +90,7 @@ pub(crate) enum Keeping {
 /// What a write brings.
 pub(crate) enum Write<'a> {
     Whole(&'a Value),
-    Patch { media: &'a str, patch: &'a Value },
+    Patch(Patch<'a>),
 }
 
 fn place(resource: &'static Resource, namespace: &str, name: &str) -> Place {
@@ -130,6 +131,19 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
+/// Gives an update the members of metadata that no update changes: those of the server, and the object's namespace, which
+/// a client may leave out.
+fn keep_servers_members(before: &Value, after: &mut Value) {
+    let metadata = after["metadata"].as_object_mut().expect("its name was compared");
+    for key in SERVERS.into_iter().chain(["namespace"]) {
+        match before["metadata"].get(key) {
+            Some(kept) => drop(metadata.insert(key.to_owned(), kept.clone())),
+            None => drop(metadata.remove(key)),
+        }
+    }
+    metadata.remove("managedFields");
+}
+
 /// The members of metadata that only the server writes.
 const SERVERS: [&str; 7] = [
     "uid",
@@ -155,8 +169,15 @@ impl Store {
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
-        // A panic inside leaves a world that nothing repairs: the next request shows it.
-        self.world.lock().expect("no request panics inside")
+        // Objects change in one step, at the end of a request: one that panics has changed nothing, and the next ones go on.
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Panics as a request might that this crate has a mistake about.
+    #[cfg(test)]
+    pub(crate) fn panic_inside(&self) {
+        let _world = self.world();
+        panic!("a test asks for it");
     }
 
     pub(crate) fn head(&self) -> u64 {
@@ -247,7 +268,8 @@ impl Store {
     ) -> Result<Arc<Value>, Refused> {
         let mut world = self.world();
         self.prepare(&mut world, resource, &mut object)?;
-        if resource.has_status && resource.plural != "volumeattachments" {
+        strategy::check_metadata(resource, &object)?;
+        if resource.has_status {
             object.as_object_mut().expect("was checked").remove("status");
         }
         if let Some(phase) = first_phase(resource) {
@@ -273,7 +295,7 @@ impl Store {
     /// Creates or replaces an object with its status, whatever its version.
     pub(crate) fn put(&self, resource: &'static Resource, mut object: Value) -> Result<Arc<Value>, Refused> {
         let mut world = self.world();
-        if resource.namespaced && object.pointer("/metadata/namespace").is_none() {
+        if resource.namespaced && object["metadata"].is_object() && text(&object, "/metadata/namespace").is_empty() {
             set(&mut object, "namespace", json!("default"));
         }
         let at = place(resource, text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
@@ -307,30 +329,29 @@ impl Store {
         (namespace, name): (&str, &str),
         (part, keeping): (Part, Keeping),
         write: &Write<'_>,
-    ) -> Result<Arc<Value>, Refused> {
+    ) -> Result<(Arc<Value>, Vec<String>), Refused> {
         let mut world = self.world();
         let at = place(resource, namespace, name);
         let before = world.objects.get(&at).cloned().ok_or_else(|| status::not_found(resource, name))?;
-        let mut after = match write {
-            Write::Whole(object) => (*object).clone(),
-            Write::Patch { media, patch } => patch::apply(resource, media, &before, patch)?,
+        let (mut after, warnings) = match write {
+            Write::Whole(object) => {
+                strategy::check_version(resource, name, object)?;
+                ((*object).clone(), Vec::new())
+            }
+            Write::Patch(patch) => patch.applied_to(&before)?,
         };
         without_nulls(&mut after);
+        strategy::as_kept(resource, &mut after);
         Self::check_identity(resource, &before, &after)?;
-        let metadata = after["metadata"].as_object_mut().expect("its name was compared");
-        for key in SERVERS {
-            match before["metadata"].get(key) {
-                Some(kept) => drop(metadata.insert(key.to_owned(), kept.clone())),
-                None => drop(metadata.remove(key)),
-            }
-        }
-        metadata.remove("managedFields");
+        strategy::check_metadata(resource, &after)?;
+        keep_servers_members(&before, &mut after);
         let dying = before.pointer("/metadata/deletionTimestamp").is_some();
         if dying && finalizers(&after).iter().any(|one| !finalizers(&before).contains(one)) {
             let why = "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted";
             return Err(status::invalid(resource, name, why));
         }
         Self::keep_other_part(resource, &before, &mut after, part);
+        strategy::on_update(resource, &before, &mut after, part)?;
         let mut addresses = None;
         if resource.plural == "services" && part == Part::Main {
             service::on_update(resource, &before, &mut after, addresses.insert(world.addresses.clone()))?;
@@ -339,18 +360,19 @@ impl Store {
             service::on_status(resource, &mut after)?;
         }
         if after == *before {
-            return Ok(before);
+            return Ok((before, warnings));
         }
         if keeping == Keeping::DryRun {
-            return Ok(Arc::new(after));
+            return Ok((Arc::new(after), warnings));
         }
         if let Some(addresses) = addresses {
             world.addresses = addresses;
         }
-        if dying && finalizers(&after).is_empty() {
-            return Ok(self.remove(&mut world, &at, Some(after)));
-        }
-        Ok(self.keep(&mut world, resource, at, after))
+        let object = match dying && finalizers(&after).is_empty() {
+            true => self.remove(&mut world, &at, Some(after)),
+            false => self.keep(&mut world, resource, at, after),
+        };
+        Ok((object, warnings))
     }
 
     /// The name, UID and version that a write names must be those of the object.
@@ -444,6 +466,7 @@ impl Store {
             return Err(status::bad_request("the object has no metadata"));
         }
         without_nulls(object);
+        strategy::as_kept(resource, object);
         world.made += 1;
         let metadata = object["metadata"].as_object_mut().expect("was checked");
         for key in SERVERS {

@@ -1,3 +1,4 @@
+mod bodies;
 mod kubectl;
 
 use std::{collections::BTreeSet, time::Duration};

@@ -10,6 +10,7 @@ use lazuli_emulator::{
     ended::{EndedOperation, OperationEnd},
     latency::OperationKind,
 };
+use lazuli_journal::printable;
 use lazuli_nodes::cloud_node::Taint;
 use serde_json::Value;
 
@@ -237,6 +238,12 @@ fn words(kind: &str) -> &str {
     }
 }
 
+/// A line as a terminal gets it, at this time since the start. Whoever may write an event writes a part of it, and so does
+/// Azure: what a terminal would obey is printed as an escape.
+pub(super) fn printed(at: Duration, line: &str) -> String {
+    format!("{:>8.1} s  {}\n", at.as_secs_f64(), printable(line))
+}
+
 /// Keeps a storm readable: so many lines a second, then their number.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -348,6 +355,17 @@ mod tests {
         assert!(news.of_event(&event("b"), true).is_some());
         assert!(news.of_event(&event(&"ä".repeat(500)), true).unwrap().ends_with("ä…"));
         assert_eq!(news.of_event(&json!({"type": "Normal"}), true), None);
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_printed() {
+        let mut news = News::default();
+        let hostile = "\u{1b}]52;c;cm0gLXJm\u{7}\r\n\u{9b}31m";
+        let event = json!({"type": "Warning", "reason": hostile, "note": hostile, "regarding": {"kind": "Node", "name": hostile}});
+        let line = news.of_event(&event, true).unwrap();
+        let text = printed(Duration::from_millis(1_500), &line);
+        assert!(text.starts_with("     1.5 s  Node ") && text.ends_with('\n'), "{text:?}");
+        assert!(!text.trim_end_matches('\n').chars().any(char::is_control), "{text:?}");
     }
 
     #[test]

@@ -10,6 +10,9 @@
 //!        ^                                  │  └─ bookmark ─> Confirmed
 //!        └── 410 Gone, or silence ──────────┘  broken: Lost, wait, watch again from the last version
 //! ```
+//!
+//! An object that cannot be decoded ends the watch, and the list that follows says in which field. It is listed again until
+//! somebody has corrected the object: nothing else tells of that.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -183,7 +186,7 @@ impl<V: Send + 'static> Follower<V> {
         while heard.elapsed() < SILENCE {
             match self.watch_once::<K>(&mut version, &mut heard, backoff).await {
                 Ok(()) => debug!(resource = self.path, "the watch ended, continuing"),
-                Err(WatchEnd::Gone) => return End::ListAgain,
+                Err(WatchEnd::Gone | WatchEnd::Undecoded) => return End::ListAgain,
                 Err(WatchEnd::NobodyListens) => return End::NobodyListens,
                 Err(WatchEnd::Broken(error)) => {
                     if self.tell(Change::Lost(error.to_string())).await.is_err() {
@@ -248,6 +251,8 @@ impl<V: Send + 'static> Follower<V> {
 
 enum WatchEnd {
     Gone,
+    /// An object is not of its kind. The watch does not say why: the client library then takes it for an empty status.
+    Undecoded,
     NobodyListens,
     Broken(FollowError),
 }
@@ -257,6 +262,8 @@ impl WatchEnd {
         match &error {
             // The status of the HTTP answer, or of an event in the stream.
             kube::Error::Api(status) if status.code == 410 => Self::Gone,
+            kube::Error::Api(status) if status.code == 0 && status.message.is_empty() => Self::Undecoded,
+            kube::Error::SerdeError(_) => Self::Undecoded,
             _ => Self::Broken(error.into()),
         }
     }
@@ -273,6 +280,8 @@ enum FollowError {
     Closed,
     #[error("{} ({})", .0.message, .0.code)]
     Refused(Box<kube::core::Status>),
+    #[error("an object of the API server is not of its kind: {0}")]
+    Undecoded(serde_json::Error),
     #[error("{0}")]
     Unreached(String),
     #[error("{0}")]
@@ -296,6 +305,7 @@ impl From<kube::Error> for FollowError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::Refused(status),
+            kube::Error::SerdeError(error) => Self::Undecoded(error),
             kube::Error::Service(error) => Self::Unreached(with_causes(&*error)),
             error => Self::Client(error),
         }

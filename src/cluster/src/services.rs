@@ -595,6 +595,24 @@ mod tests {
         assert_eq!(told.recv().await, Some(Change::Deleted("shop/web".to_owned())));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_cannot_be_decoded_is_told_with_its_field_and_followed_again_soon_after_its_correction() {
+        let (server, client) = start();
+        server.put("services", service("web")).unwrap();
+        let (following, mut told) = follow_services(client, BTreeSet::new());
+        tokio::spawn(following);
+        assert!(matches!(told.recv().await, Some(Change::Replaced(_))));
+        let mut wrong = service("web");
+        wrong["spec"]["loadBalancerSourceRanges"] = json!("10.0.0.0/8");
+        server.put("services", wrong).unwrap();
+        let Some(Change::Lost(why)) = told.recv().await else { panic!("it was decoded") };
+        assert!(why.contains("is not of its kind") && why.contains("invalid type: string"), "{why}");
+        server.put("services", service("web")).unwrap();
+        let corrected = tokio::time::Instant::now();
+        while !matches!(told.recv().await.unwrap(), Change::Replaced(_)) {}
+        assert!(corrected.elapsed() <= std::time::Duration::from_secs(15), "{:?}", corrected.elapsed());
+    }
+
     #[test]
     fn the_addresses_of_services_that_are_no_load_balancers_are_known_while_they_have_them() {
         let keep = |spec: Value| {

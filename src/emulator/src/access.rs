@@ -18,7 +18,10 @@
 //! another site can send without a preflight. A page whose own name was pointed at this address can: it is its own site
 //! then. So they check `Host` too ([`guard_planes`]). Any address is let in, because a name alone can be pointed elsewhere, and
 //! so are names below `localhost`, which no resolver asks the network for (RFC 6761).
+//!
+//! Another server of a process for people that asks for no token has the same checks by a [`Gate`].
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Json;
@@ -96,7 +99,93 @@ pub(crate) fn protected(mut response: Response) -> Response {
     response
 }
 
+/// Who may use another server that asks for no token: the checks of the table, but that a POST may have every content type
+/// for which a browser sends a preflight.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    names: Arc<ServedNames>,
+}
+
+/// Why a [`Gate`] does not let a request in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Refused {
+    /// The answer's HTTP code.
+    pub code: StatusCode,
+    /// What is wrong and what is allowed.
+    pub why: String,
+}
+
+impl Gate {
+    /// The gate of a server that listens there. It is reached as `localhost` and by its addresses.
+    #[must_use]
+    pub fn new(listening: SocketAddr) -> Self {
+        Self { names: Arc::new(ServedNames::new([listening], &[])) }
+    }
+
+    /// Whether a request may come in.
+    ///
+    /// # Errors
+    /// [`Refused`]: a page of another site may have sent it.
+    pub fn admit(&self, parts: &Parts) -> Result<(), Refused> {
+        let host = endpoints::authority(parts);
+        let refusal = check_sender(&self.names, &parts.method, host.as_deref(), &parts.headers)
+            .and_then(|()| check_preflight(&parts.method, &parts.headers));
+        refusal.map_err(|refusal| {
+            let names = &self.names;
+            let why = match &refusal {
+                Refusal::Host(host) => {
+                    format!("this server answers to the host names {names}, and the request names \"{host}\"")
+                }
+                Refusal::OtherSite { header, value } => {
+                    format!("a page of another site asks ({header}: {value}); send the request from a program")
+                }
+                Refusal::ContentType(kind) => format!(
+                    "a POST needs a Content-Type that no page of another site can send, such as application/json, and this \
+                     one has \"{kind}\""
+                ),
+            };
+            Refused { code: refusal.code(), why }
+        })
+    }
+
+    /// An answer with the headers by which a browser keeps it from other sites.
+    #[must_use]
+    pub fn protected(response: Response) -> Response {
+        protected(response)
+    }
+}
+
 fn check(names: &ServedNames, method: &Method, host: Option<&str>, headers: &HeaderMap) -> Result<(), Refusal> {
+    check_sender(names, method, host, headers)?;
+    // Before any other method a browser sends a preflight on behalf of another site's page; none succeeds here.
+    match essence(headers) {
+        (kind, essence) if *method == Method::POST && !essence.eq_ignore_ascii_case("application/json") => {
+            Err(Refusal::ContentType(kind.to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The content type, as it is and without parameters. Empty: there is none.
+fn essence(headers: &HeaderMap) -> (&str, &str) {
+    let kind = headers.get(header::CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or("?"));
+    (kind, kind.split(';').next().unwrap_or("").trim())
+}
+
+/// A POST has none of the content types for which a browser sends no preflight. Source: the Fetch standard, "CORS-safelisted
+/// request-header". A script can also send a body without any.
+fn check_preflight(method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+    let (kind, essence) = essence(headers);
+    let simple = ["", "?", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
+    match *method == Method::POST && simple.iter().any(|one| essence.eq_ignore_ascii_case(one)) {
+        true => Err(Refusal::ContentType(kind.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// No page of another site, and no page under another name, has sent the request.
+fn check_sender(names: &ServedNames, method: &Method, host: Option<&str>, headers: &HeaderMap) -> Result<(), Refusal> {
     let host = host.unwrap_or("");
     if !names.serve(host) {
         return Err(Refusal::Host(host.to_owned()));
@@ -115,40 +204,33 @@ fn check(names: &ServedNames, method: &Method, host: Option<&str>, headers: &Hea
     {
         return Err(Refusal::OtherSite { header: "Origin", value: origin.to_owned() });
     }
-    // Before any other method a browser sends a preflight on behalf of another site's page; none succeeds here.
-    if *method == Method::POST {
-        let kind = text("content-type").unwrap_or("");
-        let essence = kind.split(';').next().unwrap_or("").trim();
-        if !essence.eq_ignore_ascii_case("application/json") {
-            return Err(Refusal::ContentType(kind.to_owned()));
-        }
-    }
     Ok(())
 }
 
 impl Refusal {
+    fn code(&self) -> StatusCode {
+        match self {
+            Self::Host(_) => StatusCode::MISDIRECTED_REQUEST,
+            Self::OtherSite { .. } => StatusCode::FORBIDDEN,
+            Self::ContentType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        }
+    }
+
     fn answer(&self, names: &ServedNames) -> Response {
-        let (status, why) = match self {
-            Self::Host(host) => (
-                StatusCode::MISDIRECTED_REQUEST,
-                format!(
-                    "the page and the control interface answer to the host names {names}, and the request names \
-                     \"{host}\"; use one of them, or start the emulator with --name to add this one"
-                ),
+        let why = match self {
+            Self::Host(host) => format!(
+                "the page and the control interface answer to the host names {names}, and the request names \"{host}\"; \
+                 use one of them, or start the emulator with --name to add this one"
             ),
-            Self::OtherSite { header, value } => (
-                StatusCode::FORBIDDEN,
-                format!(
-                    "a page of another site asks ({header}: {value}); open the emulator's own page, or send the \
-                     request from a program"
-                ),
+            Self::OtherSite { header, value } => format!(
+                "a page of another site asks ({header}: {value}); open the emulator's own page, or send the request from \
+                 a program"
             ),
-            Self::ContentType(kind) => (
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                format!("a POST needs the header Content-Type: application/json, and this one has \"{kind}\""),
-            ),
+            Self::ContentType(kind) => {
+                format!("a POST needs the header Content-Type: application/json, and this one has \"{kind}\"")
+            }
         };
-        (status, Json(json!({ "error": why }))).into_response()
+        (self.code(), Json(json!({ "error": why }))).into_response()
     }
 }
 
@@ -228,6 +310,39 @@ mod tests {
     fn a_post_is_json() {
         for given in [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/json-patch+json")]] {
             assert_eq!(checked(&Method::POST, HOST, given), Some(415), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_gate_lets_in_programs_and_refuses_what_another_site_can_send() {
+        let gate = Gate::new("127.0.0.1:8182".parse().unwrap());
+        let admitted = |method: Method, given: &[(&str, &str)]| {
+            let request = given
+                .iter()
+                .fold(http::Request::builder().method(method), |request, (name, value)| request.header(*name, *value));
+            gate.admit(&request.body(()).unwrap().into_parts().0).map_err(|refused| refused.code.as_u16())
+        };
+        const HERE: (&str, &str) = ("host", "127.0.0.1:8182");
+        for (method, given) in [
+            (Method::GET, &[HERE][..]),
+            (Method::GET, &[("host", "localhost:8182")]),
+            (Method::POST, &[HERE, JSON]),
+            (Method::POST, &[HERE, ("content-type", "application/vnd.kubernetes.protobuf")]),
+            (Method::PATCH, &[HERE, ("content-type", "application/merge-patch+json")]),
+            (Method::DELETE, &[HERE]),
+        ] {
+            assert_eq!(admitted(method.clone(), given), Ok(()), "{method} {given:?}");
+        }
+        for (method, given, code) in [
+            (Method::GET, &[("host", "evil.example")][..], 421),
+            (Method::GET, &[], 421),
+            (Method::GET, &[HERE, ("sec-fetch-site", "cross-site")], 403),
+            (Method::DELETE, &[HERE, ("origin", "http://127.0.0.1:8181")], 403),
+            (Method::POST, &[HERE], 415),
+            (Method::POST, &[HERE, ("content-type", "Text/Plain; charset=utf-8")], 415),
+            (Method::POST, &[HERE, ("content-type", "multipart/form-data; boundary=x")], 415),
+        ] {
+            assert_eq!(admitted(method.clone(), given), Err(code), "{method} {given:?}");
         }
     }
 }

@@ -182,6 +182,7 @@
 //! from the seed, the resource's id and n, so the order in which different resources are written
 //! changes nothing. Same seed and paused time: same call log.
 
+pub mod access;
 pub mod api_versions;
 pub mod call_log;
 pub mod changes;
@@ -200,7 +201,6 @@ pub mod sizes;
 pub mod smb;
 pub mod store;
 
-mod access;
 mod answer;
 mod arm;
 mod casing;

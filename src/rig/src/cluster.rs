@@ -1,9 +1,19 @@
 //! A cluster for the cloud controllers: an Azure and an API server, both behind sockets, and the files that lead a process
 //! to them.
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{
+    io::{ErrorKind, Write as _},
+    net::SocketAddr,
+    path::Path,
+    time::Duration,
+};
 
-use lazuli_apiserver::ApiServer;
+use axum::{
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+};
+use lazuli_apiserver::{ApiServer, Refused};
 use lazuli_assembly::clients::{self, Azure};
 use lazuli_azure::{
     Until,
@@ -12,7 +22,7 @@ use lazuli_azure::{
     transport::Routes,
 };
 use lazuli_config::{Config, Document, Environment};
-use lazuli_emulator::{Emulator, scenario};
+use lazuli_emulator::{Emulator, access::Gate, scenario};
 use lazuli_model::ArmId;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -91,7 +101,7 @@ impl Cluster {
         for (key, value) in keys {
             config[*key] = value.clone();
         }
-        let router = server.router();
+        let router = server.router().layer(middleware::from_fn_with_state(Gate::new(address), guard));
         tokio::spawn(async move { axum::serve(listener, router).await });
         let cluster = Self { azure, server, address, folder };
         cluster.write("azure.json", &config)?;
@@ -110,12 +120,19 @@ impl Cluster {
         self.azure.shutdown().await;
     }
 
-    /// Writes a file of the process.
+    /// Writes a file of the process, in one step: one that waits for it, or reads it again, never sees half of it.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, name: &str, value: &Value) -> std::io::Result<()> {
-        std::fs::write(self.folder.path().join(name), value.to_string())
+        let (new, place) = (self.folder.path().join(format!(".{name}.new")), self.folder.path().join(name));
+        // That of a process which was killed.
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        std::fs::File::create_new(&new)?.write_all(value.to_string().as_bytes())?;
+        std::fs::rename(&new, &place)
     }
 
     /// Reads the cloud configuration.
@@ -227,6 +244,18 @@ impl Cluster {
     }
 }
 
+/// Lets a request through to the API server, which authorizes every request, or says why not in the form that clients of
+/// Kubernetes read.
+async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match gate.admit(&parts) {
+        Ok(()) => Gate::protected(next.run(Request::from_parts(parts, body)).await),
+        Err(refused) => Gate::protected(
+            Refused { code: refused.code.as_u16(), reason: "Forbidden", message: refused.why }.into_response(),
+        ),
+    }
+}
+
 /// The API server cannot listen.
 #[derive(Debug)]
 struct Unserved {
@@ -292,4 +321,62 @@ async fn make(
     let put = NetworkWrite::Put { body, etag: None };
     azure.network.write(kind, &id, put, None, &until).await?.settle(&until).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// The code of an answer to a POST of a Service with these headers.
+    async fn posted(address: SocketAddr, headers: &str) -> String {
+        let body = json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}).to_string();
+        let request = format!(
+            "POST /api/v1/namespaces/default/services HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n\
+             {body}",
+            body.len()
+        );
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains("x-content-type-options: nosniff") && answer.contains("\"kind\":"), "{answer}");
+        answer.split(' ').nth(1).unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn the_api_server_answers_programs_and_no_web_page_of_another_site() {
+        let cluster = Cluster::start(lazuli_emulator::Options::default(), &[]).await.unwrap();
+        let (host, json) = (format!("Host: {}\r\n", cluster.address), "Content-Type: application/json\r\n");
+        for (headers, code) in [
+            (format!("Host: evil.example\r\n{json}"), "421"),
+            (format!("{host}Content-Type: text/plain\r\n"), "415"),
+            (host.clone(), "415"),
+            (format!("{host}{json}Origin: https://evil.example\r\n"), "403"),
+            (format!("{host}{json}Sec-Fetch-Site: cross-site\r\n"), "403"),
+        ] {
+            assert_eq!(posted(cluster.address, &headers).await, code, "{headers}");
+        }
+        assert!(cluster.server.list("services").is_empty());
+        assert_eq!(posted(cluster.address, &format!("{host}{json}")).await, "201");
+        cluster.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_file_is_replaced_in_one_step() {
+        let cluster = Cluster::start(lazuli_emulator::Options::default(), &[]).await.unwrap();
+        let mut old = std::fs::File::open(cluster.folder().join("azure.json")).unwrap();
+        std::fs::write(cluster.folder().join(".azure.json.new"), "of one that was killed").unwrap();
+        cluster.write("azure.json", &json!({"new": true})).unwrap();
+        assert_eq!(cluster.config().unwrap(), json!({"new": true}));
+        // What was open is the old file, whole.
+        let mut text = String::new();
+        old.read_to_string(&mut text).unwrap();
+        assert!(serde_json::from_str::<Value>(&text).unwrap()["tenantId"].is_string());
+        assert!(!cluster.folder().join(".azure.json.new").exists());
+        cluster.stop().await;
+    }
 }

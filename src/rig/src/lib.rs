@@ -337,6 +337,9 @@ pub fn loop_hypervisor(folder: &Path) -> HypervisorChoice {
     HypervisorChoice::Loop(hypervisor_root(folder))
 }
 
+/// The file that says of a person's folder that what is in it was made by runs.
+pub const MARKER: &str = ".lazuli-folder";
+
 /// A folder for one run.
 #[derive(Debug)]
 pub struct Folder {
@@ -364,13 +367,25 @@ impl Folder {
         Ok(Self { path, end: FolderEnd::Removed })
     }
 
-    /// A person's folder, which is made where it does not exist and stays at the end.
+    /// A person's folder, which is made where it does not exist and stays at the end. A run overwrites and removes files in
+    /// it, so it is empty at first; the file [`MARKER`] then says that the files are those of earlier runs.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be made, or has files and not the marker.
     pub fn of_person(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
-        Ok(Self { path: path.canonicalize()?, end: FolderEnd::Kept })
+        let path = path.canonicalize()?;
+        let marker = path.join(MARKER);
+        if !marker.try_exists()? {
+            if std::fs::read_dir(&path)?.next().is_some() {
+                return Err(io::Error::other(format!(
+                    "it has files and no {MARKER}, so they are not those of an earlier run: give a folder that is empty or \
+                     does not exist"
+                )));
+            }
+            std::fs::File::create_new(&marker)?;
+        }
+        Ok(Self { path, end: FolderEnd::Kept })
     }
 
     /// Where it is.
@@ -386,5 +401,24 @@ impl Drop for Folder {
         if self.end == FolderEnd::Removed && !mounted.contains(&*self.path.to_string_lossy()) {
             let _ = std::fs::remove_dir_all(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_a_person_is_empty_or_one_of_an_earlier_run() {
+        let own = Folder::make("rig-test").unwrap();
+        let (new, full) = (own.path().join("new"), own.path().join("full"));
+        Folder::of_person(&new).unwrap();
+        std::fs::write(new.join("azure.json"), "{}").unwrap();
+        Folder::of_person(&new).expect("the files of an earlier run");
+        std::fs::create_dir(&full).unwrap();
+        std::fs::write(full.join("kubeconfig"), "mine").unwrap();
+        let refused = Folder::of_person(&full).unwrap_err().to_string();
+        assert!(refused.contains(MARKER) && refused.contains("empty"), "{refused}");
+        assert_eq!(std::fs::read_dir(&full).unwrap().count(), 1, "nothing was made in it");
     }
 }

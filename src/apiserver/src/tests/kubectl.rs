@@ -179,7 +179,7 @@ async fn fields_are_validated_as_a_client_asks() {
     let (code, _, refused) = ask("Warn", &mistyped).await;
     let told = refused["message"].as_str().unwrap();
     assert_eq!(code, StatusCode::BAD_REQUEST);
-    assert!(told.contains("spec.ports[0].port: found \"80\", expected a whole number"), "{told}");
+    assert!(told.contains("spec.ports[0].port: found \"80\", expected a whole number of 32 bits"), "{told}");
     assert_eq!(ask("Sometimes", &wrong).await.0, StatusCode::BAD_REQUEST);
     assert!(server.list("services").is_empty(), "a dry run keeps nothing");
 }
