@@ -100,7 +100,7 @@ pub(crate) fn not_acceptable(asked: &str) -> Refused {
 pub(crate) fn not_of_kind(resource: &Resource, problems: &[String]) -> Refused {
     let Resource { kind, .. } = resource;
     let message = format!(
-        "{kind} in version {:?} cannot be handled as a {kind}: decoding error: {}",
+        "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
         resource.api_version(),
         problems.join(", ")
     );
