@@ -72,7 +72,7 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_UP_FOLDER")]
     folder: Option<PathBuf>,
     /// Where Azure and its page are served. Port 0: one that is free.
-    #[arg(long, env = "LAZULI_UP_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8181", value_parser = address)]
+    #[arg(long, env = "LAZULI_UP_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8181", value_parser = plain)]
     listen: SocketAddr,
     /// Where the Kubernetes API is served, in plain HTTP and to every process of this machine. Port 0: one that is free.
     #[arg(long, env = "LAZULI_UP_API_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8182", value_parser = loopback)]
@@ -99,6 +99,13 @@ enum Hypervisor {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.trim().parse().map_err(|_| "allowed: an address and a port, such as 127.0.0.1:8181 or 127.0.0.1:0".to_owned())
+}
+
+/// Clients send tokens to it, which go over plain HTTP to this machine alone.
+fn plain(text: &str) -> Result<SocketAddr, String> {
+    let allowed = "allowed: a loopback address and a port, such as 127.0.0.1:8181 or 127.0.0.1:0, for Azure is served in \
+                   plain HTTP";
+    address(text).ok().filter(|address| address.ip().is_loopback()).ok_or_else(|| allowed.to_owned())
 }
 
 /// The API server authorizes every request.
@@ -337,7 +344,7 @@ impl Up {
     fn banner(&self) -> String {
         let url = self.cluster.azure.url();
         let (kubeconfig, azure_json) = (self.path("kubeconfig"), self.path("azure.json"));
-        let web = self.path(MANIFEST);
+        let (web, why) = (self.path(MANIFEST), self.path("why-cloud-controllers.sock"));
         let program = std::env::args().next().unwrap_or_else(|| "lazuli".to_owned());
         let mut rows = vec![
             ("page", format!("{url}/")),
@@ -363,6 +370,7 @@ impl Up {
              \x20 export KUBECONFIG={kubeconfig}\n\
              \x20 kubectl apply -f {web} && kubectl get service web --watch\n\
              \x20 {program} get load-balancers --cloud-config {azure_json}\n\
+             \x20 {program} why service default/web --socket {why}\n\
              \x20 curl -s {url}/_emulator/counters\n\n\
              What happens:\n"
         )

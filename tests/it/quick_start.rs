@@ -83,7 +83,7 @@ async fn the_same_for_a_service_works_when_it_is_pasted() {
     assert!(block.starts_with("lazuli up "), "{block}");
     let output = run(&moved(block, &folder, &[8191, 8192]), &folder).await;
     let said = said(&output);
-    // An address is shown once all that it needs is there; events of it may come after the description.
+    assert!(said.contains("EnsuredLoadBalancer") && !said.contains("Warning"), "{said}");
     let row = said.lines().find(|line| line.starts_with("kubernetes ") && line.contains("default/web"));
     assert!(output.status.success() && row.is_some_and(|row| row.ends_with("kubernetes: 2")), "{said}");
 }

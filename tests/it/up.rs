@@ -143,7 +143,8 @@ async fn what_makes_no_sense_is_refused_with_what_is_allowed() {
     for (argument, code, told) in [
         ("--nodes=0", 2, "a whole number from 1 to 100"),
         ("--nodes=many", 2, "a whole number from 1 to 100"),
-        ("--listen=8181", 2, "an address and a port, such as 127.0.0.1:8181"),
+        ("--listen=8181", 2, "a loopback address and a port, such as 127.0.0.1:8181"),
+        ("--listen=0.0.0.0:8181", 2, "a loopback address"),
         ("--api-listen=0.0.0.0:8182", 2, "a loopback address"),
         ("--latency=slow", 2, "slow"),
         ("--hypervisor=qemu", 2, "none, loop"),

@@ -14,6 +14,9 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
+/// The times that the core group shows of every event.
+const STAMPS: [&str; 2] = ["firstTimestamp", "lastTimestamp"];
+
 fn renamed(event: &Value, name: impl Fn(&str) -> Option<&'static str>, version: &str) -> Value {
     let members = event.as_object().into_iter().flatten();
     let mut other: Map<String, Value> =
@@ -29,6 +32,12 @@ pub(crate) fn shown(event: &Value) -> Value {
     if event.get("source").is_none() {
         event["source"] = json!({});
     }
+    // kube-apiserver writes both in any case, and `kubectl --sort-by` drops all objects where one has not the member.
+    for stamp in STAMPS {
+        if event.get(stamp).is_none() {
+            event[stamp] = Value::Null;
+        }
+    }
     event
 }
 
@@ -36,11 +45,10 @@ pub(crate) fn shown(event: &Value) -> Value {
 pub(crate) fn kept(event: &Value) -> Value {
     let name = |key: &str| NAMES.iter().find(|(core, _)| *core == key).map(|(_, kept)| *kept);
     let mut event = renamed(event, name, "events.k8s.io/v1");
-    // The core group shows every event with a source.
-    if event["deprecatedSource"] == json!({})
-        && let Some(members) = event.as_object_mut()
-    {
-        members.remove("deprecatedSource");
+    // The core group shows every event with a source and two times.
+    if let Some(members) = event.as_object_mut() {
+        members.retain(|key, value| !(key == "deprecatedSource" && *value == json!({})));
+        members.retain(|key, value| !(key.starts_with("deprecated") && key.ends_with("Timestamp") && value.is_null()));
     }
     event
 }
@@ -60,6 +68,7 @@ mod tests {
         assert_eq!((&core["message"], &core["involvedObject"]["name"]), (&json!("text"), &json!("web")));
         assert_eq!((&core["apiVersion"], &core["reportingComponent"]), (&json!("v1"), &json!("lazuli")));
         assert_eq!(core["source"]["component"], "c");
+        assert_eq!(core.get("lastTimestamp"), Some(&Value::Null));
         assert_eq!(kept(&core), event);
     }
 }

@@ -38,14 +38,20 @@ impl Topic {
         self.name.strip_prefix(annotation::PREFIX).unwrap_or(&self.name)
     }
 
-    /// Whether a person means this one: by the whole name or, of an annotation, by what stands behind its prefix. `PATH` and
-    /// `{port}` stand for anything.
+    /// Whether a person means this one: by the whole name or, of an annotation, by what stands behind its prefix. `PATH`,
+    /// `{port}` and a `*` at the end stand for anything. A series of a histogram means the histogram.
     pub(super) fn is_called(&self, name: &str) -> bool {
-        let (own, short) = (self.name.to_lowercase(), self.short_name().to_lowercase());
         let name = name.to_lowercase();
+        let series = ["_bucket", "_sum", "_count"].into_iter().find_map(|series| name.strip_suffix(series));
+        self.is_exactly(&name) || series.is_some_and(|histogram| self.is_exactly(histogram))
+    }
+
+    fn is_exactly(&self, name: &str) -> bool {
+        let (own, short) = (self.name.to_lowercase(), self.short_name().to_lowercase());
         let fits = |own: &str| {
             let wild = ["{port}", "path"].into_iter().find_map(|wild| own.split_once(wild));
             own == name
+                || own.strip_suffix('*').is_some_and(|start| start.ends_with('_') && name.starts_with(start))
                 || wild.is_some_and(|(start, end)| {
                     // Only a name with a slash or a number in it goes on with anything.
                     start.ends_with(['/', '_']) && name.strip_prefix(start).is_some_and(|rest| rest.ends_with(end))

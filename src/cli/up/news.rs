@@ -136,7 +136,11 @@ impl News {
         if !exists || text(event, "/type") != "Warning" {
             return None;
         }
-        let regarding = format!("{} {}", text(event, "/regarding/kind"), text(event, "/regarding/name"));
+        let (kind, name) = (text(event, "/regarding/kind"), text(event, "/regarding/name"));
+        let regarding = match text(event, "/regarding/namespace") {
+            namespace if namespace.is_empty() => format!("{kind} {name}"),
+            namespace => format!("{kind} {namespace}/{name}"),
+        };
         let (reason, note) = (text(event, "/reason"), text(event, "/note"));
         let shown: String = note.chars().take(LONGEST_NOTE).collect();
         let more = if shown.len() < note.len() { "…" } else { "" };
@@ -349,8 +353,8 @@ mod tests {
     #[test]
     fn a_warning_is_told_once_until_its_text_changes() {
         let mut news = News::default();
-        let event = |note: &str| json!({"type": "Warning", "reason": "QuotaExceeded", "note": note, "regarding": {"kind": "Service", "name": "web"}});
-        assert_eq!(news.of_event(&event("a"), true).unwrap(), "Service web warns: QuotaExceeded: a");
+        let event = |note: &str| json!({"type": "Warning", "reason": "QuotaExceeded", "note": note, "regarding": {"kind": "Service", "namespace": "default", "name": "web"}});
+        assert_eq!(news.of_event(&event("a"), true).unwrap(), "Service default/web warns: QuotaExceeded: a");
         assert_eq!(news.of_event(&event("a"), true), None);
         assert!(news.of_event(&event("b"), true).is_some());
         assert!(news.of_event(&event(&"ä".repeat(500)), true).unwrap().ends_with("ä…"));

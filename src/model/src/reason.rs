@@ -183,8 +183,8 @@ impl Reason {
                 "AuthorizationFailed",
                 "CallAzure",
                 AT_ONCE,
-                "Assign the role of deploy/azure/role.json to the controller's identity on the resource group; a new \
-                 assignment takes minutes to count.",
+                "Assign the role of deploy/azure/role.json, for Services and Nodes that of role-cloud-controllers.json beside \
+                 it, to the controller's identity on the resource group; a new assignment takes minutes to count.",
             ),
             Self::LinkedAuthorizationFailed => (
                 "LinkedAuthorizationFailed",
@@ -203,8 +203,8 @@ impl Reason {
                 "ScopeNotFound",
                 "CallAzure",
                 AT_ONCE,
-                "Correct resourceGroup and subscriptionID in the StorageClass or in the cloud configuration, or make \
-                 the resource group.",
+                "Correct resource group and subscription in the StorageClass, in the Service's annotations or in the cloud \
+                 configuration, or make the resource group.",
             ),
             Self::ResourceLocked => (
                 "ResourceLocked",

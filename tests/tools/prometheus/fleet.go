@@ -93,8 +93,8 @@ func (f *Fleet) start(binary string) error {
 		return err
 	}
 	f.broker, f.reviewer = fmt.Sprintf("https://127.0.0.1:%d", ports[7]), fmt.Sprintf("https://127.0.0.1:%d", ports[8])
-	cluster := "--kubeconfig=" + f.path("kubeconfig")
-	cloud := []string{"--cloud-config=" + f.path("azure.json"), "--cloud-config-secret-name=", cluster}
+	cluster := "--kubeconfig=" + f.path("up/kubeconfig")
+	cloud := []string{"--cloud-config=" + f.path("up/azure.json"), "--cloud-config-secret-name=", cluster}
 	controller := append([]string{"csi-controller", "--endpoint=unix://" + f.path("c.sock"), "--file-endpoint=unix://" + f.path("f.sock"),
 		fmt.Sprintf("--key-broker-endpoint=127.0.0.1:%d", ports[7]), "--key-broker-certificate=" + certificate, "--key-broker-key=" + key}, cloud...)
 	node := []string{"csi-node", "--node-id=node-0", cluster, "--imds-url=" + f.azure + "/_imds/node-0", "--state-dir=" + f.path("further"),
@@ -234,7 +234,7 @@ func (f *Fleet) up(binary, metrics string) (map[string]string, error) {
 			return errors.New("lazuli up does not serve")
 		}
 	}
-	_, err := f.run("up", read, binary, "up", "--nodes=2", "--latency=none", "--hypervisor=none", "--folder="+f.folder,
+	_, err := f.run("up", read, binary, "up", "--nodes=2", "--latency=none", "--hypervisor=none", "--folder="+f.path("up"),
 		"--listen=127.0.0.1:0", "--api-listen=127.0.0.1:0", "--metrics-listen="+metrics)
 	return rows, err
 }
