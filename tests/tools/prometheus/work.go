@@ -91,7 +91,7 @@ func (f *Fleet) hasAddress(service string) error {
 
 // disks lets disks come and go while Azure throttles; one is left attached; some are refused.
 func (f *Fleet) disks(round int) error {
-	connection, err := f.connect("controller.sock")
+	connection, err := f.connect("up/controller.sock")
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (f *Fleet) shares(round int) error {
 
 // node asks a node plugin what kubelet asks, and for a share whose key nobody has.
 func (f *Fleet) node(round int) error {
-	disks, err := f.connect("node-0.sock")
+	disks, err := f.connect("up/node-0.sock")
 	if err != nil {
 		return err
 	}
