@@ -617,11 +617,17 @@ async fn services_are_validated(case: &Case) {
         let service = json!({"metadata": {"name": "two"}, "spec": {"ports": ports}});
         assert_eq!(refused(case.post(&case.collection("services"), &service).await), is(422, "Invalid"), "{ports}");
     }
-    let both = json!({"spec": {"ports": [{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"}]}});
-    let written = case.patch(&path, MERGE, &both).await.unwrap();
-    let ports = &written["spec"]["ports"];
-    assert!(ports[0]["nodePort"].is_u64() && ports[0]["nodePort"] == ports[1]["nodePort"], "{ports}");
-    case.put(&path, &written).await.unwrap();
+    // A new Service has one node port for both protocols of a port, and a changed one has two.
+    let both = json!([{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"}]);
+    let new = json!({"metadata": {"name": "both"}, "spec": {"type": "LoadBalancer", "ports": both}});
+    let made = case.post(&case.collection("services"), &new).await.unwrap();
+    let changed = case.patch(&path, MERGE, &json!({"spec": {"ports": both}})).await.unwrap();
+    for (written, are_equal) in [(&made, true), (&changed, false)] {
+        let ports = &written["spec"]["ports"];
+        assert!(ports[0]["nodePort"].is_u64() && ports[1]["nodePort"].is_u64(), "{ports}");
+        assert_eq!(ports[0]["nodePort"] == ports[1]["nodePort"], are_equal, "{ports}");
+    }
+    case.put(&path, &changed).await.unwrap();
     let same = json!({"spec": {"ports": [{"name": "a", "port": 1, "nodePort": 32_001}, {"name": "b", "port": 2, "nodePort": 32_001}]}});
     assert_eq!(refused(case.patch(&path, MERGE, &same).await), is(422, "Invalid"));
 }

@@ -31,14 +31,16 @@ spec:
   - port: 80
 END
 
-say kubectl apply -f web.yaml
-kubectl get service web --watch >watched.txt 2>&1 &
+# It must watch before the Service is there: on a fast Azure it has its address at once.
+kubectl get services --watch >watched.txt 2>&1 &
 watching=$!
+until_it grep kubernetes watched.txt
+say kubectl apply -f web.yaml
 until_it kubectl get service web -o 'jsonpath={.status.loadBalancer.ingress[0].ip}'
 until_it grep -E ' [0-9.]+ +[0-9.]+ +80:' watched.txt
 kill "$watching"
-printf '$ kubectl get service web --watch\n'
-awk '{ print $1, $2, $4 }' watched.txt | uniq
+printf '$ kubectl get services --watch\n'
+awk 'NR == 1 || $1 == "web" { print $1, $2, $4 }' watched.txt | uniq
 say kubectl get svc web
 say kubectl get svc web -o wide
 say kubectl get svc web -o 'jsonpath={.spec.type}{"\n"}'

@@ -130,13 +130,15 @@ fn allocate(service: &mut Value, before: Option<&Value>, free: &mut Allocator) -
     if wants_ports {
         let number = |port: &Value, key: &str| port.get(key).and_then(Value::as_u64).filter(|number| *number > 0);
         let has = |port: &mut Value| Some((number(port, "port")?, number(port, "nodePort")?));
-        // What one protocol of a port has, the others get too.
+        // What one protocol of a new Service's port has, the others get too; in an update each gets one of its own (source:
+        // kube-apiserver's initNodePorts and updateNodePorts).
+        let are_shared = before.is_none();
         let mut of_port: BTreeMap<u64, u64> = items(spec, "/ports").filter_map(has).collect();
         for port in items(spec, "/ports").filter(|port| number(port, "nodePort").is_none()) {
             let at = number(port, "port").unwrap_or_default();
             let given = match of_port.get(&at) {
-                Some(shared) => *shared,
-                None => free.port().ok_or_else(full)?.into(),
+                Some(shared) if are_shared => *shared,
+                _ => free.port().ok_or_else(full)?.into(),
             };
             of_port.insert(at, given);
             port["nodePort"] = json!(given);
