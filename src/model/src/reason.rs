@@ -203,8 +203,8 @@ impl Reason {
                 "ScopeNotFound",
                 "CallAzure",
                 AT_ONCE,
-                "Correct resource group and subscription in the StorageClass, in the Service's annotations or in the cloud \
-                 configuration, or make the resource group.",
+                "Correct resourceGroup and subscriptionID in the StorageClass or in the cloud configuration, or make \
+                 the resource group.",
             ),
             Self::ResourceLocked => (
                 "ResourceLocked",
