@@ -138,7 +138,7 @@ impl News {
         }
         let (kind, name) = (text(event, "/regarding/kind"), text(event, "/regarding/name"));
         let regarding = match text(event, "/regarding/namespace") {
-            namespace if namespace.is_empty() => format!("{kind} {name}"),
+            "" => format!("{kind} {name}"),
             namespace => format!("{kind} {namespace}/{name}"),
         };
         let (reason, note) = (text(event, "/reason"), text(event, "/note"));
