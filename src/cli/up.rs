@@ -72,10 +72,10 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_UP_FOLDER")]
     folder: Option<PathBuf>,
     /// Where Azure and its page are served. Port 0: one that is free.
-    #[arg(long, env = "LAZULI_UP_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8181", value_parser = plain)]
+    #[arg(long, env = "LAZULI_UP_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8181", value_parser = of_azure)]
     listen: SocketAddr,
     /// Where the Kubernetes API is served, in plain HTTP and to every process of this machine. Port 0: one that is free.
-    #[arg(long, env = "LAZULI_UP_API_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8182", value_parser = loopback)]
+    #[arg(long, env = "LAZULI_UP_API_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8182", value_parser = of_api_server)]
     api_listen: SocketAddr,
     /// How long Azure takes: none, typical (published medians), azure (spread around them with the published tail),
     /// bad-day, or a file.
@@ -97,22 +97,25 @@ enum Hypervisor {
     Loop,
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.trim().parse().map_err(|_| "allowed: an address and a port, such as 127.0.0.1:8181 or 127.0.0.1:0".to_owned())
+/// An address of this machine alone, and a port.
+fn loopback(text: &str) -> Option<SocketAddr> {
+    text.trim().parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback())
 }
 
-/// Clients send tokens to it, which go over plain HTTP to this machine alone.
-fn plain(text: &str) -> Result<SocketAddr, String> {
-    let allowed = "allowed: a loopback address and a port, such as 127.0.0.1:8181 or 127.0.0.1:0, for Azure is served in \
-                   plain HTTP";
-    address(text).ok().filter(|address| address.ip().is_loopback()).ok_or_else(|| allowed.to_owned())
+/// Clients send tokens to Azure, which go over plain HTTP to this machine alone.
+fn of_azure(text: &str) -> Result<SocketAddr, String> {
+    loopback(text).ok_or_else(|| {
+        "allowed: a loopback address and a port, such as 127.0.0.1:8181 or 127.0.0.1:0, for Azure is served in plain HTTP"
+            .to_owned()
+    })
 }
 
 /// The API server authorizes every request.
-fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let allowed = "allowed: a loopback address and a port, such as 127.0.0.1:8182 or 127.0.0.1:0, for it authorizes every \
-                   request";
-    address(text).ok().filter(|address| address.ip().is_loopback()).ok_or_else(|| allowed.to_owned())
+fn of_api_server(text: &str) -> Result<SocketAddr, String> {
+    loopback(text).ok_or_else(|| {
+        "allowed: a loopback address and a port, such as 127.0.0.1:8182 or 127.0.0.1:0, for it authorizes every request"
+            .to_owned()
+    })
 }
 
 /// Why it does not run, or does not run on.

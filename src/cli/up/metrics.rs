@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{address, machines};
+use super::{loopback, machines};
 
 /// The processes besides the node plugins.
 const CONTROLLERS: [&str; 2] = ["csi-controller", "cloud-controllers"];
@@ -25,7 +25,7 @@ pub(super) fn first(text: &str) -> Result<SocketAddr, String> {
              at the port behind it"
         )
     };
-    address(text).ok().filter(|at| at.ip().is_loopback() && (1..=last).contains(&at.port())).ok_or_else(allowed)
+    loopback(text).filter(|at| (1..=last).contains(&at.port())).ok_or_else(allowed)
 }
 
 /// Where a process answers /metrics.
