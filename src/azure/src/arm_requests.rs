@@ -3,15 +3,11 @@
 use std::time::Duration;
 
 use lazuli_telemetry::{
-    go_names::{Family, GoNames},
+    go_names::{Family, GoNames, METER_OF_MANAGER},
     labels::Bounded,
 };
 
 use crate::error::Verb;
-
-/// What every series of a meter of the Go manager bears beside its own labels. Source: OpenTelemetry's exporter for
-/// Prometheus.
-const SCOPE: [&str; 3] = ["cloud-provider-azure", "", ""];
 
 /// Source of the names, labels and buckets: a scrape of the Go manager v1.35.3, and its client's source.
 const DURATION: Family = Family::histogram(
@@ -159,11 +155,11 @@ impl ArmRequests {
         let Some(resource) = target.resource().filter(|_| self.go.is_on()) else { return };
         let group = self.groups.of(&target.resource_group.to_lowercase());
         let labels = [subscription, &group, resource, target.method(sent.verb)];
-        self.go.observe(&DURATION, &[&labels[..], &SCOPE].concat(), sent.took.as_secs_f64());
+        self.go.observe(&DURATION, &[&labels[..], &METER_OF_MANAGER].concat(), sent.took.as_secs_f64());
         if !matches!(sent.status, Some(200..=399)) {
             let status = sent.status.map(|status| status.to_string()).unwrap_or_default();
             let code = self.codes.of(sent.code);
-            self.go.count(&ERRORS, &[&labels[..], &[&status, &code], &SCOPE].concat());
+            self.go.count(&ERRORS, &[&labels[..], &[&status, &code], &METER_OF_MANAGER].concat());
         }
     }
 }

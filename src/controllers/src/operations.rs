@@ -11,7 +11,7 @@ use lazuli_services::{
     service::{ServiceObject, annotation::key},
 };
 use lazuli_telemetry::{
-    go_names::{Family as GoFamily, GoNames},
+    go_names::{Family as GoFamily, GoNames, METER_OF_MANAGER},
     labels::Bounded,
 };
 use prometheus_client::{
@@ -166,13 +166,11 @@ pub(crate) struct Operation<'a> {
 /// What a report on a Service says of the work on it; `None` where that goes on, such as while it waits. `is_gone`: whether
 /// everything of it is to go.
 pub(crate) fn ended(reason: &Reason<Key>, is_gone: bool) -> Option<(What, bool)> {
-    let what = if is_gone { What::DeleteService } else { What::EnsureService };
-    match reason {
-        Reason::Ensured | Reason::Unchanged => Some((What::EnsureService, true)),
-        Reason::Deleted => Some((What::DeleteService, true)),
-        Reason::Invalid(_) | Reason::Refused(..) | Reason::Retry(..) => Some((what, false)),
-        Reason::Ensuring | Reason::Deleting | Reason::Held(_) | Reason::Waits(..) | Reason::Unread(_) => None,
-    }
+    // What is reported as deleted may not be there any more.
+    let is_removal = is_gone || *reason == Reason::Deleted;
+    let what = if is_removal { What::DeleteService } else { What::EnsureService };
+    let succeeded = matches!(reason, Reason::Ensured | Reason::Unchanged | Reason::Deleted);
+    reason.ends_work().then_some((what, succeeded))
 }
 
 /// The routes that a write of a route table makes or removes, by what is done and the Node. A route whose name no provider
@@ -249,7 +247,7 @@ impl Operations {
         }
         if let Some(name) = reconciliation {
             let features = operation.features.0.map(|feature| if feature { "true" } else { "false" });
-            let labels = [&[name][..], &features, &["cloud-provider-azure", "", ""]].concat();
+            let labels = [&[name][..], &features, &METER_OF_MANAGER].concat();
             self.go.observe(&RECONCILE_DURATION, &labels, took);
             if !operation.succeeded {
                 self.go.count(&RECONCILE_ERRORS, &labels);

@@ -21,6 +21,10 @@ pub use text::{CONTENT_TYPE, from_open_metrics};
 /// after it counts in the series whose values are all `other`.
 pub const MOST_SERIES: usize = 2_048;
 
+/// The values of `otel_scope_name`, `otel_scope_schema_url` and `otel_scope_version`, which every series of a meter of the Go
+/// manager bears behind its own labels. Source: OpenTelemetry's exporter for Prometheus.
+pub const METER_OF_MANAGER: [&str; 3] = ["cloud-provider-azure", "", ""];
+
 /// What kind of metric a family is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FamilyKind {
