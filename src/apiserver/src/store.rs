@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -135,13 +135,22 @@ fn without_nulls(value: &mut Value) {
 /// a client may leave out.
 fn keep_servers_members(before: &Value, after: &mut Value) {
     let metadata = after["metadata"].as_object_mut().expect("its name was compared");
-    for key in SERVERS.into_iter().chain(["namespace"]) {
-        match before["metadata"].get(key) {
-            Some(kept) => drop(metadata.insert(key.to_owned(), kept.clone())),
-            None => drop(metadata.remove(key)),
+    keep_members(&before["metadata"], metadata, SERVERS.into_iter().chain(["namespace"]));
+    metadata.remove("managedFields");
+}
+
+/// Makes members what they were before, the absent ones included.
+pub(crate) fn keep_members<'a>(
+    before: &Value,
+    after: &mut Map<String, Value>,
+    keys: impl IntoIterator<Item = &'a str>,
+) {
+    for key in keys {
+        match before.get(key) {
+            Some(kept) => drop(after.insert(key.to_owned(), kept.clone())),
+            None => drop(after.remove(key)),
         }
     }
-    metadata.remove("managedFields");
 }
 
 /// The members of metadata that only the server writes.

@@ -6,7 +6,12 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
-use crate::{Refused, resource::Resource, status, store::Part};
+use crate::{
+    Refused,
+    resource::Resource,
+    status,
+    store::{Part, keep_members},
+};
 
 /// How long the name of a label and its value may be. Source: `qualifiedNameMaxLength`, `LabelValueMaxLength`.
 const LONGEST_LABEL: usize = 63;
@@ -66,12 +71,7 @@ pub(crate) fn on_update(resource: &Resource, before: &Value, after: &mut Value, 
         Part::Main => Ok(()),
         Part::Status => {
             let metadata = after["metadata"].as_object_mut().expect("every object that is written has metadata");
-            for key in NOT_BY_STATUS {
-                match before["metadata"].get(key) {
-                    Some(kept) => drop(metadata.insert(key.to_owned(), kept.clone())),
-                    None => drop(metadata.remove(key)),
-                }
-            }
+            keep_members(&before["metadata"], metadata, NOT_BY_STATUS);
             Ok(())
         }
     }
@@ -104,26 +104,23 @@ pub(crate) fn check_metadata(resource: &Resource, object: &Value) -> Result<(), 
     }
 }
 
-fn is_name(text: &str) -> bool {
+/// Whether a text begins and ends with a letter or digit, and has nothing else but these marks between.
+fn is_word(text: &str, marks: &[u8]) -> bool {
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
-    bytes.len() <= LONGEST_LABEL
-        && ends(bytes.first())
+    ends(bytes.first())
         && ends(bytes.last())
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || marks.contains(byte))
+}
+
+fn is_name(text: &str) -> bool {
+    text.len() <= LONGEST_LABEL && is_word(text, b"-_.")
 }
 
 /// A name, which may have a DNS name and a slash in front.
 fn is_qualified_name(text: &str) -> bool {
     let Some((prefix, name)) = text.split_once('/') else { return is_name(text) };
-    let is_label = |label: &str| {
-        let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        let bytes = label.as_bytes();
-        ends(bytes.first())
-            && ends(bytes.last())
-            && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
-    };
-    prefix.len() <= LONGEST_PREFIX && prefix.split('.').all(is_label) && is_name(name)
+    prefix.len() <= LONGEST_PREFIX && prefix.split('.').all(|label| is_word(label, b"-")) && is_name(name)
 }
 
 #[cfg(test)]
