@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use crate::{
     cluster::{PODS_OF_THE_CHART, is_ready},
-    place::{MARKER, Place, processes, read_json, state_and_parent},
-    process::mount_lines,
+    place::{MARKER, Place, read_json},
+    process::{Stat, mount_lines, processes},
 };
 
 /// How often a wait looks.
@@ -164,7 +164,7 @@ fn follow(place: &Place, supervisor: &mut Child, began: Instant) -> Result<(), F
 /// The first process of the namespace, which is the child of `unshare`.
 fn write_pid(place: &Place, unshare: u32) {
     let parent = i32::try_from(unshare).ok();
-    let child = processes().find(|pid| state_and_parent(*pid).map(|(_, of)| of) == parent);
+    let child = processes().find(|pid| Stat::of(*pid).map(|stat| stat.parent) == parent);
     if let Some(pid) = child {
         let _ = fs::write(place.pid(), format!("{pid}\n"));
     }
@@ -266,7 +266,7 @@ pub fn down(place: &Place) -> Result<(), Failure> {
         let _ = kill(*supervisor, Signal::SIGKILL);
     }
     // The first process of a namespace is gone after all others of it, and of the namespaces in it.
-    let runs = |pid: i32| state_and_parent(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'));
+    let runs = |pid: i32| Stat::of(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'));
     wait("the end of the cluster's processes", || supervisors.iter().all(|pid| !runs(pid.as_raw())))?;
     let list = || place.loops().map_err(|error| Failure(format!("losetup: {error}")));
     let began = Instant::now();

@@ -11,6 +11,8 @@ use std::{
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::process::processes;
+
 /// The environment variable by which the processes of a supervisor are found, with the cluster's folder as its value.
 pub(crate) const MARKER: &str = "LAZULI_CLUSTER_SUPERVISOR";
 /// The longest path of a unix socket (source: unix(7), `sun_path`).
@@ -110,19 +112,6 @@ impl Place {
             .output()?;
         Ok(loops_on(&String::from_utf8_lossy(&output.stdout), &self.0, &files_below(&self.0.join("azure"))))
     }
-}
-
-/// The ids of all processes that this one sees.
-pub(crate) fn processes() -> impl Iterator<Item = i32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// The state of a process and its parent, if it is there (source: proc_pid_stat(5)).
-pub(crate) fn state_and_parent(pid: i32) -> Option<(char, i32)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
 /// A file as a loop device remembers it: `MAJOR:MINOR` of its file system, and its inode.

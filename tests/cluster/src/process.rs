@@ -31,6 +31,35 @@ pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// The ids of all processes that this one sees.
+pub(crate) fn processes() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// What the kernel says of a process.
+pub(crate) struct Stat {
+    /// The name of its program, of at most 15 bytes.
+    pub(crate) name: String,
+    pub(crate) state: char,
+    pub(crate) parent: i32,
+}
+
+impl Stat {
+    /// That of a process, if it is there.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // pid (name) state parent …; the name may hold anything (source: proc_pid_stat(5)).
+        let (start, rest) = stat.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        Some(Self {
+            name: start.split_once('(')?.1.to_owned(),
+            state: fields.next()?.chars().next()?,
+            parent: fields.next()?.parse().ok()?,
+        })
+    }
+}
+
 /// The program under test, running.
 pub struct Process {
     /// What a failure calls it.
@@ -113,20 +142,12 @@ impl Process {
 
     /// The child processes of this one whose names begin so.
     pub fn children_named(&self, prefix: &str) -> Vec<Pid> {
+        let parent = i32::try_from(self.id()).unwrap();
         let of_us = |pid: &i32| {
-            let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-            // pid (name) state parent …; the name may hold anything (source: proc_pid_stat(5)).
-            let Some((start, rest)) = stat.rsplit_once(')') else { return false };
-            let name = start.split_once('(').map(|(_, name)| name);
-            let mut fields = rest.split_whitespace();
-            let (state, parent) = (fields.next(), fields.next());
-            name.is_some_and(|name| name.starts_with(prefix))
-                && parent == Some(self.id().to_string().as_str())
-                && state != Some("Z")
+            Stat::of(*pid)
+                .is_some_and(|stat| stat.name.starts_with(prefix) && stat.parent == parent && stat.state != 'Z')
         };
-        let pids =
-            fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter(of_us).map(Pid::from_raw).collect()
+        processes().filter(of_us).map(Pid::from_raw).collect()
     }
 }
 
@@ -160,24 +181,18 @@ impl Orphan {
     /// Waits until a signal has stopped it, or it has ended. A process that is on its way out neither stops nor is gone
     /// yet: it does no more of its work, and its parent may not have heard of it.
     pub async fn has_stopped(&self) -> bool {
-        let stat = format!("/proc/{}/stat", self.0);
-        until("a stop of a process, or its end", || match fs::read_to_string(&stat) {
-            // The state follows the name (source: proc_pid_stat(5)).
-            Ok(text) => match text.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]) {
-                Some(b'T') => Some(true),
-                Some(b'Z' | b'X') => Some(false),
-                _ => None,
-            },
-            Err(_) => Some(false),
+        until("a stop of a process, or its end", || match Stat::of(self.0.as_raw()).map(|stat| stat.state) {
+            Some('T') => Some(true),
+            Some('Z' | 'X') | None => Some(false),
+            Some(_) => None,
         })
         .await
     }
 
     /// Waits until it is gone; one that no parent reaps counts as gone.
     pub async fn gone(&self) {
-        let stat = format!("/proc/{}/stat", self.0);
-        until("the end of an orphan", || match fs::read_to_string(&stat) {
-            Ok(text) if !text.contains(") Z ") => None,
+        until("the end of an orphan", || match Stat::of(self.0.as_raw()) {
+            Some(stat) if stat.state != 'Z' => None,
             _ => Some(()),
         })
         .await;
