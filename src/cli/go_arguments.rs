@@ -15,6 +15,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 pub(super) use tables::{CloudControllerManager, DiskController, DiskNode};
 
+/// Longer than any real one; so many seconds, ports or disks fit into every number of a table.
+const MOST: i64 = i32::MAX as i64;
+
 /// A program whose arguments are taken.
 pub(super) trait Program: Debug {
     /// As a person calls it.

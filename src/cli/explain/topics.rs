@@ -43,12 +43,12 @@ impl Topic {
     pub(super) fn is_called(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         let series = ["_bucket", "_sum", "_count"].into_iter().find_map(|series| name.strip_suffix(series));
-        self.is_exactly(&name) || series.is_some_and(|histogram| self.is_exactly(histogram))
+        self.fits(&name) || series.is_some_and(|histogram| self.fits(histogram))
     }
 
-    fn is_exactly(&self, name: &str) -> bool {
+    fn fits(&self, name: &str) -> bool {
         let (own, short) = (self.name.to_lowercase(), self.short_name().to_lowercase());
-        let fits = |own: &str| {
+        let is_meant_by = |own: &str| {
             let wild = ["{port}", "path"].into_iter().find_map(|wild| own.split_once(wild));
             own == name
                 || own.strip_suffix('*').is_some_and(|start| start.ends_with('_') && name.starts_with(start))
@@ -57,7 +57,7 @@ impl Topic {
                     start.ends_with(['/', '_']) && name.strip_prefix(start).is_some_and(|rest| rest.ends_with(end))
                 })
         };
-        fits(&own) || fits(&short)
+        is_meant_by(&own) || is_meant_by(&short)
     }
 }
 

@@ -3,7 +3,10 @@
 //!
 //! Source: the options and the main program of azurefile-csi-driver, and its chart.
 
-use super::Value::{self, Flag, Number, Text, Whole, Words};
+use super::{
+    MOST,
+    Value::{self, Flag, Number, Text, Whole, Words},
+};
 
 /// An argument of the Go file driver.
 #[derive(Debug)]
@@ -32,7 +35,6 @@ const fn row(name: &'static str, value: Value, equal: Equal, sentence: &'static 
     Row { name, value, equal, sentence }
 }
 
-const MOST: i64 = i32::MAX as i64;
 const OFF: Equal = With(&["false"]);
 const ON: Equal = With(&["true"]);
 const AGENT: &str = "the key userAgent of the cloud configuration is added to what requests to Azure name";

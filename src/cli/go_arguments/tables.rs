@@ -1,10 +1,7 @@
 //! The arguments, program by program. Sources: the charts `cloud-provider-azure` and `azuredisk-csi-driver`, and the flags
 //! that those programs define.
 
-use super::{Effect::*, Program, Row, Value::*};
-
-/// Longer than any real one; so many seconds, ports or disks fit into every number here.
-const MOST: i64 = i32::MAX as i64;
+use super::{Effect::*, MOST, Program, Row, Value::*};
 
 const fn row(name: &'static str, value: super::Value, effect: super::Effect, sentence: &'static str) -> Row {
     Row { name, value, effect, sentence }
