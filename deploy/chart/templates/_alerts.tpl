@@ -122,7 +122,7 @@
   labels: {severity: warning}
   annotations:
     summary: No replica of Lazuli's cloud controllers holds the Lease.
-    description: Another controller holds it and serves the Services, or nobody does. What Azure has goes on serving.
+    description: Another controller holds it and serves the Services, or it is free. What Azure has goes on serving.
     action: "kubectl -n {{ .Values.cloudControllers.leaseNamespace }} get lease {{ .Values.cloudControllers.leaseName }} -o yaml; the holder's name begins with that of the pod."
 - alert: LazuliServicesRefused
   expr: sum by (kind) (increase(lazuli_reconcile_actions_total{kind="service",action="report",job="{{ $job }}",endpoint="cloud-metrics"}[1h])) > 50

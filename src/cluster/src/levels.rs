@@ -19,7 +19,7 @@ const LEADER: Metric =
         .by(&["lease"])
         .as_go("leader_election_master_status");
 const VOLUMES: Metric =
-    Metric::new(Level, "lazuli_volumes", "PersistentVolumes of a driver, as far as the API server has told")
+    Metric::new(Level, "lazuli_volumes", "PersistentVolumes of a driver that the API server has listed")
         .by(&["driver"]);
 const ATTACHMENTS: Metric = Metric::new(
     Level,
