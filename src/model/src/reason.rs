@@ -39,6 +39,10 @@ pub enum Reason {
     VMSizeFull,
     ZoneMismatch,
     ExpansionNeedsDetach,
+    ModificationRefused,
+    AttributeIgnored,
+    SnapshotLimitReached,
+    OperationsLimited,
     StaleAttachmentDetached,
     StaleAttachmentKept,
     AttachmentNotAllowed,
@@ -104,12 +108,14 @@ const SYNC: &str = "SyncLoadBalancer";
 /// Those of events about Nodes.
 const INITIALIZE: &str = "InitializeNode";
 const CHECK: &str = "CheckNode";
+/// That of events about changed attributes of disks and shares.
+const MODIFY: &str = "ModifyVolume";
 /// That of events about file shares on nodes.
 const MOUNT: &str = "MountShare";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 61] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -120,6 +126,10 @@ impl Reason {
         Self::VMSizeFull,
         Self::ZoneMismatch,
         Self::ExpansionNeedsDetach,
+        Self::ModificationRefused,
+        Self::AttributeIgnored,
+        Self::SnapshotLimitReached,
+        Self::OperationsLimited,
         Self::StaleAttachmentDetached,
         Self::StaleAttachmentKept,
         Self::AttachmentNotAllowed,
@@ -236,6 +246,31 @@ impl Reason {
                 "ExpandDisk",
                 AT_ONCE,
                 "Stop the pods that use the volume, wait until the claim has grown, and start them again.",
+            ),
+            Self::ModificationRefused => (
+                "ModificationRefused",
+                MODIFY,
+                AT_ONCE,
+                "The change is tried again. Azure changes the type of a disk only while it is detached and twice a day, and \
+                 its performance four times a day; stop the pods that use the volume, or name the former class again.",
+            ),
+            Self::AttributeIgnored => (
+                "AttributeIgnored",
+                MODIFY,
+                AT_ONCE,
+                "Remove the parameter from the VolumeAttributesClass; a new volume of a StorageClass with it has it.",
+            ),
+            Self::SnapshotLimitReached => (
+                "SnapshotLimitReached",
+                "CreateSnapshot",
+                AT_ONCE,
+                "Delete VolumeSnapshots of the volume that are needed no more.",
+            ),
+            Self::OperationsLimited => (
+                "OperationsLimited",
+                "CallAzure",
+                AT_ONCE,
+                "Nothing is to be done: it is tried again until Azure has finished the others.",
             ),
             Self::StaleAttachmentDetached => {
                 ("StaleAttachmentDetached", "DetachDisk", AT_ONCE, "Nothing is to be done.")

@@ -7,16 +7,19 @@ use serde_json::{Map, Value, json};
 /// and an Azure that does not know the property is not asked for it.
 pub fn encode_disk(spec: &DiskSpec) -> Value {
     let mut creation = Map::new();
-    let option = match spec.create_option {
-        CreateOption::Empty => "Empty",
-    };
-    creation.insert("createOption".into(), json!(option));
+    match &spec.create_option {
+        CreateOption::Empty => drop(creation.insert("createOption".into(), json!("Empty"))),
+        CreateOption::Copy(of) => {
+            creation.insert("createOption".into(), json!("Copy"));
+            creation.insert("sourceResourceId".into(), json!(of.source.as_str()));
+        }
+    }
     put(&mut creation, "logicalSectorSize", spec.logical_sector_size);
     put(&mut creation, "performancePlus", spec.performance_plus);
 
     let mut properties = Map::new();
     properties.insert("creationData".into(), creation.into());
-    properties.insert("diskSizeGB".into(), json!(spec.size.get()));
+    put(&mut properties, "diskSizeGB", spec.size_to_send().map(|size| size.get()));
     put(&mut properties, "diskIOPSReadWrite", spec.iops);
     put(&mut properties, "diskMBpsReadWrite", spec.mbps);
     put(&mut properties, "maxShares", (spec.max_shares > 1).then_some(spec.max_shares));
@@ -30,6 +33,7 @@ pub fn encode_disk(spec: &DiskSpec) -> Value {
     put(&mut properties, "diskAccessId", spec.disk_access.as_ref().map(|id| id.as_str()));
     put(&mut properties, "publicNetworkAccess", spec.public_network_access.map(|access| access.as_str()));
     put(&mut properties, "burstingEnabled", spec.bursting_enabled);
+    put(&mut properties, "tier", spec.tier.map(|tier| tier.as_str()));
 
     let mut body = Map::new();
     body.insert("location".into(), json!(spec.location));

@@ -32,6 +32,10 @@ fn disk(location: &str, zones: &[&str]) -> Disk {
         logical_sector_size: None,
         network_access_policy: None,
         source: None,
+        source_unique_id: None,
+        unique_id: None,
+        bytes: None,
+        completion: None,
     }
 }
 

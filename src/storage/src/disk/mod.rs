@@ -18,10 +18,13 @@
 //! | `parameters` | which parameters there are, for the parser and for the reference |
 //! | `create` | the disk to make; whether a disk that exists is it is said by [`DiskSpec`](lazuli_model::disk_spec::DiskSpec) |
 //! | `publish`, `stage`, `perf`, `tuning` | how it is attached, mounted and tuned |
+//! | [`copy`] | the disk that is made from a snapshot or another disk, and what comes next of it |
 //! | `expand` | whether and how it grows |
+//! | [`snapshot`] | the snapshot that a VolumeSnapshotClass asks for, what comes next of it, and Azure's limits |
 //! | [`inventory`] | what people are shown of the disks of a cluster |
 
 mod capability;
+pub mod copy;
 mod create;
 mod expand;
 pub mod inventory;
@@ -30,6 +33,7 @@ mod parameters;
 mod perf;
 mod publish;
 mod sku;
+pub mod snapshot;
 mod stage;
 mod tags;
 #[cfg(test)]
