@@ -43,6 +43,10 @@ pub enum Reason {
     AttributeIgnored,
     SnapshotLimitReached,
     OperationsLimited,
+    SKUMigrationStarted,
+    SKUMigrationProgress,
+    SKUMigrationCompleted,
+    SKUMigrationTimeout,
     StaleAttachmentDetached,
     StaleAttachmentKept,
     AttachmentNotAllowed,
@@ -110,12 +114,14 @@ const INITIALIZE: &str = "InitializeNode";
 const CHECK: &str = "CheckNode";
 /// That of events about changed attributes of disks and shares.
 const MODIFY: &str = "ModifyVolume";
+/// That of events about disks that get another type.
+const CONVERT: &str = "ConvertDisk";
 /// That of events about file shares on nodes.
 const MOUNT: &str = "MountShare";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 61] = [
+    pub const ALL: [Self; 65] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -130,6 +136,10 @@ impl Reason {
         Self::AttributeIgnored,
         Self::SnapshotLimitReached,
         Self::OperationsLimited,
+        Self::SKUMigrationStarted,
+        Self::SKUMigrationProgress,
+        Self::SKUMigrationCompleted,
+        Self::SKUMigrationTimeout,
         Self::StaleAttachmentDetached,
         Self::StaleAttachmentKept,
         Self::AttachmentNotAllowed,
@@ -271,6 +281,16 @@ impl Reason {
                 "CallAzure",
                 AT_ONCE,
                 "Nothing is to be done: it is tried again until Azure has finished the others.",
+            ),
+            // Source of the names of these four: the Go driver.
+            Self::SKUMigrationStarted => ("SKUMigrationStarted", CONVERT, AT_ONCE, "Nothing is to be done."),
+            Self::SKUMigrationProgress => ("SKUMigrationProgress", CONVERT, AT_ONCE, "Nothing is to be done."),
+            Self::SKUMigrationCompleted => ("SKUMigrationCompleted", CONVERT, AT_ONCE, "Nothing is to be done."),
+            Self::SKUMigrationTimeout => (
+                "SKUMigrationTimeout",
+                CONVERT,
+                AT_ONCE,
+                "Azure goes on with it, and the volume can be used. If the percentage stays the same, ask Azure's support.",
             ),
             Self::StaleAttachmentDetached => {
                 ("StaleAttachmentDetached", "DetachDisk", AT_ONCE, "Nothing is to be done.")
@@ -527,6 +547,9 @@ impl Reason {
     pub fn severity(self) -> Severity {
         match self {
             Self::StaleAttachmentDetached
+            | Self::SKUMigrationStarted
+            | Self::SKUMigrationProgress
+            | Self::SKUMigrationCompleted
             | Self::EnsuredLoadBalancer
             | Self::DeletedLoadBalancer
             | Self::Synced

@@ -81,6 +81,12 @@ impl Reason {
                 CLAIM,
                 "Azure makes no more snapshots, copies or conversions at a time, of this disk or in the subscription.",
             ),
+            Self::SKUMigrationStarted => (CLAIM, "Azure converts the disk to PremiumV2_LRS, in the background."),
+            Self::SKUMigrationProgress => (CLAIM, "Another 20 percent of the disk are converted."),
+            Self::SKUMigrationCompleted => (CLAIM, "The disk is converted to PremiumV2_LRS."),
+            Self::SKUMigrationTimeout => {
+                (CLAIM, "The conversion takes longer than 10 to 19 hours, by the size of the disk.")
+            }
             Self::StaleAttachmentDetached => {
                 (NODE, "A disk that Kubernetes did not use on this node was detached from it.")
             }

@@ -20,6 +20,7 @@
 //! | `publish`, `stage`, `perf`, `tuning` | how it is attached, mounted and tuned |
 //! | [`copy`] | the disk that is made from a snapshot or another disk, and what comes next of it |
 //! | `expand` | whether and how it grows |
+//! | [`modify`] | which attributes of a disk a VolumeAttributesClass changes |
 //! | [`snapshot`] | the snapshot that a VolumeSnapshotClass asks for, what comes next of it, and Azure's limits |
 //! | [`inventory`] | what people are shown of the disks of a cluster |
 
@@ -28,6 +29,7 @@ pub mod copy;
 mod create;
 mod expand;
 pub mod inventory;
+pub mod modify;
 mod name;
 mod parameters;
 mod perf;

@@ -94,15 +94,15 @@ pub struct SnapshotPlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     /// Of the disk itself, in its region.
-    InRegion(SnapshotSpec),
+    InRegion(Box<SnapshotSpec>),
     /// As a copy of a local snapshot, in another region.
     AcrossRegions {
         /// The id of the local snapshot.
         local: ArmId,
         /// What the PUT of the local snapshot says.
-        of_disk: SnapshotSpec,
+        of_disk: Box<SnapshotSpec>,
         /// What the PUT of the copy says.
-        copy: SnapshotSpec,
+        copy: Box<SnapshotSpec>,
     },
 }
 
@@ -207,7 +207,7 @@ pub fn plan_snapshot(
         volume: volume_value(&request.volume),
         source,
     };
-    let of_disk = SnapshotSpec {
+    let of_disk = Box::new(SnapshotSpec {
         location: home.clone(),
         extended_location: defaults.extended_location.clone(),
         tags: tags.clone(),
@@ -219,7 +219,7 @@ pub fn plan_snapshot(
         public_network_access: access.public,
         data_access_auth_mode: access.auth_mode,
         origin: origin(source.identity()),
-    };
+    });
     let route = match parameters.get("location") {
         Some(there) if canonical_region(there.value) != canonical_region(&home) => {
             if !incremental {
@@ -231,7 +231,7 @@ pub fn plan_snapshot(
             let local =
                 ArmId::snapshot(snapshot.subscription(), snapshot.resource_group(), &local_name(snapshot.name())?)
                     .map_err(|error| there.refuse(error.to_string()))?;
-            let copy = SnapshotSpec {
+            let copy = Box::new(SnapshotSpec {
                 location: there.value.to_owned(),
                 // Edge zones are of the cluster's own region.
                 extended_location: None,
@@ -240,8 +240,8 @@ pub fn plan_snapshot(
                 // It would call the copy ready before its content is there.
                 instant_access_minutes: None,
                 origin: origin(SourceIdentity::Gone),
-                ..of_disk.clone()
-            };
+                ..(*of_disk).clone()
+            });
             Route::AcrossRegions { local, of_disk, copy }
         }
         _ => Route::InRegion(of_disk),

@@ -102,7 +102,7 @@ pub fn next(plan: &SnapshotPlan, seen: &SnapshotsSeen) -> Result<NextSnapshot, S
             (None, Some(there)) => {
                 check(there, of_disk)?;
                 match there.is_complete() {
-                    true => Ok(NextSnapshot::Create { snapshot: plan.snapshot.clone(), spec: Box::new(copy.clone()) }),
+                    true => Ok(NextSnapshot::Create { snapshot: plan.snapshot.clone(), spec: copy.clone() }),
                     false => Ok(plan.answer(there, false)),
                 }
             }

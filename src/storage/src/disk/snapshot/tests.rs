@@ -61,8 +61,8 @@ fn plan(pairs: Pairs<'_>) -> SnapshotPlan {
 
 fn spec(pairs: Pairs<'_>) -> SnapshotSpec {
     match plan(pairs).route {
-        Route::InRegion(spec) => spec,
-        Route::AcrossRegions { copy, .. } => copy,
+        Route::InRegion(spec) => *spec,
+        Route::AcrossRegions { copy, .. } => *copy,
     }
 }
 
@@ -133,7 +133,7 @@ fn an_empty_class_makes_an_incremental_snapshot_beside_its_disk() {
             source: SourceIdentity::UniqueId("u-1".into()),
         },
     };
-    assert_eq!((plan.route, plan.warnings), (Route::InRegion(expected), vec![]));
+    assert_eq!((plan.route, plan.warnings), (Route::InRegion(Box::new(expected)), vec![]));
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn answered(next: Result<NextSnapshot, SnapshotRefusal>) -> SnapshotView {
 fn a_snapshot_is_made_once_and_is_ready_when_azure_says_so() {
     let plan = plan(&[]);
     let Route::InRegion(spec) = &plan.route else { panic!() };
-    let expected = NextSnapshot::Create { snapshot: plan.snapshot.clone(), spec: Box::new(spec.clone()) };
+    let expected = NextSnapshot::Create { snapshot: plan.snapshot.clone(), spec: spec.clone() };
     assert_eq!(step(&plan, None, None), Ok(expected));
     let there = made(&plan.snapshot, spec);
     let view = answered(step(&plan, Some(&pending(there.clone())), None));

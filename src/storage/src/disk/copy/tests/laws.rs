@@ -101,7 +101,7 @@ impl World {
     }
 
     fn tick(&mut self) {
-        for snapshot in self.snapshots.values_mut().filter(|snapshot| !snapshot.is_complete()) {
+        if let Some(snapshot) = self.snapshots.values_mut().find(|snapshot| !snapshot.is_complete()) {
             snapshot.access = Some(SnapshotAccessState::Available);
             return;
         }

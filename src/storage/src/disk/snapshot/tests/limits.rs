@@ -86,7 +86,7 @@ fn a_disk_that_is_being_filled_gives_no_instant_access() {
 fn copies() -> (SnapshotSpec, Snapshot) {
     let plan = plan(&[("location", "westus")]);
     let Route::AcrossRegions { local, of_disk, copy } = plan.route else { panic!() };
-    (copy, Snapshot { family: Some("f".into()), created: ago(100), ..made(&local, &of_disk) })
+    (*copy, Snapshot { family: Some("f".into()), created: ago(100), ..made(&local, &of_disk) })
 }
 
 fn copy_of(n: u16, region: &str, family: &str) -> Snapshot {
