@@ -420,6 +420,10 @@ fn a_carrier_goes_when_its_disk_has_the_content_and_by_the_sweep_otherwise() {
         assert_eq!(is_left_over(snapshot, to, target, now), goes, "{target:?}");
     }
     assert!(!is_left_over(&carrier, &source.id, TargetSeen::Absent, at(99)), "it is another disk's");
+    // Of a disk of the same name in another group, and a person's copy of the tags.
+    let elsewhere = ArmId::disk("sub", "other", "pvc-2").unwrap();
+    let renamed = Snapshot { id: ArmId::snapshot("sub", "rg", "mine").unwrap(), ..carrier.clone() };
+    assert!(is_carrier_to(&carrier, to) && !is_carrier_to(&carrier, &elsewhere) && !is_carrier_to(&renamed, to));
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub const ATTRIBUTE_PARAMETERS: &[ParameterRow] = &[
         "as they are",
         "Tags that the disk gets besides those that it has. Those that say what a disk was made for are left out with a \
          warning.",
-        "team=red",
+        "team=blue",
     ),
     // Without `tags` it changes nothing.
     ParameterRow::used("tagValueDelimiter", "a text", ",", "What separates the pairs of tags.", ";"),

@@ -273,6 +273,8 @@ fn a_new_volume_takes_what_a_class_may_change_later() {
     assert_eq!((plan.spec.tier, plan.spec.bursting_enabled), (Some(PerformanceTier::P40), Some(true)));
     let error = plan_create(&request(&[premium], &[("tier", "P20")]), &defaults).unwrap_err();
     assert!(error.to_string().contains("P30, P40, P50"), "{error}");
+    let error = plan_create(&request(&[premium], &[("color", "red")]), &defaults).unwrap_err();
+    assert_eq!(error.parameter, "color");
     // The Go driver refuses it in a StorageClass.
     assert!(plan_create(&request(&[premium, ("tier", "P40")], &[]), &defaults).is_err());
 }

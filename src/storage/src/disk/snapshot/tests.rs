@@ -374,6 +374,11 @@ fn the_local_snapshot_stays_until_its_copy_is_complete() {
     assert!(!answered(step(&plan, Some(&by_go), Some(&local))).is_ready);
     assert_eq!(step(&plan, Some(&target), Some(&local)), Ok(NextSnapshot::DeleteLocal(id.clone())));
     assert!(answered(step(&plan, Some(&target), None)).is_ready);
+    assert!(!SnapshotView::of(&by_go).is_ready, "in a list too");
+    let other = VOLUME.replace("pvc-1", "pvc-9");
+    let of_another = [("k8s-azure-created-by", "kubernetes-azure-dd"), ("source_volume_id", &other)];
+    let of_another = Snapshot { tags: map(&of_another), ..local.clone() };
+    assert!(answered(step(&plan, Some(&target), Some(&of_another))).is_ready);
     let somebodys = Snapshot { tags: BTreeMap::new(), ..local.clone() };
     assert!(answered(step(&plan, Some(&target), Some(&somebodys))).is_ready);
     assert!(step(&plan, None, Some(&somebodys)).is_err());
