@@ -6,7 +6,7 @@
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
 //! | [`device_identity`] | whether a node uses the device at a LUN for a volume |
-//! | [`disk`] | which disk a StorageClass asks for, and whether an existing disk is that disk |
+//! | [`disk`] | which disk, snapshot or copy a class asks for, whether an existing one is it, and what changes of it |
 //! | [`force_detach`] | whether a data disk may be detached by force |
 //! | [`gone`] | whether a machine that Azure does not find is gone |
 //! | [`inline_volume`] | whether a disk may be attached for what asks for it: resource groups, disks that Pods name |

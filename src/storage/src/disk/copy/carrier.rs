@@ -69,7 +69,7 @@ fn target_value(disk: &ArmId) -> String {
     if text == disk.as_str() { text } else { tags::value_of(disk.folded()) }
 }
 
-/// Whether a snapshot is the carrier to this disk, and not somebody's snapshot.
+/// Whether a snapshot is the carrier to this disk. A person's snapshot may have its name or its tags.
 pub fn is_carrier_to(snapshot: &Snapshot, disk: &ArmId) -> bool {
     let has_name = name(disk.name()).is_ok_and(|name| name.eq_ignore_ascii_case(snapshot.id.name()));
     let names_it = value(&snapshot.tags, CARRIES_TO).is_some_and(|to| to.eq_ignore_ascii_case(&target_value(disk)));
@@ -98,7 +98,7 @@ pub(super) fn is_filled(disk: &Disk) -> bool {
     disk.provisioning_state == ProvisioningState::Succeeded && !disk.is_hydrating()
 }
 
-/// Whether a sweep deletes a snapshot: a carrier to `disk`, whose content has arrived or that nobody waits for any more.
+/// Whether a sweep deletes a snapshot: a carrier to `disk`, whose content has arrived or that no request waits for any more.
 /// `now` is Azure's clock.
 pub fn is_left_over(snapshot: &Snapshot, disk: &ArmId, target: TargetSeen<'_>, now: AzureTime) -> bool {
     is_carrier_to(snapshot, disk)

@@ -7,8 +7,8 @@
 //!  nothing ──PUT carrier──▶ carrier ──complete, PUT disk──▶ carrier and disk ──disk filled, DELETE carrier──▶ disk
 //! ```
 //!
-//! A carrier is named after its disk and says so in a tag. So it is found by whoever comes next: by the repeated request, by
-//! the deletion of the disk ([`carrier_of`]), and by a sweep ([`is_left_over`]).
+//! A carrier is named after its disk and says so in a tag. So the repeated request finds it, the deletion of the disk does
+//! ([`carrier_of`]), and a sweep does ([`is_left_over`]).
 
 mod carrier;
 mod descent;
@@ -22,6 +22,7 @@ use lazuli_model::{
     disk_tags::COPY_OF,
     parameter::ParameterError,
     snapshot_spec::SnapshotSpec,
+    tags::MOST_TAGS,
 };
 
 use super::{
@@ -182,7 +183,10 @@ pub fn plan_copy(
             let spec = Box::new(carrier::spec(&create, disk, defaults));
             let direct = Box::new(create.spec.clone());
             create.spec = carried(&carrier, &create.spec);
-            tags::insert(&mut create.spec.tags, COPY_OF, &tags::value_of(disk.id.as_str()));
+            // Without room for the tag the line ends at the carrier once that is gone.
+            if create.spec.tags.len() < MOST_TAGS {
+                tags::insert(&mut create.spec.tags, COPY_OF, &tags::value_of(disk.id.as_str()));
+            }
             let route = CopyRoute::Carried { carrier, spec, source: readiness };
             Ok(CopyPlan { create, route, other_way: Some(direct) })
         }

@@ -32,9 +32,10 @@ pub enum NextCopy {
         /// What to make.
         spec: Box<SnapshotSpec>,
     },
-    /// Make the disk: the step of a disk's creation does it, and waits for an operation that runs.
+    /// Make the disk: the step of a disk's creation does it, and waits for an operation that runs. [`CopyPlan::adopt`] says
+    /// what to answer for the disk that comes of it; ask again what becomes of a carrier.
     CreateDisk(Box<DiskSpec>),
-    /// DELETE the carrier: the disk has all of its content.
+    /// DELETE the carrier: the disk has all of its content, or the carrier can carry none.
     DeleteCarrier(ArmId),
     /// Answer this.
     Answer(Box<Adopted>),
@@ -92,10 +93,8 @@ pub fn next(plan: &CopyPlan, seen: &CopySeen) -> Result<NextCopy, CopyRefusal> {
                 Ok(NextCopy::CreateCarrier { carrier: carrier.clone(), spec: spec.clone() })
             }
             Some(there) => {
-                spec.matches(there)?;
-                if there.has_failed() {
-                    let why = format!("Azure has failed to make the temporary snapshot {carrier}; delete it");
-                    return Err(CopyRefusal::Never(why));
+                if is_useless(there, spec, &plan.create.disk)? {
+                    return Ok(NextCopy::DeleteCarrier(carrier.clone()));
                 }
                 if !there.is_complete() {
                     let why = format!("the content of the temporary snapshot {carrier} is not complete yet");
@@ -104,6 +103,17 @@ pub fn next(plan: &CopyPlan, seen: &CopySeen) -> Result<NextCopy, CopyRefusal> {
                 Ok(NextCopy::CreateDisk(Box::new(of_carrier(&plan.create.spec, there))))
             }
         },
+    }
+}
+
+/// Whether a carrier goes before its disk is made: Azure has failed to fill it, or it was taken of an earlier disk with the
+/// source's name. It is the request's own, and no disk was made from it.
+fn is_useless(there: &Snapshot, spec: &SnapshotSpec, disk: &ArmId) -> Result<bool, SnapshotMismatch> {
+    let is_own = carrier::is_carrier_to(there, disk);
+    match spec.matches(there) {
+        Ok(()) => Ok(is_own && there.has_failed()),
+        Err(SnapshotMismatch::SourceRemade { .. }) if is_own => Ok(true),
+        Err(mismatch) => Err(mismatch),
     }
 }
 

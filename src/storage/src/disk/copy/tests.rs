@@ -392,7 +392,13 @@ fn a_carrier_goes_when_its_disk_has_the_content_and_by_the_sweep_otherwise() {
     let pending = Snapshot { access: Some(SnapshotAccessState::Pending), ..carrier.clone() };
     assert_eq!(next(&plan, &seen(None, Some(&pending))).unwrap_err().code(), Code::Unavailable);
     let failed = Snapshot { provisioning_state: ProvisioningState::Failed, ..carrier.clone() };
-    assert_eq!(next(&plan, &seen(None, Some(&failed))).unwrap_err().code(), Code::FailedPrecondition);
+    let earlier = Snapshot { source_unique_id: Some("d-0".into()), ..carrier.clone() };
+    for useless in [&failed, &earlier] {
+        assert_eq!(next(&plan, &seen(None, Some(useless))), Ok(NextCopy::DeleteCarrier(id.clone())));
+        let mut untold = useless.clone();
+        untold.tags.remove(CARRIES_TO);
+        assert!(next(&plan, &seen(None, Some(&untold))).is_err(), "it is no carrier, whatever its name");
+    }
     let foreign = Snapshot { tags: BTreeMap::new(), ..carrier.clone() };
     assert_eq!(next(&plan, &seen(None, Some(&foreign))).unwrap_err().code(), Code::AlreadyExists);
     let Ok(NextCopy::CreateDisk(of)) = next(&plan, &seen(None, Some(&carrier))) else { panic!() };
@@ -402,7 +408,7 @@ fn a_carrier_goes_when_its_disk_has_the_content_and_by_the_sweep_otherwise() {
     let filling = Disk { completion: Some(Completion::from_percent(50.0)), ..there.clone() };
     assert!(matches!(next(&plan, &seen(Some(&filling), Some(&carrier))), Ok(NextCopy::Answer(_))));
     assert_eq!(next(&plan, &seen(Some(&there), Some(&carrier))), Ok(NextCopy::DeleteCarrier(id.clone())));
-    assert!(matches!(next(&plan, &seen(Some(&there), Some(&foreign))), Ok(NextCopy::Answer(_))), "somebody's stays");
+    assert!(matches!(next(&plan, &seen(Some(&there), Some(&foreign))), Ok(NextCopy::Answer(_))), "a person's stays");
     assert!(matches!(next(&plan, &seen(Some(&there), None)), Ok(NextCopy::Answer(_))));
 
     assert_eq!((carrier_of(&there), carrier_of(&disk(&[]))), (Some(id.clone()), None));
@@ -435,7 +441,7 @@ fn the_line_goes_on_behind_a_carrier_that_is_gone() {
     let untold = Disk { tags: BTreeMap::new(), ..clone };
     let carrier = ArmId::snapshot("sub", "rg", "carry_pvc-2").unwrap();
     assert_eq!(Link::of_disk(&untold), Link::MadeFrom { source: carrier, bytes: 10 * GIB });
-    // Only of a disk that came over a carrier: anybody may set a tag.
+    // Only of a disk that came over a carrier: a person may set a tag.
     let tagged = Disk { tags: map(&[(COPY_OF, source.id.as_str())]), source: None, ..untold };
     assert_eq!(Link::of_disk(&tagged), Link::First { bytes: 10 * GIB });
     assert_eq!(Link::of_snapshot(&snapshot(5)), Link::MadeFrom { source: source.id, bytes: 5 });

@@ -27,8 +27,8 @@ pub struct SnapshotLimits {
     /// How many copies into a region run at a time in a subscription.
     pub copies_to_region: usize,
     /// For how long a copy waits for an older local snapshot of the disk whose copy has not begun. Azure copies the
-    /// snapshots of a disk only in the order in which they were taken. A request is repeated each few minutes, so that an
-    /// older one that has waited longer is nobody's any more.
+    /// snapshots of a disk only in the order in which they were taken. external-snapshotter repeats a request each few
+    /// minutes, so that no request is left for an older one that has waited longer.
     pub turn_seconds: u64,
 }
 

@@ -113,7 +113,7 @@ pub fn next(plan: &SnapshotPlan, seen: &SnapshotsSeen) -> Result<NextSnapshot, S
 
 impl SnapshotPlan {
     /// Whether the state Failed is that of a snapshot whose creation this call has just seen fail. It has no content, and
-    /// nobody has been told of it: it is deleted, and made anew by the next call.
+    /// no answer has named it: it is deleted, and the next call makes it anew.
     pub fn is_left_incomplete(&self, snapshot: &Snapshot) -> bool {
         let specs: &[&SnapshotSpec] = match &self.route {
             Route::InRegion(spec) => &[spec],

@@ -379,16 +379,16 @@ fn the_local_snapshot_stays_until_its_copy_is_complete() {
     let of_another = [("k8s-azure-created-by", "kubernetes-azure-dd"), ("source_volume_id", &other)];
     let of_another = Snapshot { tags: map(&of_another), ..local.clone() };
     assert!(answered(step(&plan, Some(&target), Some(&of_another))).is_ready);
-    let somebodys = Snapshot { tags: BTreeMap::new(), ..local.clone() };
-    assert!(answered(step(&plan, Some(&target), Some(&somebodys))).is_ready);
-    assert!(step(&plan, None, Some(&somebodys)).is_err());
+    let a_persons = Snapshot { tags: BTreeMap::new(), ..local.clone() };
+    assert!(answered(step(&plan, Some(&target), Some(&a_persons))).is_ready);
+    assert!(step(&plan, None, Some(&a_persons)).is_err());
     let broken = Snapshot { copy_error: Some("CopySourceNotFound".into()), ..target };
     let refusal = step(&plan, Some(&broken), None).unwrap_err();
     assert!(refusal.to_string().contains("CopySourceNotFound"), "{refusal}");
 }
 
 #[test]
-fn a_deletion_takes_the_local_snapshot_along_and_nobody_elses() {
+fn a_deletion_takes_the_local_snapshot_along_and_no_other_one() {
     let plan = plan(&[("location", "westus")]);
     let Route::AcrossRegions { local: id, of_disk, copy } = &plan.route else { panic!() };
     let (local, target) = (made(id, of_disk), made(&plan.snapshot, copy));

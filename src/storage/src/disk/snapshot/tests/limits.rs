@@ -120,7 +120,7 @@ fn azure_copies_one_snapshot_of_a_disk_at_a_time_and_in_their_order() {
     };
     assert_eq!(of(&[older(101)]), Some(SnapshotLimit::OlderFirst(older(101).id)));
     assert_eq!(of(&[older(99)]), None, "a newer one waits for this one");
-    assert_eq!(of(&[older(24 * 3_600)]), None, "nobody asks for it any more");
+    assert_eq!(of(&[older(24 * 3_600)]), None, "no request asks for it any more");
     assert_eq!(of(&[Snapshot { tags: BTreeMap::new(), ..older(101) }]), None, "it is no driver's");
     assert_eq!(of(&[Snapshot { family: Some("g".into()), ..older(101) }]), None);
     let of_older = Snapshot {
@@ -193,7 +193,7 @@ proptest! {
         );
     }
 
-    /// Whoever waits as long as it is told finds the limit gone.
+    /// After the wait that the error names the limit is gone.
     #[test]
     fn the_wait_of_a_fast_disk_is_exact(ages in proptest::collection::vec(0i64..300, 7..12)) {
         let there: Vec<Snapshot> = (0u16..).zip(&ages).map(|(n, age)| of_disk(n, *age)).collect();
