@@ -23,7 +23,7 @@ use lazuli_diagnosis::{
     roles::roles,
 };
 use lazuli_journal::printable;
-use lazuli_storage::disk::AllowedResourceGroups;
+use lazuli_volume::AllowedResourceGroups;
 use serde_json::{Value, json};
 
 use self::rights::Needs;

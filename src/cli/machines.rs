@@ -7,7 +7,7 @@ use lazuli_azure::{Until, compute::Compute};
 use lazuli_cluster::list_nodes;
 use lazuli_config::Config;
 use lazuli_model::{ArmId, Vm, node::Machine};
-use lazuli_storage::disk::inventory::Inventory;
+use lazuli_storage::inventory::Inventory;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 

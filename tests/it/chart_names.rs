@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use lazuli_config::{Cloud, Config, Document, Environment, known_keys};
 use lazuli_diagnosis::controller_list::{Controller, Entry};
 use lazuli_model::{CachingMode, SkuName, StorageSku, address::Cidr, parameter::ParameterError};
-use lazuli_storage::disk;
+use lazuli_volume as disk;
 use serde_json::{Value, json};
 
 const FILE: &str = "deploy/chart/files/names.json";

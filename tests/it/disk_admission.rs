@@ -9,11 +9,11 @@ use lazuli_model::{
 };
 use lazuli_rig::{AttachmentSourceReader, Options};
 use lazuli_storage::{
-    disk::AllowedResourceGroups,
     inline_volume::{AttachmentSource, InlineVolumes},
     list::VolumeHandles,
 };
 use lazuli_telemetry::lossy;
+use lazuli_volume::AllowedResourceGroups;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;
 use tonic::Code;

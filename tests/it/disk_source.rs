@@ -6,7 +6,7 @@ use csi_proto::csi::{
     ControllerPublishVolumeRequest, VolumeCapability,
     volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
 };
-use lazuli_storage::disk::SOURCE_KEY;
+use lazuli_volume::SOURCE_KEY;
 use serde_json::json;
 
 use super::disk_rig::{Rig, create, disk_id};

@@ -27,10 +27,10 @@ use lazuli_disk::{Settings, Volumes};
 use lazuli_emulator::{Emulator, scenario};
 use lazuli_model::{Lun, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
 use lazuli_storage::{
-    disk::{Cloud, Defaults},
     list::VolumeHandles,
     lun::{LunReservations, Reservation},
 };
+use lazuli_volume::{Cloud, Defaults};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::sync::watch;

@@ -24,8 +24,8 @@ use lazuli_config::{
     IdentitySystem, SECRET_KEY, SECRET_NAME, SECRET_NAMESPACE,
 };
 use lazuli_shares::{deletion::DRIVER_NAME, parameters};
-use lazuli_storage::disk as plan;
 use lazuli_telemetry::go_names::GoNames;
+use lazuli_volume as plan;
 use prometheus_client::registry::Registry;
 use tokio::time::{sleep, timeout};
 use tracing::warn;

@@ -15,10 +15,8 @@ use lazuli_diagnosis::{
     managers::DiskFlags,
 };
 use lazuli_model::{ArmId, VolumeId};
-use lazuli_storage::{
-    disk::AllowedResourceGroups,
-    inline_volume::{Attachment, AttachmentSource, InlineVolumes, Verdict},
-};
+use lazuli_storage::inline_volume::{Attachment, AttachmentSource, InlineVolumes, Verdict};
+use lazuli_volume::AllowedResourceGroups;
 
 use super::cluster::READS;
 

@@ -82,8 +82,7 @@ pub(super) fn parameters() -> Vec<Section> {
         };
         rows.iter().map(row).collect()
     };
-    let disk: Vec<&ParameterRow> =
-        lazuli_storage::disk::PARAMETERS.iter().chain([&lazuli_storage::disk::DEVICE_SETTING]).collect();
+    let disk: Vec<&ParameterRow> = lazuli_volume::PARAMETERS.iter().chain([&lazuli_volume::DEVICE_SETTING]).collect();
     let file: Vec<&ParameterRow> = lazuli_shares::parameters::PARAMETERS.iter().collect();
     vec![
         section("Parameters of disk.csi.azure.com", PARAMETER, rows("disk.csi.azure.com", disk)),

@@ -11,7 +11,7 @@ use lazuli_config::Config;
 use lazuli_csi::identity::DISK_DRIVER;
 use lazuli_model::{ArmId, DataDisk, DataDiskSource, Disk, DiskState, Vm, node::Machine, size::SizeLimits};
 use lazuli_storage::{
-    disk::inventory::{Holder, Inventory, Row, Slots, Volume, VolumeNames, slots},
+    inventory::{Holder, Inventory, Row, Slots, Volume, VolumeNames, slots},
     list::{HandleCasing, ResourceGroup, groups},
     lun::{LunReservations, NodeReservations},
 };

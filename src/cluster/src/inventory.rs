@@ -8,7 +8,7 @@ use kube::Client;
 use lazuli_diagnosis::managers::Container;
 use lazuli_model::ServiceKey;
 use lazuli_storage::{
-    disk::inventory::Volume,
+    inventory::Volume,
     lun::{LunReservations, Reservation},
 };
 use serde::{Deserialize, de::DeserializeOwned};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use csi_proto::csi::{Topology, VolumeCapability, volume_capability};
-use lazuli_storage::disk::{AccessMode, AccessType, Capability};
+use lazuli_volume::{AccessMode, AccessType, Capability};
 
 /// A capability as the plan takes it.
 pub(crate) fn capability(wire: &VolumeCapability) -> Capability {

@@ -5,10 +5,8 @@
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use lazuli_storage::{
-    disk::AllowedResourceGroups,
-    inline_volume::{AttachmentSource, InlineVolumes},
-};
+use lazuli_storage::inline_volume::{AttachmentSource, InlineVolumes};
+use lazuli_volume::AllowedResourceGroups;
 
 type Read = dyn Fn(String, String) -> BoxFuture<'static, Result<AttachmentSource, String>> + Send + Sync;
 

@@ -32,7 +32,6 @@ use lazuli_model::{
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_storage::{
     dangling::DetachUnused,
-    disk::{Adopted, CreatePlan, Expand, ParameterError, plan_expand},
     force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
@@ -41,6 +40,7 @@ use lazuli_storage::{
 };
 use lazuli_telemetry::lossy;
 use lazuli_vm_disks::Memory;
+use lazuli_volume::{Adopted, CreatePlan, Expand, ParameterError, plan_expand};
 use tokio::{sync::watch, time::Instant};
 
 pub use admission::{Admission, AttachmentSourceReader};

@@ -1,6 +1,6 @@
 //! How the file systems of volumes are made, and how the journal of unfinished work spells them.
 
-pub use lazuli_storage::disk::FsType;
+pub use lazuli_volume::FsType;
 
 /// What making a file system needs.
 pub(super) trait Make: Sized {

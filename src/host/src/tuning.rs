@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
 };
 
-use lazuli_storage::disk::DeviceSetting;
+use lazuli_volume::DeviceSetting;
 
 use super::{Host, device::Device};
 

@@ -4,9 +4,39 @@
 //! property test there holds the two interpreters equal.
 
 use crate::{
-    DataDisk, DataDiskSource, Vm,
-    op::{VmWrite, VmWriteMethod},
+    DataDisk, DataDiskSource, Disk, SkuName, Vm,
+    disk_details::DiskDetails,
+    disk_spec::PerformanceTier,
+    op::{DiskChange, VmWrite, VmWriteMethod},
 };
+
+/// A disk after a PATCH has ended well. A disk that gets another SKU gets that SKU's performance, where the PATCH says
+/// none.
+pub fn disk_change(disk: &Disk, details: &DiskDetails, change: &DiskChange) -> (Disk, DiskDetails) {
+    let (mut disk, mut details) = (disk.clone(), details.clone());
+    if let Some(sku) = change.sku {
+        disk.sku = Some(sku);
+        (disk.iops, disk.mbps) = match sku {
+            SkuName::PremiumV2Lrs | SkuName::UltraSsdLrs => (Some(3_000), Some(125)),
+            _ => (Some(500), Some(100)),
+        };
+        let has_tiers = matches!(sku, SkuName::PremiumLrs | SkuName::PremiumZrs);
+        details.tier = has_tiers.then(|| PerformanceTier::of(disk.size));
+    }
+    disk.iops = change.iops.or(disk.iops);
+    disk.mbps = change.mbps.or(disk.mbps);
+    if let Some(tags) = &change.tags {
+        disk.tags = tags.clone();
+    }
+    if let Some(policy) = change.network_access_policy {
+        disk.network_access_policy = Some(policy.to_string());
+        details.disk_access = change.disk_access.clone();
+    }
+    details.tier = change.tier.or(details.tier);
+    details.bursting_enabled = change.bursting_enabled.unwrap_or(details.bursting_enabled);
+    details.public_network_access = change.public_network_access.or(details.public_network_access);
+    (disk, details)
+}
 
 /// The data disks a VM has after a write has ended well.
 ///

@@ -77,6 +77,14 @@ impl ArmId {
         Self::resource(subscription, resource_group, "Microsoft.Compute/disks", name)
     }
 
+    /// The id of a snapshot of a managed disk.
+    ///
+    /// # Errors
+    /// As [`ArmId::resource`].
+    pub fn snapshot(subscription: &str, resource_group: &str, name: &str) -> Result<Self, ArmIdError> {
+        Self::resource(subscription, resource_group, "Microsoft.Compute/snapshots", name)
+    }
+
     /// The id of a virtual machine.
     ///
     /// # Errors

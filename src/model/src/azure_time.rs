@@ -10,4 +10,14 @@ impl AzureTime {
     pub const fn from_unix_seconds(seconds: i64) -> Self {
         Self(seconds)
     }
+
+    /// The seconds since 1970.
+    pub const fn unix_seconds(self) -> i64 {
+        self.0
+    }
+
+    /// How many whole seconds have passed since an earlier moment; 0 when that is not earlier.
+    pub fn seconds_since(self, earlier: Self) -> u64 {
+        u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use super::{ArmId, AzureTime, Gib};
+use super::{ArmId, AzureTime, Completion, Gib};
 
 /// A name that is not one of those Azure knows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -177,8 +177,20 @@ pub struct Disk {
     /// The network access policy, in Azure's words.
     pub network_access_policy: Option<String>,
     /// What it was made from, in Azure's words, when it was not made empty: the id of a disk, snapshot or image, the
-    /// address of a blob, or only the way it was made. For the reader; nothing but "made from something" rests on it.
+    /// address of a blob, or only the way it was made. Whether it is a copy of a certain disk or snapshot is said by this
+    /// together with `source_unique_id`.
     pub source: Option<String>,
+    /// The id that Azure gave the source when it was made. Another disk or snapshot of the same name has another one.
+    /// `None` where Azure does not say it.
+    pub source_unique_id: Option<String>,
+    /// The id that Azure gave this disk when it was made. `None` where Azure does not say it.
+    pub unique_id: Option<String>,
+    /// The exact size in bytes; a disk that was made from a snapshot may have no whole number of GiB. `None` where Azure
+    /// does not say it.
+    pub bytes: Option<u64>,
+    /// How much of its content has been copied in the background, while that is going on or since; `None` for a disk
+    /// that is filled by no such copy.
+    pub completion: Option<Completion>,
 }
 
 impl Disk {
@@ -194,6 +206,16 @@ impl Disk {
     /// that moment, which showed the disk attached to the VM. Without a stamp that cannot be told.
     pub fn is_held_since(&self, vm: &ArmId, answered: AzureTime) -> bool {
         self.holders().contains(&vm) && self.ownership_changed.is_some_and(|changed| changed <= answered)
+    }
+
+    /// The exact size in bytes, or the whole GiB where Azure does not say it.
+    pub fn size_in_bytes(&self) -> u64 {
+        self.bytes.unwrap_or_else(|| self.size.bytes())
+    }
+
+    /// Whether its content is being copied in the background.
+    pub fn is_hydrating(&self) -> bool {
+        self.completion.is_some_and(|completion| !completion.is_complete())
     }
 
     /// Whether the M-series write accelerator is to be on when it is attached. The Go driver keeps the wish as a tag
@@ -228,6 +250,10 @@ impl Disk {
             logical_sector_size: None,
             network_access_policy: None,
             source: None,
+            source_unique_id: None,
+            unique_id: None,
+            bytes: None,
+            completion: None,
         }
     }
 }

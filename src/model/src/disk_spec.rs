@@ -43,10 +43,104 @@ names! {
 }
 
 /// What a disk is made from: `properties.creationData.createOption`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CreateOption {
     /// Nothing: every sector is zero.
     Empty,
+    /// A disk or a snapshot of the same region.
+    Copy(CopyOf),
+}
+
+/// What a disk is a copy of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyOf {
+    /// `properties.creationData.sourceResourceId`
+    pub source: ArmId,
+    /// Not in the body: the id that Azure gave the source when it was made, where it is known. A copy of another disk or
+    /// snapshot of the same name has other content.
+    pub unique_id: Option<String>,
+    /// Whether the body says a size.
+    pub size: CopySize,
+}
+
+/// How large a copy is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopySize {
+    /// As [`DiskSpec::size`] says: `properties.diskSizeGB` is sent.
+    Given,
+    /// Exactly as large as its source, to the byte: `properties.diskSizeGB` is left out. [`DiskSpec::size`] is what the
+    /// request asks for, and the source holds that.
+    OfSource,
+}
+
+names! {
+    /// The performance tier of a Premium SSD: the performance of the size that it is named after (source: disks-types,
+    /// disks-change-performance).
+    PerformanceTier {
+        /// That of 4 GiB.
+        P1 = "P1",
+        /// That of 8 GiB.
+        P2 = "P2",
+        /// That of 16 GiB.
+        P3 = "P3",
+        /// That of 32 GiB.
+        P4 = "P4",
+        /// That of 64 GiB.
+        P6 = "P6",
+        /// That of 128 GiB.
+        P10 = "P10",
+        /// That of 256 GiB.
+        P15 = "P15",
+        /// That of 512 GiB.
+        P20 = "P20",
+        /// That of 1 TiB.
+        P30 = "P30",
+        /// That of 2 TiB.
+        P40 = "P40",
+        /// That of 4 TiB.
+        P50 = "P50",
+        /// That of 8 TiB, for disks above 4 TiB alone.
+        P60 = "P60",
+        /// That of 16 TiB, for disks above 4 TiB alone.
+        P70 = "P70",
+        /// That of 32 TiB, for disks above 4 TiB alone.
+        P80 = "P80",
+    } allowed "P1, P2, P3, P4, P6, P10, P15, P20, P30, P40, P50, P60, P70, P80"
+}
+
+impl PerformanceTier {
+    /// The largest disk whose own tier this is.
+    pub fn size(self) -> Gib {
+        Gib::new(match self {
+            Self::P1 => 4,
+            Self::P2 => 8,
+            Self::P3 => 16,
+            Self::P4 => 32,
+            Self::P6 => 64,
+            Self::P10 => 128,
+            Self::P15 => 256,
+            Self::P20 => 512,
+            Self::P30 => 1_024,
+            Self::P40 => 2_048,
+            Self::P50 => 4_096,
+            Self::P60 => 8_192,
+            Self::P70 => 16_384,
+            Self::P80 => 32_767,
+        })
+    }
+
+    /// The tier that a Premium SSD of this size has by itself.
+    pub fn of(size: Gib) -> Self {
+        Self::ALL.iter().copied().find(|tier| tier.size() >= size).unwrap_or(Self::P80)
+    }
+
+    /// The tiers that a Premium SSD of this size can have: its own and higher ones, and those of more than 4 TiB only for
+    /// a disk of more than 4 TiB.
+    pub fn allowed_for(size: Gib) -> Vec<Self> {
+        let own = Self::of(size);
+        let most = if own > Self::P50 { Self::P80 } else { Self::P50 };
+        Self::ALL.iter().copied().filter(|tier| (own..=most).contains(tier)).collect()
+    }
 }
 
 /// An edge zone: where disks are made and load balancers stand that must be near a place outside of a region.
@@ -80,7 +174,7 @@ pub struct DiskSpec {
     pub logical_sector_size: Option<u32>,
     /// `properties.creationData.performancePlus`
     pub performance_plus: Option<bool>,
-    /// `properties.diskSizeGB`; Azure's "GB" are GiB here.
+    /// `properties.diskSizeGB`, unless the copy of a source leaves it out; Azure's "GB" are GiB here.
     pub size: Gib,
     /// `properties.diskIOPSReadWrite`, operations per second.
     pub iops: Option<u64>,
@@ -100,6 +194,8 @@ pub struct DiskSpec {
     pub public_network_access: Option<PublicNetworkAccess>,
     /// `properties.burstingEnabled`
     pub bursting_enabled: Option<bool>,
+    /// `properties.tier`: the performance tier of a larger Premium SSD.
+    pub tier: Option<PerformanceTier>,
     /// Not in the body: the largest size in bytes that the caller takes, if there is a limit.
     pub most_bytes: Option<u64>,
     /// Not in the body: the zone numbers that the caller takes. A disk that an earlier try made in one of them is
@@ -200,7 +296,49 @@ fn or_none(value: Option<impl fmt::Display>) -> String {
     value.map_or_else(|| "none".to_owned(), |value| value.to_string())
 }
 
+impl CreateOption {
+    /// Whether a disk was made from this. A copy has its source's content, and an empty disk has none.
+    fn check(&self, disk: &Disk) -> Result<(), Mismatch> {
+        let differs =
+            |existing: String, requested: String| Err(Mismatch::Property { property: "source", existing, requested });
+        let of = match (self, &disk.source) {
+            (Self::Empty, None) => return Ok(()),
+            (Self::Empty, Some(source)) => return differs(source.clone(), "an empty disk".to_owned()),
+            (Self::Copy(of), None) => return differs("none".to_owned(), of.source.to_string()),
+            (Self::Copy(of), Some(source)) => match source.parse::<ArmId>() {
+                Ok(source) if source == of.source => of,
+                _ => return differs(source.clone(), of.source.to_string()),
+            },
+        };
+        match (&of.unique_id, &disk.source_unique_id) {
+            (Some(requested), Some(existing)) if !requested.eq_ignore_ascii_case(existing) => differs(
+                format!("{} with the unique id {existing}", of.source),
+                format!("the one with the unique id {requested}, which has its name now"),
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl DiskSpec {
+    /// What it is a copy of, if it is one.
+    pub fn copy_of(&self) -> Option<&CopyOf> {
+        match &self.create_option {
+            CreateOption::Empty => None,
+            CreateOption::Copy(of) => Some(of),
+        }
+    }
+
+    /// The size that the body says; `None` for a copy that is to be exactly as large as its source.
+    pub fn size_to_send(&self) -> Option<Gib> {
+        self.copy_of().is_none_or(|of| of.size == CopySize::Given).then_some(self.size)
+    }
+
+    /// Whether a disk has the size that the PUT gives it, so that it has not been grown since.
+    pub fn has_sent_size(&self, disk: &Disk) -> bool {
+        self.size_to_send().is_none_or(|size| size == disk.size)
+    }
+
     /// Whether a disk that exists under the name is what a repeated CreateVolume asks for. A difference is the CSI
     /// specification's `ALREADY_EXISTS`.
     ///
@@ -214,9 +352,7 @@ impl DiskSpec {
     pub fn matches(&self, disk: &Disk) -> Result<(), Mismatch> {
         let differs =
             |property, existing: String, requested: String| Err(Mismatch::Property { property, existing, requested });
-        if let Some(source) = &disk.source {
-            return differs("source", source.to_string(), "an empty disk".to_owned());
-        }
+        self.create_option.check(disk)?;
         self.origin.check(disk)?;
         if disk.sku != Some(self.sku) {
             let existing = disk.sku.map_or("unknown", SkuName::as_str);
@@ -226,7 +362,7 @@ impl DiskSpec {
             return differs("size", disk.size.to_string(), format!("at least {}", self.size));
         }
         if let Some(most) = self.most_bytes
-            && disk.size.bytes() > most
+            && disk.size_in_bytes() > most
         {
             return differs("size", disk.size.to_string(), format!("at most {most} bytes"));
         }
@@ -257,5 +393,31 @@ impl DiskSpec {
             return differs("LogicalSectorSize", existing.to_string(), requested.to_string());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_premium_disk_has_the_tier_of_its_size_and_takes_higher_ones() {
+        for (gib, own) in [
+            (1, PerformanceTier::P1),
+            (4, PerformanceTier::P1),
+            (5, PerformanceTier::P2),
+            (512, PerformanceTier::P20),
+            (513, PerformanceTier::P30),
+            (4_096, PerformanceTier::P50),
+            (4_097, PerformanceTier::P60),
+            (32_767, PerformanceTier::P80),
+        ] {
+            assert_eq!(PerformanceTier::of(Gib::new(gib)), own, "{gib}");
+        }
+        assert!(PerformanceTier::ALL.is_sorted_by(|one, other| one.size() < other.size()));
+        let allowed = |gib| PerformanceTier::allowed_for(Gib::new(gib));
+        assert_eq!(allowed(1_024), [PerformanceTier::P30, PerformanceTier::P40, PerformanceTier::P50]);
+        assert_eq!(allowed(4_096), [PerformanceTier::P50]);
+        assert_eq!(allowed(4_097), [PerformanceTier::P60, PerformanceTier::P70, PerformanceTier::P80]);
     }
 }

@@ -24,7 +24,25 @@ pub const FOR_CLAIM: &str = "kubernetes.io-created-for-pvc-name";
 /// The tag that names the namespace of the claim.
 pub const FOR_NAMESPACE: &str = "kubernetes.io-created-for-pvc-namespace";
 
-/// The value of a tag of a disk. Azure ignores the letter case of a tag's name.
+/// The tag of a snapshot that names the volume that it was taken of, as either driver sets it. Of a copy in another region
+/// nothing else tells it.
+pub const SOURCE_VOLUME: &str = "source_volume_id";
+
+/// The tag of a snapshot that names the VolumeSnapshot, without its namespace.
+pub const FOR_SNAPSHOT: &str = "kubernetes.io-created-for-snapshot-name";
+
+/// The tag of a snapshot that names the namespace of the VolumeSnapshot.
+pub const FOR_SNAPSHOT_NAMESPACE: &str = "kubernetes.io-created-for-snapshot-namespace";
+
+/// The tag of a snapshot that only carries the content of a disk into another zone: the id of the disk that is made from
+/// it. The Go driver neither sets nor reads it.
+pub const CARRIES_TO: &str = "lazuli-carries-to";
+
+/// The tag of a disk whose content came over such a snapshot, which is gone by now: the id of the disk that it is a copy of.
+/// The Go driver neither sets nor reads it.
+pub const COPY_OF: &str = "lazuli-copy-of";
+
+/// The value of a tag of a disk or snapshot. Azure ignores the letter case of a tag's name.
 pub fn value<'a>(tags: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
     tags.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }

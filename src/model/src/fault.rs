@@ -6,7 +6,10 @@
 //! - external-provisioner takes only `CANCELLED`, `DEADLINE_EXCEEDED`, `UNAVAILABLE` and `ABORTED` as "may be in
 //!   progress"; every other code is final, and a disk that is still being made would leak. With
 //!   WaitForFirstConsumer it reads `RESOURCE_EXHAUSTED` as "choose another node".
-//! - external-resizer reads `FAILED_PRECONDITION` on expansion as "cannot expand while in use".
+//! - external-snapshotter takes these four and `RESOURCE_EXHAUSTED` as "may be in progress". After every other code it
+//!   forgets the snapshot, and one that is being made would leak.
+//! - external-resizer reads `FAILED_PRECONDITION` on expansion as "cannot expand while in use". It takes the same five codes
+//!   of a modification as "may be in progress", and of the others only `INVALID_ARGUMENT` as "this can never be done".
 //! - external-attacher retries everything; the code is for the reader of the event.
 
 use std::time::Duration;
@@ -103,7 +106,12 @@ pub enum Rpc {
     Expand,
     /// `ControllerModifyVolume`
     Modify,
-    /// Everything that only reads: `ListVolumes`, `ControllerGetVolume`, `ValidateVolumeCapabilities`.
+    /// `CreateSnapshot`
+    CreateSnapshot,
+    /// `DeleteSnapshot`
+    DeleteSnapshot,
+    /// Everything that only reads: `ListVolumes`, `ControllerGetVolume`, `ValidateVolumeCapabilities`, `ListSnapshots`,
+    /// `GetSnapshot`.
     Read,
 }
 
@@ -145,16 +153,22 @@ impl Code {
     pub fn keeps_the_claim(self) -> bool {
         matches!(self, Self::Cancelled | Self::DeadlineExceeded | Self::Unavailable | Self::Aborted)
     }
+
+    /// Whether external-snapshotter takes the code as "the snapshot may still be in the making", and external-resizer as
+    /// "the modification may still be in progress" (source: `isCSIFinalError` of the one, `IsFinalError` of the other).
+    pub fn may_be_in_progress(self) -> bool {
+        self.keeps_the_claim() || self == Self::ResourceExhausted
+    }
 }
 
 /// The one table: which code a fault becomes in an RPC.
 pub fn code(rpc: Rpc, fault: &Fault, effect: Effect) -> Code {
     let code = match (fault, rpc) {
         // What is gone needs no deleting and no detaching.
-        (Fault::NotFound, Rpc::DeleteVolume) => Code::Ok,
+        (Fault::NotFound, Rpc::DeleteVolume | Rpc::DeleteSnapshot) => Code::Ok,
         (Fault::NotFound, _) => Code::NotFound,
         // On creation the group, subscription or region was a parameter.
-        (Fault::ScopeNotFound, Rpc::CreateVolume) => Code::InvalidArgument,
+        (Fault::ScopeNotFound, Rpc::CreateVolume | Rpc::CreateSnapshot) => Code::InvalidArgument,
         (Fault::ScopeNotFound, _) => Code::FailedPrecondition,
         (Fault::Conflict | Fault::PreconditionFailed | Fault::BeingDetached | Fault::Busy, _) => Code::Aborted,
         // Never RESOURCE_EXHAUSTED: the provisioner would choose another node because Azure is busy.
@@ -178,6 +192,8 @@ pub fn code(rpc: Rpc, fault: &Fault, effect: Effect) -> Code {
     match (rpc, effect) {
         // A final code would make the provisioner forget a disk that Azure is making.
         (Rpc::CreateVolume, Effect::Possible) if !code.keeps_the_claim() => Code::Unavailable,
+        // So would external-snapshotter forget a snapshot, and external-resizer take a change for not made.
+        (Rpc::CreateSnapshot | Rpc::Modify, Effect::Possible) if !code.may_be_in_progress() => Code::Unavailable,
         _ => code,
     }
 }
@@ -192,13 +208,17 @@ pub fn reason(rpc: Rpc, fault: &Fault) -> Option<Reason> {
         (Fault::LinkedForbidden, _) => Reason::LinkedAuthorizationFailed,
         (Fault::Unauthenticated, _) => Reason::CredentialRefused,
         // Of what is deleted or detached, the group may be gone with everything in it.
-        (Fault::ScopeNotFound, Rpc::CreateVolume | Rpc::Publish | Rpc::Expand | Rpc::Modify) => Reason::ScopeNotFound,
+        (Fault::ScopeNotFound, Rpc::CreateVolume | Rpc::CreateSnapshot | Rpc::Publish | Rpc::Expand | Rpc::Modify) => {
+            Reason::ScopeNotFound
+        }
         (Fault::Locked, _) => Reason::ResourceLocked,
         (Fault::Exhausted | Fault::AccountFull, _) => Reason::QuotaExceeded,
         (Fault::Throttled { .. }, _) => Reason::Throttled,
         (Fault::DiskLimit, _) => Reason::VMSizeFull,
         (Fault::ZoneMismatch, _) => Reason::ZoneMismatch,
         (Fault::InUse, Rpc::Expand) => Reason::ExpansionNeedsDetach,
+        // Azure changes it at another time: detached, or once fewer changes were made today.
+        (Fault::InUse | Fault::Unclear, Rpc::Modify) => Reason::ModificationRefused,
         (
             Fault::NotFound
             | Fault::ScopeNotFound
@@ -396,216 +416,4 @@ pub fn classify(answer: &Answer<'_>) -> Fault {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RPCS: [Rpc; 6] = [Rpc::CreateVolume, Rpc::DeleteVolume, Rpc::Publish, Rpc::Unpublish, Rpc::Expand, Rpc::Read];
-
-    fn every_fault() -> Vec<Fault> {
-        vec![
-            Fault::NotFound,
-            Fault::ScopeNotFound,
-            Fault::Conflict,
-            Fault::PreconditionFailed,
-            Fault::Throttled { retry_after: None },
-            Fault::Exhausted,
-            Fault::DiskLimit,
-            Fault::AccountFull,
-            Fault::ZoneMismatch,
-            Fault::AttachedElsewhere { holder: None },
-            Fault::BeingDetached,
-            Fault::InUse,
-            Fault::Locked,
-            Fault::Invalid,
-            Fault::Forbidden,
-            Fault::LinkedForbidden,
-            Fault::Denied,
-            Fault::Unauthenticated,
-            Fault::Unsupported,
-            Fault::Unclear,
-            Fault::OperationFailed,
-            Fault::Unavailable,
-            Fault::OutcomeUnknown,
-            Fault::Deadline,
-            Fault::Busy,
-            Fault::Malformed,
-        ]
-    }
-
-    fn answer(status: u16, code: &str) -> Fault {
-        classify(&Answer { status, code, ..Answer::default() })
-    }
-
-    #[test]
-    fn throttling_never_makes_the_provisioner_choose_another_node() {
-        for rpc in RPCS {
-            for effect in [Effect::None, Effect::Possible] {
-                let code = code(rpc, &Fault::Throttled { retry_after: None }, effect);
-                assert_eq!(code, Code::Unavailable, "{rpc:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn no_fault_is_final_while_a_disk_may_be_in_the_making() {
-        for fault in every_fault() {
-            let code = code(Rpc::CreateVolume, &fault, Effect::Possible);
-            assert!(code.keeps_the_claim(), "{fault:?} -> {code:?}");
-        }
-    }
-
-    #[test]
-    fn a_users_mistake_is_never_a_retried_code() {
-        for fault in [Fault::Invalid, Fault::ScopeNotFound] {
-            assert_eq!(code(Rpc::CreateVolume, &fault, Effect::None), Code::InvalidArgument);
-        }
-        for fault in [Fault::Forbidden, Fault::LinkedForbidden] {
-            assert!(!code(Rpc::CreateVolume, &fault, Effect::None).keeps_the_claim());
-        }
-    }
-
-    #[test]
-    fn only_a_missing_disk_makes_deletion_succeed() {
-        for fault in every_fault() {
-            let ok = code(Rpc::DeleteVolume, &fault, Effect::None) == Code::Ok;
-            assert_eq!(ok, fault == Fault::NotFound, "{fault:?}");
-        }
-        for rpc in [Rpc::CreateVolume, Rpc::Publish, Rpc::Unpublish, Rpc::Expand, Rpc::Read] {
-            for fault in every_fault() {
-                assert_ne!(code(rpc, &fault, Effect::None), Code::Ok, "{rpc:?} {fault:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_person_gets_an_event_about_what_does_not_heal_and_none_about_what_is_repeated() {
-        for rpc in [Rpc::CreateVolume, Rpc::DeleteVolume, Rpc::Publish, Rpc::Unpublish, Rpc::Expand] {
-            for (fault, expected) in [
-                (Fault::Forbidden, Some(Reason::AuthorizationFailed)),
-                (Fault::Unauthenticated, Some(Reason::CredentialRefused)),
-                (Fault::Locked, Some(Reason::ResourceLocked)),
-                (Fault::Throttled { retry_after: None }, Some(Reason::Throttled)),
-                (Fault::Conflict, None),
-                (Fault::OutcomeUnknown, None),
-                (Fault::Invalid, None),
-            ] {
-                assert_eq!(reason(rpc, &fault), expected, "{rpc:?} {fault:?}");
-            }
-        }
-        assert_eq!(reason(Rpc::Expand, &Fault::InUse), Some(Reason::ExpansionNeedsDetach));
-        assert_eq!(reason(Rpc::DeleteVolume, &Fault::InUse), None);
-        assert_eq!(reason(Rpc::Publish, &Fault::DiskLimit), Some(Reason::VMSizeFull));
-        assert_eq!(reason(Rpc::Unpublish, &Fault::ScopeNotFound), None);
-        assert!(every_fault().iter().all(|fault| reason(Rpc::Read, fault).is_none()));
-    }
-
-    #[test]
-    fn a_disk_on_another_node_is_a_failed_precondition() {
-        let fault = Fault::AttachedElsewhere { holder: None };
-        assert_eq!(code(Rpc::Publish, &fault, Effect::None), Code::FailedPrecondition);
-    }
-
-    #[test]
-    fn azures_codes_are_sorted_by_code_and_never_by_text() {
-        for (status, code, fault) in [
-            (404, "ResourceNotFound", Fault::NotFound),
-            (404, "ResourceGroupNotFound", Fault::ScopeNotFound),
-            (404, "NotFound", Fault::NotFound),
-            (404, "DiskNotFound", Fault::NotFound),
-            (404, "EndpointNotFound", Fault::Malformed),
-            (404, "InvalidResourceNamespace", Fault::Malformed),
-            (404, "", Fault::Malformed),
-            (404, "SubscriptionNotFound", Fault::ScopeNotFound),
-            (404, "ParentResourceNotFound", Fault::ScopeNotFound),
-            (409, "AttachDiskWhileBeingDetached", Fault::BeingDetached),
-            (200, "AttachDiskWhileBeingDetached", Fault::BeingDetached),
-            (409, "ConflictingUserInput", Fault::AttachedElsewhere { holder: None }),
-            (409, "Conflict", Fault::Conflict),
-            (200, "OperationPreempted", Fault::Conflict),
-            (409, "DetachUnattachedDisk", Fault::Conflict),
-            (409, "ScopeLocked", Fault::Locked),
-            (409, "SkuNotAvailable", Fault::Exhausted),
-            (409, "OperationNotAllowed", Fault::Unclear),
-            (403, "AuthorizationFailed", Fault::Forbidden),
-            (403, "LinkedAuthorizationFailed", Fault::LinkedForbidden),
-            (403, "RequestDisallowedByPolicy", Fault::Denied),
-            (403, "AuthorizationPermissionMismatch", Fault::Forbidden),
-            (403, "", Fault::Forbidden),
-            (200, "LinkedAuthorizationFailed", Fault::LinkedForbidden),
-            (401, "InvalidAuthenticationToken", Fault::Unauthenticated),
-            (400, "NoRegisteredProviderFound", Fault::Unsupported),
-            (400, "InvalidParameter", Fault::Invalid),
-            (200, "InvalidParameter", Fault::Invalid),
-            (412, "PreconditionFailed", Fault::PreconditionFailed),
-            (429, "TooManyRequests", Fault::Throttled { retry_after: None }),
-            (429, "OperationNotAllowed", Fault::Throttled { retry_after: None }),
-            (405, "", Fault::Unsupported),
-            (501, "NotImplemented", Fault::Unsupported),
-            (504, "GatewayTimeout", Fault::Unavailable),
-            (500, "", Fault::Unavailable),
-            (500, "InternalExecutionError", Fault::Unavailable),
-            (200, "InternalExecutionError", Fault::OperationFailed),
-            (200, "Failed", Fault::OperationFailed),
-            (400, "PublicIPAddressCannotBeDeleted", Fault::InUse),
-            (400, "InUseSubnetCannotBeDeleted", Fault::InUse),
-            (400, "LoadBalancerInUseByVirtualMachineScaleSet", Fault::InUse),
-            (400, "InUse", Fault::Invalid),
-        ] {
-            assert_eq!(answer(status, code), fault, "{status} {code}");
-        }
-    }
-
-    #[test]
-    fn the_codes_of_accounts_and_shares_are_sorted() {
-        for (status, code, fault) in [
-            (404, "ShareNotFound", Fault::NotFound),
-            (404, "ShareSnapshotNotFound", Fault::NotFound),
-            (404, "StorageAccountNotFound", Fault::NotFound),
-            (404, "ParentResourceNotFound", Fault::ScopeNotFound),
-            // Another has made it, or it is being deleted: what is there is to be read again.
-            (409, "ShareAlreadyExists", Fault::Conflict),
-            (409, "ShareBeingDeleted", Fault::Conflict),
-            (409, "ShareSnapshotInProgress", Fault::Conflict),
-            (409, "StorageAccountOperationInProgress", Fault::Conflict),
-            (409, "StorageAccountIsNotProvisioned", Fault::Conflict),
-            (409, "AccountProvisioningStateInvalid", Fault::Conflict),
-            (409, "ShareHasSnapshots", Fault::InUse),
-            (409, "StorageAccountAlreadyTaken", Fault::Invalid),
-            (409, "StorageAccountAlreadyExists", Fault::Invalid),
-            (409, "FeatureNotSupportedForAccount", Fault::Invalid),
-            (400, "AccountNameInvalid", Fault::Invalid),
-            (400, "AccountPropertyCannotBeUpdated", Fault::Invalid),
-            (400, "InvalidHeaderValue", Fault::Invalid),
-            (400, "MaxStorageAccountsCountPerSubscriptionExceeded", Fault::Exhausted),
-            (409, "ShareSnapshotCountExceeded", Fault::Exhausted),
-            (409, "TotalSharesCountExceedsAccountLimit", Fault::AccountFull),
-            (409, "TotalSharesProvisionedCapacityExceedsAccountLimit", Fault::AccountFull),
-            // The status was noted as 400, too.
-            (400, "TotalSharesProvisionedCapacityExceedsAccountLimit", Fault::AccountFull),
-            (403, "AccountIsDisabled", Fault::Denied),
-            (403, "AuthorizationFailure", Fault::Forbidden),
-            (503, "ServerBusy", Fault::Unavailable),
-        ] {
-            assert_eq!(answer(status, code), fault, "{status} {code}");
-        }
-    }
-
-    #[test]
-    fn a_full_vm_is_known_by_its_target_and_a_throttled_one_by_its_details() {
-        let full = Answer { status: 409, code: "OperationNotAllowed", target: Some("dataDisks"), ..Answer::default() };
-        assert_eq!(classify(&full), Fault::DiskLimit);
-        let throttled = Answer {
-            status: 409,
-            code: "OperationNotAllowed",
-            details: vec!["TooManyRequests"],
-            retry_after: Some(Duration::from_secs(7)),
-            ..Answer::default()
-        };
-        assert_eq!(classify(&throttled), Fault::Throttled { retry_after: Some(Duration::from_secs(7)) });
-        for code in GROWS_ONLY_DETACHED {
-            let inner = Some(code);
-            let attached = Answer { status: 409, code: "OperationNotAllowed", inner, ..Answer::default() };
-            assert_eq!(classify(&attached), Fault::InUse, "{code}");
-        }
-    }
-}
+mod tests;

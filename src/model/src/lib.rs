@@ -6,10 +6,11 @@
 //! | module | holds |
 //! |---|---|
 //! | [`address`] | IP families and address ranges |
-//! | [`op`], [`apply`] | every write to a virtual machine, a storage account or a file share, as data, and what one of the first does to the model |
+//! | [`op`], [`apply`] | every write to a virtual machine, a storage account or a file share and the change of a disk, as data, and what those of machines and disks do to the model |
 //! | [`storage_account`], [`file_share`] | their resource types, and the metadata that says who made a share |
 //! | [`by_key`] | a value for each key, while the key is used |
 //! | [`digest`] | a digest for names |
+//! | [`disk_details`] | what a change of a disk compares with |
 //! | [`disk_spec`], [`disk_tags`] | the disk to make, whether a disk that exists is it, and the tags that say so |
 //! | [`event`] | which event a person gets about which object, and when it is written |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
@@ -20,6 +21,7 @@
 //! | [`rbac`] | which action of Azure a request needs |
 //! | [`scale_set`] | instances of uniform scale sets |
 //! | [`size`] | how many data disks a VM size takes |
+//! | [`snapshot_spec`] | the snapshot to make, and whether a snapshot that exists is it |
 //! | [`spelling`] | which allowed word a misspelt one is nearest to |
 //! | [`tags`] | which tags of a shared object change, and how a class writes tags |
 //! | [`zones`] | the availability zones of a region |
@@ -32,6 +34,7 @@ mod azure_time;
 pub mod by_key;
 pub mod digest;
 mod disk;
+pub mod disk_details;
 pub mod disk_spec;
 pub mod disk_tags;
 pub mod event;
@@ -54,6 +57,8 @@ mod secret;
 pub mod seeded;
 mod service_key;
 pub mod size;
+mod snapshot;
+pub mod snapshot_spec;
 pub mod spelling;
 pub mod storage_account;
 pub mod tags;
@@ -69,10 +74,11 @@ pub(crate) use disk::names;
 pub use disk::{CachingMode, Disk, DiskState, ProvisioningState, SkuName, UnknownName};
 pub use file_share::{DeletedShare, FileShare, RootSquash, ShareAccessTier, ShareProtocol};
 pub use instance_view::{InstanceView, PowerState};
-pub use quantity::{Gib, Lun, LunError};
+pub use quantity::{Completion, Gib, Lun, LunError};
 pub use resource_groups::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
 pub use secret::{REDACTED, Secret};
 pub use service_key::ServiceKey;
+pub use snapshot::{CopyMethod, DataAccessAuthMode, Snapshot, SnapshotAccessState, SnapshotId, SnapshotIdError};
 pub use storage_account::{
     AccountAccessTier, AccountKey, AccountKind, AccountNetworkAccess, Billing, FileService, NetworkAction,
     NetworkRules, PrivateEndpointConnection, StorageAccount, StorageSku, VirtualNetworkRule,

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     AccountAccessTier, AccountKind, AccountNetworkAccess, ArmId, CachingMode, Gib, Lun, NetworkRules, RootSquash,
-    ShareAccessTier, ShareProtocol, StorageSku,
+    ShareAccessTier, ShareProtocol, SkuName, StorageSku,
+    disk_spec::{NetworkAccessPolicy, PerformanceTier, PublicNetworkAccess},
 };
 
 /// A managed disk at a slot of a VM.
@@ -51,6 +52,36 @@ impl VmWrite {
     /// Whether it names no disk: then all it does is to make Azure apply the model that is there.
     pub fn says_nothing(&self) -> bool {
         self.attach.is_empty() && self.detach.is_empty()
+    }
+}
+
+/// What the PATCH of a managed disk changes, besides its size. A field that is `None` is left out of the body.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DiskChange {
+    /// `sku.name`
+    pub sku: Option<SkuName>,
+    /// `tags`: all of them from then on, for Azure replaces the tags as a whole.
+    pub tags: Option<BTreeMap<String, String>>,
+    /// `properties.diskIOPSReadWrite`, operations per second.
+    pub iops: Option<u64>,
+    /// `properties.diskMBpsReadWrite`, MB (10^6 bytes) per second.
+    pub mbps: Option<u64>,
+    /// `properties.tier`
+    pub tier: Option<PerformanceTier>,
+    /// `properties.burstingEnabled`
+    pub bursting_enabled: Option<bool>,
+    /// `properties.networkAccessPolicy`
+    pub network_access_policy: Option<NetworkAccessPolicy>,
+    /// `properties.diskAccessId`; there exactly when the policy is `AllowPrivate`.
+    pub disk_access: Option<ArmId>,
+    /// `properties.publicNetworkAccess`
+    pub public_network_access: Option<PublicNetworkAccess>,
+}
+
+impl DiskChange {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -88,6 +88,11 @@ impl Gib {
         u32::try_from(bytes.div_ceil(Self::BYTES)).ok().map(Self)
     }
 
+    /// The largest whole number of GiB in so many bytes.
+    pub fn within(bytes: u64) -> Self {
+        Self(u32::try_from(bytes / Self::BYTES).unwrap_or(u32::MAX))
+    }
+
     /// The number of GiB.
     pub const fn get(self) -> u32 {
         self.0
@@ -102,6 +107,41 @@ impl Gib {
 impl fmt::Display for Gib {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} GiB", self.0)
+    }
+}
+
+/// How much of a disk or snapshot a background copy has filled: hundredths of a percent, rounded down, so that nothing is
+/// called complete before it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Completion(u16);
+
+impl Completion {
+    const WHOLE: u16 = 10_000;
+    /// All of it.
+    pub const COMPLETE: Self = Self(Self::WHOLE);
+
+    /// From Azure's `completionPercent`. What is no number from 0 to 100 counts as the nearest of them, and as 0 where it
+    /// is none at all.
+    pub fn from_percent(percent: f64) -> Self {
+        let hundredths = (percent * 100.0).floor().clamp(0.0, f64::from(Self::WHOLE));
+        // The value is a whole number in the type's range; not a number becomes 0.
+        Self(hundredths as u16)
+    }
+
+    /// Whether all of it is there.
+    pub fn is_complete(self) -> bool {
+        self.0 >= Self::WHOLE
+    }
+
+    /// The percentage, rounded down.
+    pub fn percent(self) -> u16 {
+        self.0 / 100
+    }
+}
+
+impl fmt::Display for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} percent", self.percent())
     }
 }
 
@@ -134,11 +174,31 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_complete_before_it_is() {
+        for (percent, shown, complete) in [
+            (0.0, 0, false),
+            (0.009, 0, false),
+            (99.999, 99, false),
+            (100.0, 100, true),
+            (100.5, 100, true),
+            (-1.0, 0, false),
+            (f64::NAN, 0, false),
+            (f64::INFINITY, 100, true),
+        ] {
+            let completion = Completion::from_percent(percent);
+            assert_eq!((completion.percent(), completion.is_complete()), (shown, complete), "{percent}");
+        }
+        assert!(Completion::COMPLETE.is_complete());
+        assert_eq!(Completion::from_percent(42.7).to_string(), "42 percent");
+    }
+
+    #[test]
     fn bytes_round_up_to_gib() {
         assert_eq!(Gib::holding(1), Some(Gib::new(1)));
         assert_eq!(Gib::holding(1 << 30), Some(Gib::new(1)));
         assert_eq!(Gib::holding((1 << 30) + 1), Some(Gib::new(2)));
         assert_eq!(Gib::holding(u64::MAX), None);
         assert_eq!(Gib::new(u32::MAX).bytes(), u64::from(u32::MAX) << 30);
+        assert_eq!([0, 1, (2 << 30) - 1, 2 << 30].map(Gib::within), [0, 0, 1, 2].map(Gib::new));
     }
 }

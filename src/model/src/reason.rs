@@ -39,6 +39,14 @@ pub enum Reason {
     VMSizeFull,
     ZoneMismatch,
     ExpansionNeedsDetach,
+    ModificationRefused,
+    AttributeIgnored,
+    SnapshotLimitReached,
+    OperationsLimited,
+    SKUMigrationStarted,
+    SKUMigrationProgress,
+    SKUMigrationCompleted,
+    SKUMigrationTimeout,
     StaleAttachmentDetached,
     StaleAttachmentKept,
     AttachmentNotAllowed,
@@ -108,12 +116,16 @@ const SYNC: &str = "SyncLoadBalancer";
 /// Those of events about Nodes.
 const INITIALIZE: &str = "InitializeNode";
 const CHECK: &str = "CheckNode";
+/// That of events about changed attributes of disks and shares.
+const MODIFY: &str = "ModifyVolume";
+/// That of events about disks that get another type.
+const CONVERT: &str = "ConvertDisk";
 /// That of events about file shares on nodes.
 const MOUNT: &str = "MountShare";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 61] = [
+    pub const ALL: [Self; 69] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -124,6 +136,14 @@ impl Reason {
         Self::VMSizeFull,
         Self::ZoneMismatch,
         Self::ExpansionNeedsDetach,
+        Self::ModificationRefused,
+        Self::AttributeIgnored,
+        Self::SnapshotLimitReached,
+        Self::OperationsLimited,
+        Self::SKUMigrationStarted,
+        Self::SKUMigrationProgress,
+        Self::SKUMigrationCompleted,
+        Self::SKUMigrationTimeout,
         Self::StaleAttachmentDetached,
         Self::StaleAttachmentKept,
         Self::AttachmentNotAllowed,
@@ -244,6 +264,41 @@ impl Reason {
                 "ExpandDisk",
                 AT_ONCE,
                 "Stop the pods that use the volume, wait until the claim has grown, and start them again.",
+            ),
+            Self::ModificationRefused => (
+                "ModificationRefused",
+                MODIFY,
+                AT_ONCE,
+                "The change is tried again. Azure changes the type of a disk only while it is detached and twice a day, and \
+                 its performance four times a day; stop the pods that use the volume, or name the former class again.",
+            ),
+            Self::AttributeIgnored => (
+                "AttributeIgnored",
+                MODIFY,
+                AT_ONCE,
+                "Remove the parameter from the VolumeAttributesClass; a new volume of a StorageClass with it has it.",
+            ),
+            Self::SnapshotLimitReached => (
+                "SnapshotLimitReached",
+                "CreateSnapshot",
+                AT_ONCE,
+                "Delete VolumeSnapshots of the volume that are needed no more.",
+            ),
+            Self::OperationsLimited => (
+                "OperationsLimited",
+                "CallAzure",
+                AT_ONCE,
+                "Nothing is to be done: it is tried again until Azure has finished the others.",
+            ),
+            // Source of the names of these four: the Go driver.
+            Self::SKUMigrationStarted => ("SKUMigrationStarted", CONVERT, AT_ONCE, "Nothing is to be done."),
+            Self::SKUMigrationProgress => ("SKUMigrationProgress", CONVERT, AT_ONCE, "Nothing is to be done."),
+            Self::SKUMigrationCompleted => ("SKUMigrationCompleted", CONVERT, AT_ONCE, "Nothing is to be done."),
+            Self::SKUMigrationTimeout => (
+                "SKUMigrationTimeout",
+                CONVERT,
+                AT_ONCE,
+                "Azure goes on with it, and the volume can be used. If the percentage stays the same, ask Azure's support.",
             ),
             Self::StaleAttachmentDetached => {
                 ("StaleAttachmentDetached", "DetachDisk", AT_ONCE, "Nothing is to be done.")
@@ -511,6 +566,9 @@ impl Reason {
         match self {
             Self::StaleAttachmentDetached
             | Self::EnsuringLoadBalancer
+            | Self::SKUMigrationStarted
+            | Self::SKUMigrationProgress
+            | Self::SKUMigrationCompleted
             | Self::EnsuredLoadBalancer
             | Self::UpdatedLoadBalancer
             | Self::DeletingLoadBalancer

@@ -35,10 +35,11 @@ use lazuli_journal::{PrintedAtFailure, Recorder};
 use lazuli_model::{event::Event, node::ClusterNodes, size::SizeLimits};
 use lazuli_reconcile::metrics::Metrics as TaskMetrics;
 use lazuli_storage::{
-    dangling::DetachUnused, disk::AllowedResourceGroups, force_detach::ForceDetach, inline_volume::InlineVolumes,
-    list::VolumeHandles, lun::LunReservations,
+    dangling::DetachUnused, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
+    lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
+use lazuli_volume::AllowedResourceGroups;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};

@@ -16,10 +16,8 @@ use lazuli_model::{
 };
 use lazuli_quota::read::By;
 
-use crate::{
-    disk::is_zone_redundant,
-    lun::{self, NodeReservations},
-};
+use crate::lun::{self, NodeReservations};
+use lazuli_volume::is_zone_redundant;
 
 pub use conflict::{Doubt, Explained, Refused};
 pub use evidence::{

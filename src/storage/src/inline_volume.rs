@@ -9,7 +9,7 @@
 
 use lazuli_model::{ArmId, Disk};
 
-use crate::disk::claim_of;
+use lazuli_volume::claim_of;
 
 /// Whether Pods may name the disks of claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,4 +1,6 @@
-//! Disks, as pure functions over values: which disk a claim gets, which write a virtual machine needs, when a disk leaves.
+//! Disks on machines, as pure functions over values: which write a virtual machine needs, when a disk leaves, what a node
+//! does with a device, and what comes next of a disk that is made, changed or deleted. Which disk a class asks for is said by
+//! `lazuli-volume`.
 //!
 //! | module | decides |
 //! |---|---|
@@ -6,10 +8,10 @@
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
 //! | [`device_identity`] | whether a node uses the device at a LUN for a volume |
-//! | [`disk`] | which disk a StorageClass asks for, and whether an existing disk is that disk |
 //! | [`force_detach`] | whether a data disk may be detached by force |
 //! | [`gone`] | whether a machine that Azure does not find is gone |
 //! | [`inline_volume`] | whether a disk may be attached for what asks for it: resource groups, disks that Pods name |
+//! | [`inventory`] | what people are shown of the disks of a cluster |
 //! | [`late_attach`] | whether an attach may be under way of which Azure shows nothing |
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
 //! | [`lun`] | which LUN a disk gets |
@@ -24,10 +26,10 @@ pub mod admission;
 pub mod attach;
 pub mod dangling;
 pub mod device_identity;
-pub mod disk;
 pub mod force_detach;
 pub mod gone;
 pub mod inline_volume;
+pub mod inventory;
 pub mod late_attach;
 pub mod list;
 pub mod lun;

@@ -16,10 +16,8 @@ use std::time::Duration;
 
 use lazuli_model::{Disk, Gib, ProvisioningState, fault::Fault};
 
-use crate::{
-    attach::Moment,
-    disk::{self, DetachReason, needs_detach},
-};
+use crate::attach::Moment;
+use lazuli_volume::{DetachReason, made_for_another, needs_detach};
 
 /// How old the read may be on which a write rests. Longer waits for a permit call for another read.
 const READ_IS_FRESH: Duration = Duration::from_secs(2);
@@ -65,7 +63,7 @@ pub fn deletion(refusal: Refusal, before: Option<&Disk>, now: Option<&Disk>) -> 
             Refusal::BusyAndNotFound => Deletion::Send,
         };
     };
-    if before.is_some_and(|before| disk::made_for_another(before, now)) {
+    if before.is_some_and(|before| made_for_another(before, now)) {
         Deletion::Replaced
     } else if now.provisioning_state == ProvisioningState::InProgress {
         Deletion::Wait
@@ -98,7 +96,7 @@ pub enum Expansion {
 pub fn expansion(before: &Disk, now: Option<&Disk>, to: Gib) -> Expansion {
     let Some(now) = now else { return Expansion::Gone };
     // No disk shrinks.
-    if disk::made_for_another(before, now) || now.size < before.size {
+    if made_for_another(before, now) || now.size < before.size {
         Expansion::Replaced
     } else if now.provisioning_state == ProvisioningState::InProgress {
         Expansion::Wait

@@ -7,16 +7,19 @@ use serde_json::{Map, Value, json};
 /// and an Azure that does not know the property is not asked for it.
 pub fn encode_disk(spec: &DiskSpec) -> Value {
     let mut creation = Map::new();
-    let option = match spec.create_option {
-        CreateOption::Empty => "Empty",
-    };
-    creation.insert("createOption".into(), json!(option));
+    match &spec.create_option {
+        CreateOption::Empty => drop(creation.insert("createOption".into(), json!("Empty"))),
+        CreateOption::Copy(of) => {
+            creation.insert("createOption".into(), json!("Copy"));
+            creation.insert("sourceResourceId".into(), json!(of.source.as_str()));
+        }
+    }
     put(&mut creation, "logicalSectorSize", spec.logical_sector_size);
     put(&mut creation, "performancePlus", spec.performance_plus);
 
     let mut properties = Map::new();
     properties.insert("creationData".into(), creation.into());
-    properties.insert("diskSizeGB".into(), json!(spec.size.get()));
+    put(&mut properties, "diskSizeGB", spec.size_to_send().map(|size| size.get()));
     put(&mut properties, "diskIOPSReadWrite", spec.iops);
     put(&mut properties, "diskMBpsReadWrite", spec.mbps);
     put(&mut properties, "maxShares", (spec.max_shares > 1).then_some(spec.max_shares));
@@ -30,6 +33,7 @@ pub fn encode_disk(spec: &DiskSpec) -> Value {
     put(&mut properties, "diskAccessId", spec.disk_access.as_ref().map(|id| id.as_str()));
     put(&mut properties, "publicNetworkAccess", spec.public_network_access.map(|access| access.as_str()));
     put(&mut properties, "burstingEnabled", spec.bursting_enabled);
+    put(&mut properties, "tier", spec.tier.map(|tier| tier.as_str()));
 
     let mut body = Map::new();
     body.insert("location".into(), json!(spec.location));
@@ -56,30 +60,67 @@ mod tests {
     use std::collections::BTreeMap;
 
     use lazuli_model::disk_spec::ExtendedLocation;
-    use lazuli_storage::disk::{Capability, Defaults, Request, plan_create};
+    use lazuli_volume::{
+        Capability, Defaults, Request,
+        copy::{CopySource, Descent, plan_copy},
+        plan_create,
+    };
 
     use super::*;
+    use crate::compute::wire::decode_disk;
 
     fn body(parameters: &[(&str, &str)]) -> Value {
         body_in(parameters, None)
     }
 
     fn body_in(parameters: &[(&str, &str)], extended_location: Option<ExtendedLocation>) -> Value {
-        let request = Request {
+        let defaults = Defaults { extended_location, ..defaults() };
+        encode_disk(&plan_create(&request(parameters), &defaults).unwrap().spec)
+    }
+
+    fn request(parameters: &[(&str, &str)]) -> Request {
+        Request {
             name: "pvc-1".into(),
             parameters: parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             required_bytes: 10 << 30,
             capabilities: vec![Capability::mounted()],
             ..Request::default()
-        };
-        let defaults = Defaults {
+        }
+    }
+
+    fn defaults() -> Defaults {
+        Defaults {
             subscription: "s".into(),
             resource_group: "g".into(),
             location: "westeurope".into(),
-            extended_location,
             ..Defaults::default()
-        };
-        encode_disk(&plan_create(&request, &defaults).unwrap().spec)
+        }
+    }
+
+    #[test]
+    fn a_copy_names_its_source_and_leaves_a_size_out_that_is_no_whole_number() {
+        let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/pvc-0";
+        for (bytes, size) in [(10_u64 << 30, json!(10)), ((10 << 30) + 512, Value::Null)] {
+            let source = decode_disk(&json!({
+                "id": id, "location": "westeurope",
+                "properties": { "provisioningState": "Succeeded", "diskSizeGB": 10, "diskSizeBytes": bytes },
+            }))
+            .unwrap();
+            let source = CopySource::Disk(&source);
+            let plan = plan_copy(&request(&[]), source, &Descent::default(), &defaults()).unwrap();
+            let properties = encode_disk(&plan.create.spec)["properties"].take();
+            let data = json!({ "createOption": "Copy", "sourceResourceId": id });
+            assert_eq!((&properties["creationData"], &properties["diskSizeGB"]), (&data, &size));
+        }
+    }
+
+    #[test]
+    fn a_tier_is_said_where_it_was_asked_for() {
+        let mutable_parameters = [("tier".to_owned(), "P40".to_owned())].into();
+        let asked = Request { mutable_parameters, required_bytes: 1 << 40, ..request(&[("skuName", "Premium_LRS")]) };
+        let spec = plan_create(&asked, &defaults()).unwrap().spec;
+        assert_eq!(encode_disk(&spec)["properties"]["tier"], "P40");
+        assert!(body(&[])["properties"].get("tier").is_none());
     }
 
     #[test]

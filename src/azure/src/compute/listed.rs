@@ -33,6 +33,8 @@ pub(super) static DISKS: ResourceType = ResourceType {
                 ("timeCreated", All),
                 ("diskSizeGB", All),
                 ("diskSizeBytes", All),
+                ("uniqueId", All),
+                ("completionPercent", All),
                 ("maxShares", All),
                 ("encryption", Only(&[("diskEncryptionSetId", All)])),
                 ("diskIOPSReadWrite", All),

@@ -70,6 +70,24 @@ fn a_disk_is_read_whatever_the_case_of_azures_words() {
     assert_eq!(disk.managed_by, Some(VM.to_lowercase().parse().unwrap()));
     assert_eq!(disk.provisioning_state, ProvisioningState::Succeeded);
     assert_eq!(disk.tags["a"], "b");
+    assert_eq!(
+        (disk.bytes, disk.unique_id, disk.source_unique_id, disk.completion),
+        (Some(200 << 30), None, None, None)
+    );
+}
+
+#[test]
+fn which_disk_a_copy_is_and_how_far_its_content_is_there_are_told() {
+    let mut raw = raw_disk();
+    raw["properties"]["uniqueId"] = json!("u-2");
+    raw["properties"]["completionPercent"] = json!(99.99);
+    raw["properties"]["creationData"] =
+        json!({"createOption": "Copy", "sourceResourceId": VM, "sourceUniqueId": "u-1"});
+    let disk = decode_disk(&raw).unwrap();
+    assert_eq!((disk.unique_id.as_deref(), disk.source_unique_id.as_deref()), (Some("u-2"), Some("u-1")));
+    assert!(disk.is_hydrating() && disk.completion.is_some_and(|completion| completion.percent() == 99));
+    raw["properties"]["completionPercent"] = json!(100);
+    assert!(!decode_disk(&raw).unwrap().is_hydrating());
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! rests on a field: what is needed and not there is an error that names the field, never a guess.
 
 use lazuli_model::{
-    ArmId, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, InstanceView, Lun, PowerState, SkuName, Vm,
+    ArmId, CachingMode, Completion, DataDisk, DataDiskSource, Disk, DiskState, Gib, InstanceView, Lun, PowerState,
+    SkuName, Vm,
     disk_tags::is_made_by_driver,
     op::{Attachment, VmWrite, VmWriteMethod},
 };
@@ -76,6 +77,10 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
         logical_sector_size: optional_number32(raw, "properties.creationData.logicalSectorSize")?,
         network_access_policy: optional_text(raw, "properties.networkAccessPolicy")?.map(str::to_owned),
         source: source(raw),
+        source_unique_id: optional_text(raw, "properties.creationData.sourceUniqueId")?.map(str::to_owned),
+        unique_id: optional_text(raw, "properties.uniqueId")?.map(str::to_owned),
+        bytes: optional_number(raw, "properties.diskSizeBytes")?,
+        completion: at(raw, "properties.completionPercent").and_then(Value::as_f64).map(Completion::from_percent),
     })
 }
 

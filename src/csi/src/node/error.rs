@@ -14,8 +14,8 @@ use lazuli_host::{
     volume_records::VolumeRecordsError,
 };
 use lazuli_model::{Lun, VolumeIdError, fault::Code};
-use lazuli_storage::disk::{CapabilityError, ParameterError};
 use lazuli_telemetry::panics::Panicked;
+use lazuli_volume::{CapabilityError, ParameterError};
 
 use crate::{calls::CallError, fields::FieldError, locks::InProgress, mount_code::of_mount};
 

@@ -11,7 +11,7 @@ use csi_proto::csi::{NodeGetInfoResponse, Topology};
 use lazuli_azure::imds::{Instance, InstanceDisk, InstanceDiskSource};
 use lazuli_host::{Deadline, device, mount};
 use lazuli_model::{VolumeId, node::MachineLabels, size};
-use lazuli_storage::disk::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label};
+use lazuli_volume::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label};
 use serde::{Deserialize, Serialize};
 
 use super::{Node, ZoneSupport, error::NodeError};

@@ -8,7 +8,8 @@ use lazuli_host::{
     mount::{self, as_mounted},
 };
 use lazuli_model::VolumeId;
-use lazuli_storage::{disk::StageParameters, staging::raw::Seen};
+use lazuli_storage::staging::raw::Seen;
+use lazuli_volume::StageParameters;
 
 use super::{Node, attachment::identify, error::NodeError, refusal::Context};
 

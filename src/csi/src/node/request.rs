@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use csi_proto::csi::{NodePublishVolumeRequest, NodeStageVolumeRequest, VolumeCapability};
 use lazuli_host::{fs_type::FsType, options::Options};
 use lazuli_model::{VolumeId, event::Claim};
-use lazuli_storage::disk::{
+use lazuli_volume::{
     self as plan, AccessMode, AccessType, SOURCE_KEY, StageParameters, stage_parameters, validate_capabilities,
 };
 

@@ -11,7 +11,7 @@ use std::{fs, os::unix::fs::OpenOptionsExt as _};
 
 use csi_proto::csi::volume_capability::{AccessType, access_mode::Mode};
 use lazuli_host::device;
-use lazuli_storage::disk::SOURCE_KEY;
+use lazuli_volume::SOURCE_KEY;
 use machine::{GIB, Machine, able, block, filesystem, may_grow_ext4, mounted_as, run, volume};
 use tonic::Code as Grpc;
 

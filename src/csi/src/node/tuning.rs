@@ -2,7 +2,7 @@
 
 use lazuli_host::{device::Device, tuning};
 use lazuli_model::{Gib, size};
-use lazuli_storage::disk::{PerfProfile, StageParameters, basic_profile};
+use lazuli_volume::{PerfProfile, StageParameters, basic_profile};
 
 use super::{Node, error::NodeError, info};
 use crate::server::chain;

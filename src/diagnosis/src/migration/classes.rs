@@ -8,7 +8,7 @@ use lazuli_shares::{
     parameters::{self, ShareClass},
     share::check_modification,
 };
-use lazuli_storage::disk::{self, AccessMode, AccessType, Capability, Request, plan_create};
+use lazuli_volume::{self as disk, AccessMode, AccessType, Capability, Request, plan_create};
 
 use super::{
     Judged, Mounting, Page, Subject, Verdict,

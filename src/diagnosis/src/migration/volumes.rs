@@ -9,7 +9,7 @@ use lazuli_shares::{
     share::{self, Access},
     volume_id::ShareVolumeId,
 };
-use lazuli_storage::disk::{
+use lazuli_volume::{
     AccessMode, AccessType, Capability, publish_parameters, stage_parameters, validate_attachment,
     validate_capabilities,
 };

@@ -6,10 +6,8 @@ use lazuli_model::{
     fault::{Effect, Fault},
 };
 use lazuli_reconcile::single::Failed;
-use lazuli_storage::{
-    disk::DetachReason,
-    whole_disk::{Failure, Why, Write},
-};
+use lazuli_storage::whole_disk::{Failure, Why, Write};
+use lazuli_volume::DetachReason;
 
 use super::Course;
 use crate::{VolumeError, error::Answer, occupied::busy};

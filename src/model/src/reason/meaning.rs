@@ -67,6 +67,26 @@ impl Reason {
             Self::VMSizeFull => (NODE, "The VM takes no more data disks."),
             Self::ZoneMismatch => (CLAIM, "The disk's zone is not the VM's."),
             Self::ExpansionNeedsDetach => (CLAIM, "Azure grows this disk only while it is detached."),
+            Self::ModificationRefused => {
+                (CLAIM, "Azure does not change an attribute of the volume now, as its VolumeAttributesClass asks.")
+            }
+            Self::AttributeIgnored => (
+                CLAIM,
+                "The VolumeAttributesClass has a parameter that counts only when a volume is made, such as cachingMode.",
+            ),
+            Self::SnapshotLimitReached => {
+                (CLAIM, "The disk has as many incremental snapshots as Azure keeps of one disk.")
+            }
+            Self::OperationsLimited => (
+                CLAIM,
+                "Azure makes no more snapshots, copies or conversions at a time, of this disk or in the subscription.",
+            ),
+            Self::SKUMigrationStarted => (CLAIM, "Azure converts the disk to PremiumV2_LRS, in the background."),
+            Self::SKUMigrationProgress => (CLAIM, "Another 20 percent of the disk are converted."),
+            Self::SKUMigrationCompleted => (CLAIM, "The disk is converted to PremiumV2_LRS."),
+            Self::SKUMigrationTimeout => {
+                (CLAIM, "The conversion takes longer than 10 to 19 hours, by the size of the disk.")
+            }
             Self::StaleAttachmentDetached => {
                 (NODE, "A disk that Kubernetes did not use on this node was detached from it.")
             }

@@ -2,13 +2,13 @@
 //!
 //! external-resizer tells what Azure refuses minutes later and on an event. The webhook tells it at once, to who asks.
 //! What it refuses is exactly what ControllerExpandVolume would refuse by the same state: both ask
-//! [`plan_expand`](crate::disk::plan_expand). That a claim never shrinks is Kubernetes' own rule.
+//! [`plan_expand`](lazuli_volume::plan_expand). That a claim never shrinks is Kubernetes' own rule.
 
 use lazuli_model::{ArmId, Disk, Gib};
 use serde_json::Value;
 
 use super::{Source, bytes_of_quantity, source};
-use crate::disk::{Expand, plan_expand};
+use lazuli_volume::{Expand, plan_expand};
 
 /// A claim that asks for more than it did before.
 #[derive(Debug, Clone, PartialEq, Eq)]

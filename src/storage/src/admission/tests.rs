@@ -7,7 +7,7 @@ use super::{
     volume::{REGION_KEY, Readable, Review, ZONE_KEY, changes_by_disk},
     *,
 };
-use crate::disk::{AllowedResourceGroups, DISK_TOPOLOGY_KEY};
+use lazuli_volume::{AllowedResourceGroups, DISK_TOPOLOGY_KEY};
 
 const DISK: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/pvc-1";
 const BLOB: &str = "https://dd1.blob.core.windows.net/vhds/pvc-1.vhd";
@@ -32,6 +32,10 @@ fn disk(location: &str, zones: &[&str]) -> Disk {
         logical_sector_size: None,
         network_access_policy: None,
         source: None,
+        source_unique_id: None,
+        unique_id: None,
+        bytes: None,
+        completion: None,
     }
 }
 
@@ -421,7 +425,7 @@ proptest! {
     #[test]
     fn what_the_driver_would_grow_is_not_refused(size in 1_u32..70_000, gib in 1_i64..70_000, sku in select(SkuName::ALL)) {
         let disk = Disk { size: Gib::new(size), sku: Some(sku), ..disk("westeurope", &[]) };
-        let planned = crate::disk::plan_expand(&disk, gib << 30, 0).is_ok();
+        let planned = lazuli_volume::plan_expand(&disk, gib << 30, 0).is_ok();
         prop_assert_eq!(judged(&csi(), gib, &disk).is_none(), planned);
     }
 }

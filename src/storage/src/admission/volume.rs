@@ -30,7 +30,7 @@ use lazuli_model::{ArmId, Disk, kube_name::is_label_value};
 use serde_json::{Map, Value, json};
 
 use super::{DRIVER, PageBlob, Patch, Source, source};
-use crate::disk::{
+use lazuli_volume::{
     AllowedResourceGroups, DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, is_zone_label, region_label, zone_label,
 };
 

@@ -25,7 +25,8 @@ use lazuli_model::{ArmId, CachingMode, Disk, ProvisioningState, Vm, op::VmWrite}
 use lazuli_quota::read::{Accept, By, Seen};
 
 use super::{DesiredDisks, Resolved, Terms, attachable, confirmed_attached, gives_terms, write_for};
-use crate::{disk::effective_caching, lun::NodeReservations};
+use crate::lun::NodeReservations;
+use lazuli_volume::effective_caching;
 
 #[cfg(test)]
 mod tests;

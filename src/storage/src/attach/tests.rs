@@ -58,6 +58,10 @@ pub(super) fn disk_in(state: Option<DiskState>, max_shares: u32, holders: &[&Arm
         logical_sector_size: None,
         network_access_policy: None,
         source: None,
+        source_unique_id: None,
+        unique_id: None,
+        bytes: None,
+        completion: None,
     }
 }
 

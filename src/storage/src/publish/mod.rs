@@ -61,12 +61,12 @@ use lazuli_quota::{
 use crate::{
     attach::Goal,
     dangling::{Blocked, Dangling, DetachUnused, NodeFacts, NotDangling, SeenAttachments},
-    disk::AllowedResourceGroups,
     inline_volume::{AttachmentSource, InlineVolumes, Objection},
     list::{ResourceGroup, VolumeHandles},
     lun::LunReservations,
     source::Sources,
 };
+use lazuli_volume::AllowedResourceGroups;
 
 use attach::Publish;
 use delete::Delete;

@@ -3,10 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{Device, Filesystem, Mount};
-use crate::{
-    device_identity::{Content, Contradiction},
-    disk::FsType,
-};
+use crate::device_identity::{Content, Contradiction};
+use lazuli_volume::FsType;
 
 /// What is not the same any more.
 #[derive(Clone, Debug, PartialEq, Eq)]

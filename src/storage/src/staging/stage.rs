@@ -7,10 +7,8 @@ use lazuli_model::{Gib, Lun};
 use super::{
     AtPath, Device, Filesystem, Mounted, Past, Records, Refusal, Thing, Unproved, handed_out_raw, staged_as_filesystem,
 };
-use crate::{
-    device_identity::{Content, Decision, Evidence, Identity, Metadata, OnSilence, Stood, although, decide},
-    disk::FsType,
-};
+use crate::device_identity::{Content, Decision, Evidence, Identity, Metadata, OnSilence, Stood, although, decide};
+use lazuli_volume::FsType;
 
 /// How a volume is used: CSI's access type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

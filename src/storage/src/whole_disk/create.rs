@@ -51,7 +51,7 @@ enum At<E: AzureFailure> {
 pub(super) fn is_unfinished(spec: &DiskSpec, disk: &Disk) -> bool {
     matches!(disk.provisioning_state, ProvisioningState::Failed | ProvisioningState::Canceled)
         && spec.matches(disk).is_ok()
-        && disk.size == spec.size
+        && spec.has_sent_size(disk)
         && disk.holders().is_empty()
 }
 

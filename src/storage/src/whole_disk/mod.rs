@@ -29,7 +29,7 @@ use lazuli_model::{
 };
 use lazuli_quota::{permit::Priority, poll};
 
-use crate::disk::DetachReason;
+use lazuli_volume::DetachReason;
 
 pub use lazuli_engine::single::AzureFailure;
 

@@ -219,6 +219,7 @@ fn spec(claim: u8) -> DiskSpec {
         disk_access: None,
         public_network_access: None,
         bursting_enabled: None,
+        tier: None,
         most_bytes: None,
         zones_accepted: BTreeSet::new(),
         origin: Origin {

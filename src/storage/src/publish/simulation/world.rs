@@ -18,7 +18,6 @@ use lazuli_model::{
 use super::{INCIDENTS, Incident, Mutant, NATURAL, SETTLED, azure::Azure};
 use crate::{
     dangling::{DetachUnused, NotDangling, SeenAttachments},
-    disk::AllowedResourceGroups,
     gone::APART,
     inline_volume::InlineVolumes,
     list::{ResourceGroup, VolumeHandles},
@@ -29,6 +28,7 @@ use crate::{
     },
     source::Sources,
 };
+use lazuli_volume::AllowedResourceGroups;
 
 /// A failed call of Azure's.
 #[derive(Debug, Clone, PartialEq, Eq)]

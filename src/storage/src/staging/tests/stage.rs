@@ -6,10 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use lazuli_model::{Gib, Lun};
 
 use super::{super::stage::*, *};
-use crate::{
-    device_identity::{Contradiction, Identity, Metadata, OnSilence, Stood},
-    disk::FsType,
-};
+use crate::device_identity::{Contradiction, Identity, Metadata, OnSilence, Stood};
+use lazuli_volume::FsType;
 
 const LAG: Duration = Duration::from_secs(120);
 

@@ -1,5 +1,5 @@
 //! Which disk a StorageClass asks for, whether a disk that exists is that disk, and what publishing, staging and
-//! growing it take.
+//! growing it take: pure functions over values.
 //!
 //! Owns the vocabulary of `disk.csi.azure.com`: StorageClass parameters, volume context, publish context, tags, disk
 //! names and topology, all spelled as the Go driver spells them, so that a cluster can change drivers and back. It
@@ -18,18 +18,22 @@
 //! | `parameters` | which parameters there are, for the parser and for the reference |
 //! | `create` | the disk to make; whether a disk that exists is it is said by [`DiskSpec`](lazuli_model::disk_spec::DiskSpec) |
 //! | `publish`, `stage`, `perf`, `tuning` | how it is attached, mounted and tuned |
+//! | [`copy`] | the disk that is made from a snapshot or another disk, and what comes next of it |
 //! | `expand` | whether and how it grows |
-//! | [`inventory`] | what people are shown of the disks of a cluster |
+//! | [`modify`] | which attributes of a disk a VolumeAttributesClass changes |
+//! | [`snapshot`] | the snapshot that a VolumeSnapshotClass asks for, what comes next of it, and Azure's limits |
 
 mod capability;
+pub mod copy;
 mod create;
 mod expand;
-pub mod inventory;
+pub mod modify;
 mod name;
 mod parameters;
 mod perf;
 mod publish;
 mod sku;
+pub mod snapshot;
 mod stage;
 mod tags;
 #[cfg(test)]
@@ -39,8 +43,7 @@ mod zone;
 
 pub use capability::{AccessMode, AccessType, Capability, CapabilityError, validate_attachment, validate_capabilities};
 pub use create::{Adopted, Cloud, CreatePlan, Defaults, Request, plan_create};
-pub(crate) use expand::needs_detach;
-pub use expand::{DetachReason, Expand, plan_expand};
+pub use expand::{DetachReason, Expand, needs_detach, plan_expand};
 pub use lazuli_model::parameter::{ParameterError, ParameterErrorKind};
 pub use lazuli_model::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
 pub use parameters::{DEVICE_SETTING, PARAMETERS};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lazuli_model::{
     Disk,
-    disk_tags::{CREATED_BY, FOR_CLAIM, FOR_NAMESPACE, FOR_PV, REQUEST, value},
+    disk_tags::{COPY_OF, CREATED_BY, FOR_CLAIM, FOR_NAMESPACE, FOR_PV, REQUEST, value},
     parameter::Parameters,
     tags::{LONGEST_VALUE, MOST_TAGS, written},
     template::Templates,
@@ -17,9 +17,9 @@ use super::{ParameterError, name};
 pub(super) const WRITE_ACCELERATOR: &str = "writeacceleratorenabled";
 
 /// Tags that a class cannot set: CreateVolume and ListVolumes rely on them.
-const RESERVED: [&str; 5] = [CREATED_BY.0, REQUEST, FOR_PV, FOR_CLAIM, FOR_NAMESPACE];
+pub(super) const RESERVED: [&str; 6] = [CREATED_BY.0, REQUEST, FOR_PV, FOR_CLAIM, FOR_NAMESPACE, COPY_OF];
 
-fn insert(tags: &mut BTreeMap<String, String>, key: &str, value: &str) {
+pub(super) fn insert(tags: &mut BTreeMap<String, String>, key: &str, value: &str) {
     // Azure's tag names are one whatever their case.
     tags.retain(|existing, _| !existing.eq_ignore_ascii_case(key));
     tags.insert(key.to_owned(), value.to_owned());
@@ -44,14 +44,6 @@ pub fn made_for_another(before: &Disk, now: &Disk) -> bool {
     })
 }
 
-/// The value of the tag [`REQUEST`]: the request's name, or a digest of one that is longer than a tag may be.
-pub(super) fn request_value(request_name: &str) -> String {
-    if request_name.chars().count() > LONGEST_VALUE {
-        return name::digest_name(request_name);
-    }
-    request_name.to_owned()
-}
-
 /// All tags of the disk. The class cannot set a tag of the driver: the Go driver lets it, and a class could then hand
 /// one volume's disk to another. Its tag is left out with a warning rather than refused, for a StorageClass cannot be
 /// changed and may have served the Go driver.
@@ -64,7 +56,7 @@ pub(super) fn disk_tags(
 ) -> Result<BTreeMap<String, String>, ParameterError> {
     let mut tags = BTreeMap::new();
     insert(&mut tags, CREATED_BY.0, CREATED_BY.1);
-    insert(&mut tags, REQUEST, &request_value(request_name));
+    insert(&mut tags, REQUEST, &value_of(request_name));
     for (key, value) in
         [(FOR_PV, templates.pv_name), (FOR_CLAIM, templates.pvc_name), (FOR_NAMESPACE, templates.pvc_namespace)]
     {
@@ -72,39 +64,64 @@ pub(super) fn disk_tags(
             insert(&mut tags, key, value);
         }
     }
-    if let Some(parameter) = parameters.get("tags") {
-        let delimiter = parameters.get("tagvaluedelimiter").map_or(",", |parameter| parameter.value);
-        for (key, value) in written(parameter, delimiter)? {
-            if let Some(reserved) = RESERVED.into_iter().find(|reserved| reserved.eq_ignore_ascii_case(key)) {
-                warnings.push(format!(
-                    "parameter {} sets the tag {key} to {value:?}, which is left out: the driver sets {reserved} itself",
-                    parameter.key
-                ));
-                continue;
-            }
-            let filled = templates.fill(value);
-            if let Some(template) = templates.unfilled(&filled) {
-                warnings.push(format!(
-                    "parameter {} holds {template}, which stays as it is without external-provisioner's flag --extra-create-metadata",
-                    parameter.key
-                ));
-            }
-            if filled.chars().count() > LONGEST_VALUE {
-                return Err(parameter.refuse(format!("the value of the tag {key} is longer than 256 characters")));
-            }
-            insert(&mut tags, key, &filled);
-        }
-        if tags.len() + usize::from(write_accelerator) > MOST_TAGS {
-            return Err(parameter.refuse(format!(
-                "together with the driver's own tags these are {} tags, and allowed are 50",
-                tags.len() + usize::from(write_accelerator)
-            )));
-        }
-    }
+    add_written(&mut tags, parameters, Some(templates), &RESERVED, warnings)?;
     if write_accelerator {
         insert(&mut tags, WRITE_ACCELERATOR, "true");
     }
+    check_number(parameters, &tags)?;
     Ok(tags)
+}
+
+/// Adds the tags that a class writes to those that are there. Without templates their values are taken as they are written.
+pub(super) fn add_written(
+    tags: &mut BTreeMap<String, String>,
+    parameters: &Parameters<'_>,
+    templates: Option<&Templates<'_>>,
+    reserved: &[&str],
+    warnings: &mut Vec<String>,
+) -> Result<(), ParameterError> {
+    let Some(parameter) = parameters.get("tags") else { return Ok(()) };
+    let delimiter = parameters.get("tagvaluedelimiter").map_or(",", |parameter| parameter.value);
+    for (key, value) in written(parameter, delimiter)? {
+        if let Some(reserved) = reserved.iter().find(|reserved| reserved.eq_ignore_ascii_case(key)) {
+            warnings.push(format!(
+                "parameter {} sets the tag {key} to {value:?}, which is left out: the driver sets {reserved} itself",
+                parameter.key
+            ));
+            continue;
+        }
+        let filled = templates.map_or_else(|| value.to_owned(), |templates| templates.fill(value));
+        if let Some(template) = templates.and_then(|templates| templates.unfilled(&filled)) {
+            warnings.push(format!(
+                "parameter {} holds {template}, which stays as it is without external-provisioner's flag --extra-create-metadata",
+                parameter.key
+            ));
+        }
+        if filled.chars().count() > LONGEST_VALUE {
+            return Err(parameter.refuse(format!("the value of the tag {key} is longer than 256 characters")));
+        }
+        insert(tags, key, &filled);
+    }
+    Ok(())
+}
+
+/// Refuses the tags that a class writes where Azure takes no more.
+pub(super) fn check_number(parameters: &Parameters<'_>, tags: &BTreeMap<String, String>) -> Result<(), ParameterError> {
+    match parameters.get("tags") {
+        Some(parameter) if tags.len() > MOST_TAGS => Err(parameter.refuse(format!(
+            "together with the tags that are there these are {} tags, and allowed are {MOST_TAGS}",
+            tags.len()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A text as the value of a tag: a digest of one that is longer than a tag's value may be.
+pub(super) fn value_of(text: &str) -> String {
+    if text.chars().count() > LONGEST_VALUE {
+        return name::digest_name(text);
+    }
+    text.to_owned()
 }
 
 #[cfg(test)]
@@ -189,10 +206,10 @@ mod tests {
     #[test]
     fn a_request_name_that_no_tag_can_hold_is_a_digest_and_the_same_one_each_time() {
         let long = "n".repeat(LONGEST_VALUE + 1);
-        assert_eq!(request_value(&long[1..]), long[1..]);
-        let digest = request_value(&long);
-        assert!(digest.len() <= LONGEST_VALUE && digest == request_value(&long), "{digest}");
-        assert_ne!(digest, request_value(&format!("{long}n")));
+        assert_eq!(value_of(&long[1..]), long[1..]);
+        let digest = value_of(&long);
+        assert!(digest.len() <= LONGEST_VALUE && digest == value_of(&long), "{digest}");
+        assert_ne!(digest, value_of(&format!("{long}n")));
     }
 
     #[test]

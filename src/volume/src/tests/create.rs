@@ -27,6 +27,7 @@ fn an_empty_class_makes_a_closed_standard_ssd() {
             disk_access: None,
             public_network_access: Some(PublicNetworkAccess::Disabled),
             bursting_enabled: None,
+            tier: None,
             most_bytes: None,
             zones_accepted: Default::default(),
             origin: Origin {

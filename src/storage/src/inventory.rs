@@ -264,6 +264,10 @@ mod tests {
             logical_sector_size: None,
             network_access_policy: None,
             source: None,
+            source_unique_id: None,
+            unique_id: None,
+            bytes: None,
+            completion: None,
         }
     }
 

@@ -112,6 +112,10 @@ fn made(plan: &CreatePlan) -> Disk {
         logical_sector_size: spec.logical_sector_size,
         network_access_policy: spec.network_access_policy.map(|policy| policy.to_string()),
         source: None,
+        source_unique_id: None,
+        unique_id: None,
+        bytes: None,
+        completion: None,
     }
 }
 

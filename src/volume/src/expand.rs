@@ -80,7 +80,7 @@ pub fn plan_expand(disk: &Disk, required_bytes: i64, limit_bytes: i64) -> Result
 }
 
 /// Why the disk must be detached before it grows to a size; `None` where it need not be.
-pub(crate) fn needs_detach(disk: &Disk, to: Gib) -> Option<DetachReason> {
+pub fn needs_detach(disk: &Disk, to: Gib) -> Option<DetachReason> {
     let attached = !disk.holders().is_empty()
         || matches!(disk.state, Some(DiskState::Attached | DiskState::Reserved | DiskState::Frozen));
     let uncached = disk.sku.is_some_and(sku::has_own_performance);

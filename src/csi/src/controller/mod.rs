@@ -28,11 +28,11 @@ use lazuli_model::{
     event::{Claim, Event, Failure, Regarding},
     fault::{self, Code, Rpc},
 };
-use lazuli_storage::disk::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY};
 use lazuli_telemetry::lossy;
+use lazuli_volume::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY};
 use tonic::{Request, Response, Status};
 
-use super::{
+use crate::{
     asked::Asked,
     capability::{capability, ordered, segments},
     mount_flags,

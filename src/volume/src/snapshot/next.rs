@@ -1,0 +1,193 @@
+//! What comes next of a snapshot: of the one that is asked for, and of the one that is to go.
+
+use lazuli_model::{
+    ArmId, CopyMethod, Snapshot,
+    disk_tags::{self, REQUEST, SOURCE_VOLUME, value},
+    fault::Code,
+    snapshot_spec::{SnapshotMismatch, SnapshotSpec, SourceIdentity},
+};
+
+use super::{Route, SnapshotPlan, SnapshotView, is_ready, local_name, snapshot_name};
+
+/// The snapshots of a request, each by a read that was sent after the request came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SnapshotsSeen {
+    /// The one that is asked for.
+    pub target: Option<Snapshot>,
+    /// The local one that the one in another region is a copy of.
+    pub local: Option<Snapshot>,
+}
+
+/// What comes next of a snapshot that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NextSnapshot {
+    /// PUT this.
+    Create {
+        /// The snapshot.
+        snapshot: ArmId,
+        /// What to make.
+        spec: Box<SnapshotSpec>,
+    },
+    /// DELETE this local snapshot: its copy is complete.
+    DeleteLocal(ArmId),
+    /// Nothing is to be written now: answer this.
+    Answer(SnapshotView),
+}
+
+/// Why a snapshot cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotRefusal {
+    /// A snapshot of its name exists that is another one.
+    #[error(transparent)]
+    Mismatch(#[from] SnapshotMismatch),
+    /// There is no disk to take it of.
+    #[error("there is no disk {0} to take a snapshot of")]
+    SourceGone(ArmId),
+    /// Azure has failed to make or to fill it.
+    #[error("Azure has failed to make the snapshot {snapshot} ({why}); delete its VolumeSnapshot and make another one")]
+    Failed {
+        /// The snapshot.
+        snapshot: ArmId,
+        /// Azure's word.
+        why: String,
+    },
+}
+
+impl SnapshotRefusal {
+    /// The gRPC code. A snapshot that Azure has failed to make is there, so external-snapshotter must not forget it.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Mismatch(mismatch) => mismatch.code(),
+            Self::SourceGone(_) => Code::NotFound,
+            Self::Failed { .. } => Code::Unavailable,
+        }
+    }
+}
+
+fn check(snapshot: &Snapshot, spec: &SnapshotSpec) -> Result<(), SnapshotRefusal> {
+    spec.matches(snapshot)?;
+    if snapshot.has_failed() {
+        let why =
+            snapshot.copy_error.clone().unwrap_or_else(|| format!("{:?}", snapshot.provisioning_state).to_lowercase());
+        return Err(SnapshotRefusal::Failed { snapshot: snapshot.id.clone(), why });
+    }
+    Ok(())
+}
+
+/// What comes next of a snapshot, by what is there.
+///
+/// # Errors
+/// Why nothing can: [`SnapshotRefusal::code`].
+pub fn next(plan: &SnapshotPlan, seen: &SnapshotsSeen) -> Result<NextSnapshot, SnapshotRefusal> {
+    match &plan.route {
+        Route::InRegion(spec) => match &seen.target {
+            Some(target) => {
+                check(target, spec)?;
+                Ok(plan.answer(target, is_ready(target)))
+            }
+            None => plan.create(&plan.snapshot, spec),
+        },
+        Route::AcrossRegions { local, of_disk, copy } => match (&seen.target, &seen.local) {
+            (Some(target), there) => {
+                check(target, copy)?;
+                let complete = is_ready(target) && target.is_complete();
+                match there {
+                    // Another snapshot of that name stays.
+                    Some(there) if complete && is_local_of(there, plan.snapshot.name(), Some(target)) => {
+                        Ok(NextSnapshot::DeleteLocal(local.clone()))
+                    }
+                    _ => Ok(plan.answer(target, complete)),
+                }
+            }
+            (None, Some(there)) => {
+                check(there, of_disk)?;
+                match there.is_complete() {
+                    true => Ok(NextSnapshot::Create { snapshot: plan.snapshot.clone(), spec: copy.clone() }),
+                    false => Ok(plan.answer(there, false)),
+                }
+            }
+            (None, None) => plan.create(local, of_disk),
+        },
+    }
+}
+
+impl SnapshotPlan {
+    /// Whether the state Failed is that of a snapshot whose creation this call has just seen fail. It has no content, and
+    /// no answer has named it: it is deleted, and the next call makes it anew.
+    pub fn is_left_incomplete(&self, snapshot: &Snapshot) -> bool {
+        let specs: &[&SnapshotSpec] = match &self.route {
+            Route::InRegion(spec) => &[spec],
+            Route::AcrossRegions { of_disk, copy, .. } => &[of_disk, copy],
+        };
+        snapshot.has_failed()
+            && snapshot.copy_error.is_none()
+            && specs.iter().any(|spec| spec.matches(snapshot).is_ok())
+    }
+
+    fn create(&self, snapshot: &ArmId, spec: &SnapshotSpec) -> Result<NextSnapshot, SnapshotRefusal> {
+        if self.source == SourceIdentity::Gone {
+            return Err(SnapshotRefusal::SourceGone(self.volume.disk().clone()));
+        }
+        Ok(NextSnapshot::Create { snapshot: snapshot.clone(), spec: Box::new(spec.clone()) })
+    }
+
+    /// The answer always names the snapshot that is asked for, whichever of the two shows how far it is.
+    fn answer(&self, shown: &Snapshot, is_ready: bool) -> NextSnapshot {
+        NextSnapshot::Answer(SnapshotView {
+            snapshot: self.snapshot.clone(),
+            source_volume_id: self.volume.as_str().to_owned(),
+            size_bytes: shown.size.bytes(),
+            created: shown.created,
+            is_ready,
+        })
+    }
+}
+
+/// Whether a snapshot is the local one from which one in another region was copied, or was to be. A person's snapshot may
+/// have the same name.
+fn is_local_of(there: &Snapshot, target_name: &str, target: Option<&Snapshot>) -> bool {
+    let has_name = local_name(target_name).is_ok_and(|name| name.eq_ignore_ascii_case(there.id.name()));
+    let is_of_request = value(&there.tags, REQUEST)
+        .is_none_or(|request| snapshot_name(request).is_ok_and(|name| name.eq_ignore_ascii_case(target_name)));
+    let volume = |snapshot: &Snapshot| value(&snapshot.tags, SOURCE_VOLUME).map(str::to_ascii_lowercase);
+    let is_of_volume = target.is_none_or(|target| volume(target) == volume(there));
+    has_name
+        && there.method == Some(CopyMethod::Copy)
+        && disk_tags::is_made_by_driver(&there.tags)
+        && is_of_request
+        && is_of_volume
+}
+
+/// What comes next of the deletion of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NextDeletion {
+    /// Look for this local snapshot, and ask again.
+    ReadLocal(ArmId),
+    /// DELETE this, and ask again.
+    Delete(ArmId),
+    /// DELETE this. Nothing is left then.
+    DeleteLast(ArmId),
+    /// Nothing of it is left.
+    Done,
+}
+
+/// What comes next of the deletion of `snapshot`. `local` is `None` while it has not been looked for.
+///
+/// The copy goes before the local snapshot: a deletion that is killed in between is asked for again by the copy's id, and
+/// finds the local one by its name. A snapshot of the disk's own region has no local one, and costs no read more.
+pub fn next_deletion(snapshot: &ArmId, target: Option<&Snapshot>, local: Option<Option<&Snapshot>>) -> NextDeletion {
+    match (target, local) {
+        (Some(target), _) if target.method == Some(CopyMethod::CopyStart) => NextDeletion::Delete(snapshot.clone()),
+        (Some(_), _) => NextDeletion::DeleteLast(snapshot.clone()),
+        (None, None) => {
+            let local = local_name(snapshot.name())
+                .ok()
+                .and_then(|name| ArmId::snapshot(snapshot.subscription(), snapshot.resource_group(), &name).ok());
+            local.map_or(NextDeletion::Done, NextDeletion::ReadLocal)
+        }
+        (None, Some(Some(there))) if is_local_of(there, snapshot.name(), None) => {
+            NextDeletion::DeleteLast(there.id.clone())
+        }
+        (None, Some(_)) => NextDeletion::Done,
+    }
+}
