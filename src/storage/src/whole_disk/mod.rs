@@ -110,7 +110,6 @@ pub enum Write {
 /// Why a request failed.
 pub type Failure<E> = whole::Failure<E, Why>;
 
-
 /// What failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Why {
@@ -190,6 +189,10 @@ impl<E: AzureFailure> Whole for WholeDisk<E> {
 
     fn delete() -> Op {
         Op::Delete
+    }
+
+    fn found(seen: Disk) -> Done {
+        Done::Disk(seen.into())
     }
 
     fn made(seen: Disk) -> Done {
