@@ -38,6 +38,7 @@
 
 mod create;
 mod delete;
+pub mod dependents;
 mod failure;
 mod memory;
 #[cfg(test)]
@@ -100,14 +101,18 @@ pub struct ListOf {
 
 impl ListOf {
     /// All of the subscription that a resource is in.
-    fn subscription_of(id: &ArmId) -> Self {
+    pub fn subscription_of(id: &ArmId) -> Self {
         Self { subscription: id.subscription().to_ascii_lowercase(), group: None }
+    }
+
+    /// Those of a resource group.
+    pub fn group(subscription: &str, group: &str) -> Self {
+        Self { subscription: subscription.to_ascii_lowercase(), group: Some(group.to_ascii_lowercase()) }
     }
 
     /// Those of the resource group that a resource is in.
     fn group_of(id: &ArmId) -> Self {
-        let group = Some(id.resource_group().to_ascii_lowercase());
-        Self { group, ..Self::subscription_of(id) }
+        Self::group(id.subscription(), id.resource_group())
     }
 }
 
