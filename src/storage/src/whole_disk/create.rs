@@ -92,7 +92,7 @@ impl<E: AzureFailure> Create<E> {
             Input::Permitted => Next::Read(Some(Priority::Create)),
             Input::NoPermit(error) => failed(Failure::azure(WHY, error, &self.attempts)),
             Input::Unwanted => self.unwanted(),
-            Input::Read(Ok(disk)) => self.found(now, None, disk),
+            Input::Read(Ok(seen)) => self.found(now, None, seen.disk),
             Input::Read(Err(error)) => match error.fault() {
                 Fault::NotFound => self.write(),
                 // Without the resource group there is no disk. After any other failure an earlier attempt may have made one.
@@ -108,7 +108,7 @@ impl<E: AzureFailure> Create<E> {
     /// Waits for the end of an operation on the disk.
     fn watch(&mut self, now: Duration, operation: OtherOperation, input: Input<WholeDisk<E>>) -> Step<E> {
         match input {
-            Input::Read(Ok(disk)) => self.found(now, Some(operation), disk),
+            Input::Read(Ok(seen)) => self.found(now, Some(operation), seen.disk),
             Input::Read(Err(error)) => {
                 failed(Failure::azure(Why::Unreadable, error, &self.attempts).with_effect(Effect::Possible))
             }
@@ -140,7 +140,7 @@ impl<E: AzureFailure> Create<E> {
 
     fn written(&mut self, input: Input<WholeDisk<E>>) -> Step<E> {
         match input {
-            Input::Written(Some(disk)) => Next::End(Ok(Done::Disk(disk.into()))),
+            Input::Written(Some(seen)) => Next::End(Ok(Done::Disk(seen.disk.into()))),
             Input::Refused(error) => match rest_after(&error, &mut self.attempts, self.limits) {
                 Some(rest) => Next::Rest(rest),
                 None => self.look_what_is_left(Failure::azure(WHY, error, &self.attempts)),
@@ -166,7 +166,7 @@ impl<E: AzureFailure> Create<E> {
     ) -> Step<E> {
         let is_lost = self.attempts.effect() == Effect::Possible;
         let disk = match input {
-            Input::Read(Ok(disk)) => disk,
+            Input::Read(Ok(seen)) => seen.disk,
             Input::Read(Err(error)) if operation.is_some() => {
                 return failed(Failure::azure(Why::Unreadable, error, &self.attempts).with_effect(Effect::Possible));
             }
@@ -208,7 +208,7 @@ impl<E: AzureFailure> Create<E> {
         let left = |failure: Failure<E>| failed(failure.with_effect(Effect::Possible));
         let next = match input {
             Input::Permitted => Next::Read(None),
-            Input::Read(Ok(disk)) if is_unfinished(&self.spec, &disk) => Next::Write(Op::Delete),
+            Input::Read(Ok(seen)) if is_unfinished(&self.spec, &seen.disk) => Next::Write(Op::Delete),
             Input::Read(Err(error)) if *error.fault() == Fault::NotFound => return clean(failure),
             Input::Written(_) => return clean(failure),
             Input::Refused(error) => match rest_after(&error, &mut attempts, self.limits) {

@@ -60,11 +60,13 @@ impl<E: AzureFailure> Delete<E> {
             (_, Input::Unwanted) => failed(Failure::new(Fault::Deadline, self.attempts.effect(), Why::Unwanted)),
             (At::First, Input::Permitted) => self.go(At::Write, Next::Write(Op::Delete)),
             (At::First, _) => Next::Permit(Verb::Delete),
-            (At::Again(refusal, pause), Input::Read(read)) => self.look(now, refusal, pause, read),
+            (At::Again(refusal, pause), Input::Read(read)) => {
+                self.look(now, refusal, pause, read.map(|seen| seen.disk))
+            }
             (At::Again(refusal, pause), Input::Permitted) => self.go(At::Again(refusal, pause), Next::Read(None)),
             (At::Again(refusal, pause), _) => self.go(At::Again(refusal, pause), Next::Permit(Verb::Delete)),
             (At::Watch(operation, refusal, pause), Input::Read(read)) => {
-                self.watch(now, operation, (refusal, pause), read)
+                self.watch(now, operation, (refusal, pause), read.map(|seen| seen.disk))
             }
             (At::Watch(operation, refusal, pause), _) => {
                 self.go(At::Watch(operation, refusal, pause), Next::Read(None))
@@ -73,8 +75,8 @@ impl<E: AzureFailure> Delete<E> {
             (At::Write, Input::Refused(error)) => self.not_done(error, false),
             (At::Write, Input::Failed(error)) => self.not_done(error, true),
             (At::Write, _) => Next::Permit(Verb::Delete),
-            (At::Aftermath(error), Input::Read(Ok(disk))) if !disk.holders().is_empty() => {
-                let failure = Failure::azure(Why::Held(Arc::new(disk)), error, &self.attempts);
+            (At::Aftermath(error), Input::Read(Ok(seen))) if !seen.disk.holders().is_empty() => {
+                let failure = Failure::azure(Why::Held(Arc::new(seen.disk)), error, &self.attempts);
                 failed(failure.resorted(Fault::InUse))
             }
             (At::Aftermath(error), _) => failed(Failure::azure(WHY, error, &self.attempts)),

@@ -50,10 +50,10 @@ impl Expand {
             (_, Input::Unwanted) => failed(Failure::new(Fault::Deadline, self.attempts.effect(), Why::Unwanted)),
             (At::Look, Input::Permitted) if self.sends.needs_read(now) => Next::Read(None),
             (At::Look, Input::Permitted) => self.write(),
-            (At::Look, Input::Read(read)) => self.look(now, read),
-            (At::Watch(operation), Input::Read(read)) => self.watch(now, operation, read),
+            (At::Look, Input::Read(read)) => self.look(now, read.map(|seen| seen.disk)),
+            (At::Watch(operation), Input::Read(read)) => self.watch(now, operation, read.map(|seen| seen.disk)),
             (At::Watch(operation), _) => self.go(At::Watch(operation), Next::Read(None)),
-            (At::Write, Input::Written(Some(disk))) => Next::End(Ok(Done::Disk(disk.into()))),
+            (At::Write, Input::Written(Some(seen))) => Next::End(Ok(Done::Disk(seen.disk.into()))),
             (At::Write, Input::Refused(error)) => self.not_done(error, false),
             (At::Write, Input::Failed(error)) => self.not_done(error, true),
             (At::Look | At::Write, _) => Next::Permit(Verb::Patch),
@@ -71,14 +71,15 @@ impl Expand {
             Err(error) => return failed(Failure::azure(Why::Unreadable, error, &self.attempts)),
         };
         let (to, effect) = (self.to, self.attempts.effect());
+        let write = Write::Expansion(to);
         let ended = |fault: Fault, why: Why| failed(Failure::new(fault, effect, why));
         match (expansion(&self.before, disk.as_ref(), to), disk) {
             (Expansion::Send, _) => self.write(),
             (Expansion::Wait, Some(disk)) => self.watch(now, OtherOperation { since: now }, Ok(disk)),
             (Expansion::Done, Some(disk)) => Next::End(Ok(Done::Disk(disk.into()))),
             (Expansion::NeedsDetach(why), _) => ended(Fault::InUse, Why::NeedsDetach(to, why)),
-            (Expansion::Replaced, _) => ended(Fault::Conflict, Why::Replaced(to)),
-            (Expansion::Gone | Expansion::Wait | Expansion::Done, _) => ended(Fault::NotFound, Why::Gone(to)),
+            (Expansion::Replaced, _) => ended(Fault::Conflict, Why::Replaced(write)),
+            (Expansion::Gone | Expansion::Wait | Expansion::Done, _) => ended(Fault::NotFound, Why::Gone(write)),
         }
     }
 

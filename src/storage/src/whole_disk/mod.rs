@@ -1,19 +1,21 @@
-//! Every decision about the creation, the deletion and the expansion of a disk: the courses of
+//! Every decision about the creation, the deletion, the expansion and the change of attributes of a disk: the courses of
 //! [`lazuli_engine::single`] for managed disks.
 //!
 //! Azure's disks have no ETag, so no condition guards these writes. Each rests on a single read behind its permit; see
 //! [`single_write`](crate::single_write) for the rules by which a refused one is looked at and sent again. A deletion's first
 //! send needs no read: it rests on its caller alone. An expansion's first send rests on the read by which its size was
-//! chosen, while that is fresh.
+//! chosen, while that is fresh. What a change sends is planned anew by each read behind its permit.
 
+mod change;
 mod create;
 mod delete;
 mod expand;
 #[cfg(test)]
 mod simulation;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use change::Change;
 use create::Create;
 use delete::Delete;
 use expand::Expand;
@@ -24,12 +26,14 @@ use lazuli_engine::{
 };
 use lazuli_model::{
     Disk, Gib, ProvisioningState,
+    disk_details::DiskDetails,
     disk_spec::DiskSpec,
     fault::{Effect, Fault},
+    op::DiskChange,
 };
 use lazuli_quota::{permit::Priority, poll};
 
-use lazuli_volume::DetachReason;
+use lazuli_volume::{Cloud, DetachReason, ParameterError, modify::ModifyPlan};
 
 pub use lazuli_engine::single::AzureFailure;
 
@@ -61,6 +65,13 @@ pub enum Wanted {
         /// The size.
         to: Gib,
     },
+    /// It has the attributes of a class.
+    Changed {
+        /// The parameters of the VolumeAttributesClass.
+        class: Arc<BTreeMap<String, String>>,
+        /// Which Azure it is.
+        cloud: Cloud,
+    },
 }
 
 impl fmt::Display for Wanted {
@@ -69,6 +80,7 @@ impl fmt::Display for Wanted {
             Self::Made(_) => f.write_str("its creation"),
             Self::Deleted => f.write_str("its deletion"),
             Self::Grown { to, .. } => write!(f, "its expansion to {to}"),
+            Self::Changed { .. } => f.write_str("a change of its attributes"),
         }
     }
 }
@@ -80,6 +92,7 @@ impl Wanted {
             (Self::Made(one), Self::Made(other)) => one == other,
             (Self::Deleted, Self::Deleted) => true,
             (Self::Grown { to: one, .. }, Self::Grown { to: other, .. }) => one == other,
+            (Self::Changed { class: one, .. }, Self::Changed { class: other, .. }) => one == other,
             _ => false,
         }
     }
@@ -103,6 +116,8 @@ pub enum Op {
     Put(Arc<DiskSpec>),
     /// Grows it.
     Resize(Gib),
+    /// Changes its attributes.
+    Change(Box<DiskChange>),
     /// Deletes it.
     Delete,
 }
@@ -116,6 +131,26 @@ pub enum Done {
     Gone,
     /// The disk that was to be deleted is gone, and another one of its name that was made meanwhile stays.
     Replaced,
+    /// The disk has the attributes of the class.
+    Changed(Box<Changed>),
+}
+
+/// A change of attributes that was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changed {
+    /// The disk, by the read on which the last plan rests.
+    pub disk: Arc<Disk>,
+    /// What was sent, and what a person is to know of it. The change is empty where nothing was sent.
+    pub plan: ModifyPlan,
+}
+
+/// A disk as a single read, or the end of a write, shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeenDisk {
+    /// The disk.
+    pub disk: Disk,
+    /// What only a change of attributes rests on. `None` where it cannot be read, and at the end of a write.
+    pub details: Option<DiskDetails>,
 }
 
 /// The write of a request.
@@ -127,6 +162,8 @@ pub enum Write {
     Deletion,
     /// Its expansion to this size.
     Expansion(Gib),
+    /// A change of its attributes.
+    Change,
 }
 
 /// Why a request failed.
@@ -155,10 +192,12 @@ pub enum Why {
     Held(Arc<Disk>),
     /// The disk grows only while it is detached.
     NeedsDetach(Gib, DetachReason),
-    /// The disk that was to grow does not exist any more.
-    Gone(Gib),
-    /// The disk that was to grow does not exist any more, and another one of its name was made meanwhile.
-    Replaced(Gib),
+    /// The disk cannot have what a class asks for. Nothing was sent for it.
+    NotPossible(ParameterError),
+    /// The disk that was to be written does not exist any more.
+    Gone(Write),
+    /// The disk that was to be written does not exist any more, and another one of its name was made meanwhile.
+    Replaced(Write),
     /// No caller waits for it any more, so it was not sent.
     Unwanted,
 }
@@ -236,9 +275,9 @@ fn in_progress<E: AzureFailure>(elapsed: Duration) -> Failure<E> {
 }
 
 /// A read of the disk, where a missing one is no failure.
-fn found<E: AzureFailure>(read: Result<Disk, E>) -> Result<Option<Disk>, E> {
+fn found<E: AzureFailure, T>(read: Result<T, E>) -> Result<Option<T>, E> {
     match read {
-        Ok(disk) => Ok(Some(disk)),
+        Ok(seen) => Ok(Some(seen)),
         Err(error) if *error.fault() == Fault::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -253,11 +292,12 @@ enum Kind<E: AzureFailure> {
     Create(Create<E>),
     Delete(Box<Delete<E>>),
     Expand(Expand),
+    Change(Box<Change>),
 }
 
 impl<E: AzureFailure> Course for WholeDisk<E> {
     type Request = Request;
-    type Seen = Disk;
+    type Seen = SeenDisk;
     type Env = ();
     /// The place in the queue of a read that belongs to a write; none of its own otherwise.
     type Query = Option<Priority>;
@@ -273,6 +313,7 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
             Wanted::Made(spec) => Kind::Create(Create::new(spec.clone(), limits)),
             Wanted::Deleted => Kind::Delete(Box::new(Delete::new(limits))),
             Wanted::Grown { before, read_at, to } => Kind::Expand(Expand::new(before.clone(), *read_at, *to, limits)),
+            Wanted::Changed { class, cloud } => Kind::Change(Box::new(Change::new(class.clone(), *cloud, limits))),
         })
     }
 
@@ -285,6 +326,7 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
             Kind::Create(create) => create.next(now, input),
             Kind::Delete(delete) => delete.next(now, input),
             Kind::Expand(expand) => expand.next(now, input),
+            Kind::Change(change) => change.next(now, input),
         }
     }
 
@@ -297,6 +339,7 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
             Kind::Create(create) => create.watches(),
             Kind::Delete(delete) => delete.watches(),
             Kind::Expand(expand) => expand.watches(),
+            Kind::Change(change) => change.watches(),
         };
         if watches { Awaited::OtherOperation } else { Awaited::Pause }
     }
