@@ -14,10 +14,8 @@ use lazuli_volume::{
     modify::{ModifyPlan, plan_modify},
 };
 
-use super::{
-    AzureFailure, Changed, Done, Failure, Op, OtherOperation, SeenDisk, Step, Verb, Watched, WholeDisk, Why, Write,
-    failed, found, in_progress, rest_after,
-};
+use super::{AzureFailure, Changed, Done, Failure, Op, SeenDisk, Step, Verb, WholeDisk, Why, Write};
+use crate::whole::{OtherOperation, Watched, failed, found, in_progress, rest_after};
 
 /// How often a change is planned and sent again while Azure calls the disk busy.
 const MOST_CONFLICTS: u32 = 1;
@@ -87,7 +85,7 @@ impl Change {
             return ended(Fault::Conflict, Why::Replaced(Write::Change));
         }
         let operation = OtherOperation { since: now };
-        if let Watched::Rest(_) = operation.seen(now, &seen.disk) {
+        if let Watched::Rest(_) = operation.seen(now, &seen) {
             return self.watch(now, operation, Ok(seen));
         }
         let Some(details) = &seen.details else { return ended(Fault::Malformed, Why::Unreadable) };
@@ -130,7 +128,7 @@ impl Change {
             Err(error) => failed(Failure::azure(Why::Unreadable, error, &self.attempts)),
             Ok(None) => Next::Permit(Verb::Patch),
             Ok(Some(seen)) => {
-                let watched = operation.seen(now, &seen.disk);
+                let watched = operation.seen(now, &seen);
                 self.before.get_or_insert_with(|| Arc::new(seen.disk));
                 match watched {
                     Watched::Rest(rest) => self.go(At::Watch(operation), Next::Rest(rest)),
