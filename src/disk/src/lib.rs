@@ -1,4 +1,4 @@
-//! Managed disks as volumes: create, delete, publish, unpublish, expand, get, list.
+//! Managed disks as volumes: create, delete, publish, unpublish, expand, modify, get, list.
 //!
 //! This crate turns decisions of `lazuli-storage` and `lazuli-vm-disks` into calls of `lazuli-azure`. Writes go through tasks
 //! that outlive their callers: one worker per VM ([`worker`]) and one per disk that is made, changed or deleted
@@ -10,6 +10,7 @@
 mod admission;
 mod client;
 mod cluster_snapshot;
+mod conversions;
 mod error;
 mod list;
 mod node_facts;
@@ -24,7 +25,10 @@ mod whole_disk;
 mod whole_snapshot;
 mod worker;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use lazuli_azure::compute::Compute;
 use lazuli_journal::Recorder;
@@ -39,12 +43,14 @@ use lazuli_storage::{
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
     publish::{Policy, Request, SourceReader},
-    whole_disk::{Done, Wanted},
+    whole_disk::{Changed, Done, Wanted},
 };
 use lazuli_telemetry::lossy;
 use lazuli_vm_disks::Memory;
 use lazuli_volume::{
-    Adopted, CreatePlan, Expand, ParameterError, plan_expand,
+    Adopted, Cloud, CreatePlan, Expand, ParameterError,
+    modify::ModifyPlan,
+    plan_expand,
     snapshot::{GrowthBlocked, SnapshotsDepend},
 };
 use tokio::{sync::watch, time::Instant};
@@ -52,6 +58,7 @@ use tokio::{sync::watch, time::Instant};
 pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
 use cluster_snapshot::ClusterSnapshot;
+use conversions::Conversions;
 pub use error::VolumeError;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
@@ -138,6 +145,7 @@ pub struct Volumes {
     nodes: Nodes,
     workers: VmWorkers,
     whole_disks: WholeDisks,
+    conversions: Conversions,
     whole_snapshots: WholeSnapshots,
     unfinished: Unfinished,
     snapshot_lists: SnapshotLists,
@@ -180,6 +188,7 @@ impl Volumes {
         let occupied = Occupied::default();
         let whole_disks =
             WholeDisks::new(client.clone(), nodes.clone(), occupied.clone(), metrics.clone(), journal.clone());
+        let conversions = Conversions::new(client.clone(), events.clone(), metrics.clone());
         let whole_snapshots = WholeSnapshots::new(client.clone(), metrics.clone(), journal.clone());
         let policy = worker::Policy { force_detach, events: events.clone() };
         let memory = Memory::new(method);
@@ -209,6 +218,7 @@ impl Volumes {
             nodes,
             workers,
             whole_disks,
+            conversions,
             whole_snapshots,
             unfinished: Unfinished::default(),
             snapshot_lists,
@@ -308,6 +318,24 @@ impl Volumes {
         Ok(resulting_disk(grown).size)
     }
 
+    /// Gives a disk the attributes of a VolumeAttributesClass, unless it has them. Returns what was sent, and what a person
+    /// is to know of it. A conversion that the change begins goes on in Azure, and is watched.
+    ///
+    /// # Errors
+    /// `Fault::Invalid` with the parameter that this disk cannot have, before anything is sent; `Fault::Unclear` or
+    /// `Fault::InUse` where Azure makes the change at another time; otherwise Azure's own failures.
+    pub async fn modify(
+        &self,
+        disk: &ArmId,
+        class: BTreeMap<String, String>,
+        cloud: Cloud,
+    ) -> Result<ModifyPlan, VolumeError> {
+        let wanted = Wanted::Changed { class: Arc::new(class), cloud };
+        let Changed { plan, .. } = changed(self.whole_disks.request(disk, wanted).await?);
+        plan.conversion.iter().for_each(|conversion| self.conversions.began(disk, *conversion));
+        Ok(plan)
+    }
+
     /// A disk and its nodes.
     ///
     /// # Errors
@@ -380,6 +408,14 @@ fn resulting_disk(done: Done) -> Arc<Disk> {
     match done {
         Done::Disk(disk) => disk,
         Done::Gone | Done::Replaced => unreachable!("only a deletion leaves no disk"),
+        Done::Changed(_) => unreachable!("only a class changes attributes"),
+    }
+}
+
+fn changed(done: Done) -> Changed {
+    match done {
+        Done::Changed(changed) => *changed,
+        Done::Disk(_) | Done::Gone | Done::Replaced => unreachable!("a class changes attributes"),
     }
 }
 

@@ -164,6 +164,24 @@ pub enum ConcurrentNetwork {
     Retry,
 }
 
+/// What a snapshot shows whose content can no longer come from its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedSnapshot {
+    /// `copyCompletionError`, as a copy by `CopyStart` does, which is documented.
+    CopyError,
+    /// The provisioning state `Failed`.
+    State,
+}
+
+/// How `diskSizeGB` names a size of no whole GiB; `diskSizeBytes` is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeRounding {
+    /// 1024.25 GiB are 1024.
+    Down,
+    /// 1024.25 GiB are 1025.
+    Up,
+}
+
 /// What a GET of an instance that a scale set does not have answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingInstance {
@@ -218,6 +236,31 @@ pub struct Switches {
     /// A snapshot may be deleted while a background copy of it runs, which then ends with the published error
     /// `CopySourceNotFound`; else the deletion is refused: 409. Default true.
     pub copy_source_deletable: bool,
+    /// A disk may be deleted while the content of its snapshots is still copied from it, which then fail; else the
+    /// deletion is refused: 409. That these snapshots depend on the disk is documented (disks-instant-access-snapshots),
+    /// what happens is not. Default true.
+    pub pending_source_deletable: bool,
+    /// What a snapshot shows whose disk has grown or is gone before the content was copied. That it fails when the disk
+    /// grows is documented (disks-incremental-snapshots), how is not. Default [`FailedSnapshot::CopyError`].
+    pub failed_snapshot_shows: FailedSnapshot,
+    /// An Ultra or Premium v2 disk that is still being filled may be copied, and have snapshots. That it has none with
+    /// instant access is documented (disks-instant-access-snapshots), nothing of others. Default true.
+    pub filling_disk_is_source: bool,
+    /// A disk counts as being created from a snapshot until it is filled, rather than until its operation has ended:
+    /// for the limits of 5 and 15 disks at a time. Default true.
+    pub filling_disk_counts: bool,
+    /// A disk in a zone is copied into that zone only, and a disk in none into none, rather than into no other zone,
+    /// which is documented (azuredisk#571). Default false.
+    pub zonal_disk_stays_in_zone: bool,
+    /// How sizes of no whole GiB are named. That a snapshot of 1024.25 GiB is offered to claims of 1024 is reported
+    /// (azuredisk PR#3379). Default [`SizeRounding::Down`].
+    pub size_rounding: SizeRounding,
+    /// The SKU of a disk may change twice within 24 hours. The limit is documented (disks-convert-types), and reported
+    /// not to be enforced (azure-docs#107903). Default true.
+    pub sku_twice_a_day: bool,
+    /// A copy within a resource group needs the action `beginGetAccess` on its source too, as one between groups does,
+    /// which is documented. Default true.
+    pub linked_access_in_group: bool,
     /// A second write of a network resource while one runs. Default [`ConcurrentNetwork::Cancel`].
     pub concurrent_network_write: ConcurrentNetwork,
     /// Whether a write changes the etag of what it names and of what shows who names it: a network interface's that of
@@ -269,6 +312,14 @@ impl Default for Switches {
             list_lag: false,
             copy_start_in_region: false,
             copy_source_deletable: true,
+            pending_source_deletable: true,
+            failed_snapshot_shows: FailedSnapshot::CopyError,
+            filling_disk_is_source: true,
+            filling_disk_counts: true,
+            zonal_disk_stays_in_zone: false,
+            size_rounding: SizeRounding::Down,
+            sku_twice_a_day: true,
+            linked_access_in_group: true,
             concurrent_network_write: ConcurrentNetwork::Cancel,
             related_etags: RelatedEtags::EveryWrite,
             load_balancer_shows_updating: false,
@@ -313,7 +364,7 @@ pub enum SwitchError {
 
 /// Every switch by the name that the command line and the documentation use, with its positions; the
 /// first is the default.
-pub const SWITCHES: [(&str, &str); 21] = [
+pub const SWITCHES: [(&str, &str); 29] = [
     ("concurrent-vm-write", "conflict|preempt"),
     ("left-out-of-put", "detach|keep"),
     ("left-out-of-patch", "detach|keep"),
@@ -326,6 +377,14 @@ pub const SWITCHES: [(&str, &str); 21] = [
     ("list-lag", "false|true"),
     ("copy-start-in-region", "false|true"),
     ("copy-source-deletable", "true|false"),
+    ("pending-source-deletable", "true|false"),
+    ("failed-snapshot-shows", "copy-error|state"),
+    ("filling-disk-is-source", "true|false"),
+    ("filling-disk-counts", "true|false"),
+    ("zonal-disk-stays-in-zone", "false|true"),
+    ("size-rounding", "down|up"),
+    ("sku-twice-a-day", "true|false"),
+    ("linked-access-in-group", "true|false"),
     ("concurrent-network-write", "cancel|conflict|retry"),
     ("related-etags", "every-write|references"),
     ("load-balancer-shows-updating", "false|true"),
@@ -370,6 +429,20 @@ impl Switches {
             "list-lag" => self.list_lag = value.parse().map_err(|_| refused())?,
             "copy-start-in-region" => self.copy_start_in_region = value.parse().map_err(|_| refused())?,
             "copy-source-deletable" => self.copy_source_deletable = value.parse().map_err(|_| refused())?,
+            "pending-source-deletable" => self.pending_source_deletable = value.parse().map_err(|_| refused())?,
+            "failed-snapshot-shows" => {
+                let positions = [("copy-error", FailedSnapshot::CopyError), ("state", FailedSnapshot::State)];
+                self.failed_snapshot_shows = one_of(&value, positions).ok_or_else(refused)?;
+            }
+            "filling-disk-is-source" => self.filling_disk_is_source = value.parse().map_err(|_| refused())?,
+            "filling-disk-counts" => self.filling_disk_counts = value.parse().map_err(|_| refused())?,
+            "zonal-disk-stays-in-zone" => self.zonal_disk_stays_in_zone = value.parse().map_err(|_| refused())?,
+            "size-rounding" => {
+                let positions = [("down", SizeRounding::Down), ("up", SizeRounding::Up)];
+                self.size_rounding = one_of(&value, positions).ok_or_else(refused)?;
+            }
+            "sku-twice-a-day" => self.sku_twice_a_day = value.parse().map_err(|_| refused())?,
+            "linked-access-in-group" => self.linked_access_in_group = value.parse().map_err(|_| refused())?,
             "concurrent-network-write" => {
                 let positions = [
                     ("cancel", ConcurrentNetwork::Cancel),

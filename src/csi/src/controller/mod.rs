@@ -5,6 +5,7 @@
 //! person must know about it ([`fault::reason`]). Nothing else happens
 //! here: the operation that a request starts belongs to `disk`, and goes on when the sidecar gives up.
 
+mod modify;
 mod snapshots;
 
 use csi_proto::csi::{
@@ -31,7 +32,7 @@ use lazuli_model::{
     fault::{self, Code, Rpc},
 };
 use lazuli_telemetry::lossy;
-use lazuli_volume::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY};
+use lazuli_volume::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY, Told};
 use tonic::{Request, Response, Status};
 
 use crate::{
@@ -46,7 +47,7 @@ use crate::{
 /// What the controller can do, as it tells the sidecars.
 ///
 /// `GET_CAPACITY` is left out: Azure cannot answer it, and claiming it blocks scheduling.
-const CAPABILITIES: [rpc::Type; 10] = [
+const CAPABILITIES: [rpc::Type; 11] = [
     rpc::Type::CreateDeleteVolume,
     rpc::Type::PublishUnpublishVolume,
     rpc::Type::ListVolumes,
@@ -56,6 +57,7 @@ const CAPABILITIES: [rpc::Type; 10] = [
     rpc::Type::CreateDeleteSnapshot,
     rpc::Type::ListSnapshots,
     rpc::Type::GetSnapshot,
+    rpc::Type::ModifyVolume,
     rpc::Type::SingleNodeMultiWriter,
 ];
 
@@ -288,10 +290,10 @@ impl ControllerService {
                 return Err(asked.failed(status, Some(&error.fault)));
             }
         };
-        // A volume that no driver made says nothing of its disk; the node learns it from here.
-        let described = match parameters.is_static {
-            false => None,
-            true => match self.volumes.get(id.disk()).await {
+        // What the context of the volume does not say of its disk, or not any more, the node learns from here.
+        let described = match parameters.told {
+            Told::Nothing => None,
+            Told::Performance | Told::All => match self.volumes.get(id.disk()).await {
                 Ok(found) => Some(found),
                 Err(error) => return Err(asked.failed(failed(Rpc::Publish, &error), Some(&error.fault))),
             },
@@ -543,9 +545,10 @@ impl Controller for ControllerService {
 
     async fn controller_modify_volume(
         &self,
-        _: Request<ControllerModifyVolumeRequest>,
+        request: Request<ControllerModifyVolumeRequest>,
     ) -> Result<Response<ControllerModifyVolumeResponse>, Status> {
-        Err(unsupported("ControllerModifyVolume"))
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        boxed(self.modify(request.into_inner())).await
     }
 
     async fn controller_list_volume_health(

@@ -23,9 +23,7 @@ pub(super) fn volume_error(failed: Failed<Course>, disk: &ArmId, name_of: impl F
         Failed::Refused(Refusal::Why(failure)) => failure,
     };
     let message = match why {
-        Why::Write(Write::Creation) => format!("{disk} cannot be created"),
-        Why::Write(Write::Deletion) => format!("{disk} cannot be deleted"),
-        Why::Write(Write::Expansion(to)) => format!("{disk} cannot be expanded to {to}"),
+        Why::Write(write) => cannot(disk, write),
         Why::Unreadable => format!("{disk} cannot be read"),
         Why::InProgress(elapsed) => {
             format!("an operation on {disk} has been in progress for {} s; retry", elapsed.as_secs())
@@ -35,13 +33,23 @@ pub(super) fn volume_error(failed: Failed<Course>, disk: &ArmId, name_of: impl F
             format!("{disk} cannot be deleted: it is attached to node {}", holders.join(", "))
         }
         Why::NeedsDetach(to, why) => needs_detach(disk, to, why),
-        Why::Gone(to) => format!("{disk} cannot be expanded to {to}: it does not exist any more"),
-        Why::Replaced(to) => format!(
-            "{disk} cannot be expanded to {to}: another disk of its name was made meanwhile, and stays as it is"
-        ),
+        Why::NotPossible(error) => format!("{}: {error}", cannot(disk, Write::Change)),
+        Why::Gone(write) => format!("{}: it does not exist any more", cannot(disk, write)),
+        Why::Replaced(write) => {
+            format!("{}: another disk of its name was made meanwhile, and stays as it is", cannot(disk, write))
+        }
         Why::Unwanted => format!("no caller waits for the work on {disk} any more"),
     };
     with_azure(azure, fault, message).with_effect(effect)
+}
+
+fn cannot(disk: &ArmId, write: Write) -> String {
+    match write {
+        Write::Creation => format!("{disk} cannot be created"),
+        Write::Deletion => format!("{disk} cannot be deleted"),
+        Write::Expansion(to) => format!("{disk} cannot be expanded to {to}"),
+        Write::Change => format!("{disk} cannot be changed"),
+    }
 }
 
 fn needs_detach(disk: &ArmId, to: Gib, why: DetachReason) -> String {

@@ -1,24 +1,28 @@
-//! Every decision about the creation, the deletion and the expansion of a disk: the courses of
+//! Every decision about the creation, the deletion, the expansion and the change of attributes of a disk: the courses of
 //! [`lazuli_engine::single`] for managed disks.
 //!
 //! A creation and a deletion go as those of any [`whole`](crate::whole) resource. An expansion's first send rests on the read
-//! by which its size was chosen, while that is fresh.
+//! by which its size was chosen, while that is fresh. What a change sends is planned anew by each read behind its permit.
 
+mod change;
 mod expand;
 #[cfg(test)]
 mod simulation;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use change::Change;
 use expand::Expand;
 use lazuli_engine::{
     Awaited,
     attempts::Limits,
     single::{Course, Input, Next},
 };
-use lazuli_model::{Disk, Gib, ProvisioningState, disk_spec::DiskSpec, fault::Effect};
+use lazuli_model::{
+    Disk, Gib, ProvisioningState, disk_details::DiskDetails, disk_spec::DiskSpec, fault::Effect, op::DiskChange,
+};
 use lazuli_quota::{permit::Priority, poll};
-use lazuli_volume::{DetachReason, made_for_another};
+use lazuli_volume::{Cloud, DetachReason, ParameterError, made_for_another, modify::ModifyPlan};
 
 use crate::whole::{self, Deleted, Resource, Trouble, Whole, create::Create, delete::Delete};
 
@@ -50,6 +54,13 @@ pub enum Wanted {
         /// The size.
         to: Gib,
     },
+    /// It has the attributes of a class.
+    Changed {
+        /// The parameters of the VolumeAttributesClass.
+        class: Arc<BTreeMap<String, String>>,
+        /// Which Azure it is.
+        cloud: Cloud,
+    },
 }
 
 impl fmt::Display for Wanted {
@@ -58,6 +69,7 @@ impl fmt::Display for Wanted {
             Self::Made(_) => f.write_str("its creation"),
             Self::Deleted => f.write_str("its deletion"),
             Self::Grown { to, .. } => write!(f, "its expansion to {to}"),
+            Self::Changed { .. } => f.write_str("a change of its attributes"),
         }
     }
 }
@@ -69,6 +81,7 @@ impl Wanted {
             (Self::Made(one), Self::Made(other)) => one == other,
             (Self::Deleted, Self::Deleted) => true,
             (Self::Grown { to: one, .. }, Self::Grown { to: other, .. }) => one == other,
+            (Self::Changed { class: one, .. }, Self::Changed { class: other, .. }) => one == other,
             _ => false,
         }
     }
@@ -81,6 +94,8 @@ pub enum Op {
     Put(Arc<DiskSpec>),
     /// Grows it.
     Resize(Gib),
+    /// Changes its attributes.
+    Change(Box<DiskChange>),
     /// Deletes it.
     Delete,
 }
@@ -94,6 +109,26 @@ pub enum Done {
     Gone,
     /// The disk that was to be deleted is gone, and another one of its name that was made meanwhile stays.
     Replaced,
+    /// The disk has the attributes of the class.
+    Changed(Box<Changed>),
+}
+
+/// A change of attributes that was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changed {
+    /// The disk, by the read on which the last plan rests.
+    pub disk: Arc<Disk>,
+    /// What was sent, and what a person is to know of it. The change is empty where nothing was sent.
+    pub plan: ModifyPlan,
+}
+
+/// A disk as a single read, or the end of a write, shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeenDisk {
+    /// The disk.
+    pub disk: Disk,
+    /// What only a change of attributes rests on. `None` where it cannot be read, and at the end of a write.
+    pub details: Option<DiskDetails>,
 }
 
 /// The write of a request.
@@ -105,6 +140,8 @@ pub enum Write {
     Deletion,
     /// Its expansion to this size.
     Expansion(Gib),
+    /// A change of its attributes.
+    Change,
 }
 
 /// Why a request failed.
@@ -123,10 +160,12 @@ pub enum Why {
     Held(Arc<Disk>),
     /// The disk grows only while it is detached.
     NeedsDetach(Gib, DetachReason),
-    /// The disk that was to grow does not exist any more.
-    Gone(Gib),
-    /// The disk that was to grow does not exist any more, and another one of its name was made meanwhile.
-    Replaced(Gib),
+    /// The disk cannot have what a class asks for. Nothing was sent for it.
+    NotPossible(ParameterError),
+    /// The disk that was to be written does not exist any more.
+    Gone(Write),
+    /// The disk that was to be written does not exist any more, and another one of its name was made meanwhile.
+    Replaced(Write),
     /// No caller waits for it any more, so it was not sent.
     Unwanted,
 }
@@ -146,35 +185,35 @@ impl From<Trouble> for Why {
 /// What comes next of a whole disk.
 type Step<E> = Next<WholeDisk<E>>;
 
-impl Resource for Disk {
+impl Resource for SeenDisk {
     type Spec = DiskSpec;
 
     const CREATION: poll::Kind = poll::Kind::DiskCreate;
 
     fn provisioning_state(&self) -> ProvisioningState {
-        self.provisioning_state
+        self.disk.provisioning_state
     }
 
     fn is_held(&self) -> bool {
-        !self.holders().is_empty()
+        !self.disk.holders().is_empty()
     }
 
     fn is_other_than(&self, before: &Self) -> bool {
-        made_for_another(before, self)
+        made_for_another(&before.disk, &self.disk)
     }
 
     fn is_as(&self, spec: &DiskSpec) -> bool {
-        spec.matches(self).is_ok()
+        spec.matches(&self.disk).is_ok()
     }
 
     /// A disk that holds data is in the state Failed too, after a change of it that failed. So the PUT is repeated only for
     /// a disk that is exactly what is requested.
     fn is_unfinished(&self, spec: &DiskSpec, _: Effect) -> bool {
-        self.is_left(spec) && spec.has_sent_size(self)
+        self.is_left(spec) && spec.has_sent_size(&self.disk)
     }
 
     fn is_left(&self, spec: &DiskSpec) -> bool {
-        matches!(self.provisioning_state, ProvisioningState::Failed | ProvisioningState::Canceled)
+        matches!(self.disk.provisioning_state, ProvisioningState::Failed | ProvisioningState::Canceled)
             && self.is_as(spec)
             && !self.is_held()
     }
@@ -191,12 +230,12 @@ impl<E: AzureFailure> Whole for WholeDisk<E> {
         Op::Delete
     }
 
-    fn found(seen: Disk) -> Done {
-        Done::Disk(seen.into())
+    fn found(seen: SeenDisk) -> Done {
+        Done::Disk(seen.disk.into())
     }
 
-    fn made(seen: Disk) -> Done {
-        Done::Disk(seen.into())
+    fn made(seen: SeenDisk) -> Done {
+        Done::Disk(seen.disk.into())
     }
 
     fn deleted(deleted: Deleted) -> Done {
@@ -206,8 +245,8 @@ impl<E: AzureFailure> Whole for WholeDisk<E> {
         }
     }
 
-    fn held(seen: Disk) -> Why {
-        Why::Held(seen.into())
+    fn held(seen: SeenDisk) -> Why {
+        Why::Held(seen.disk.into())
     }
 }
 
@@ -220,11 +259,12 @@ enum Kind<E: AzureFailure> {
     Create(Box<Create<WholeDisk<E>>>),
     Delete(Box<Delete<WholeDisk<E>>>),
     Expand(Expand),
+    Change(Box<Change>),
 }
 
 impl<E: AzureFailure> Course for WholeDisk<E> {
     type Request = Request;
-    type Seen = Disk;
+    type Seen = SeenDisk;
     type Env = ();
     /// The place in the queue of a read that belongs to a write; none of its own otherwise.
     type Query = Option<Priority>;
@@ -240,6 +280,7 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
             Wanted::Made(spec) => Kind::Create(Box::new(Create::new(spec.clone(), limits))),
             Wanted::Deleted => Kind::Delete(Box::new(Delete::new(limits))),
             Wanted::Grown { before, read_at, to } => Kind::Expand(Expand::new(before.clone(), *read_at, *to, limits)),
+            Wanted::Changed { class, cloud } => Kind::Change(Box::new(Change::new(class.clone(), *cloud, limits))),
         })
     }
 
@@ -252,6 +293,7 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
             Kind::Create(create) => create.next(now, input),
             Kind::Delete(delete) => delete.next(now, input),
             Kind::Expand(expand) => expand.next(now, input),
+            Kind::Change(change) => change.next(now, input),
         }
     }
 
@@ -264,6 +306,7 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
             Kind::Create(create) => create.watches(),
             Kind::Delete(delete) => delete.watches(),
             Kind::Expand(expand) => expand.watches(),
+            Kind::Change(change) => change.watches(),
         };
         if watches { Awaited::OtherOperation } else { Awaited::Pause }
     }
