@@ -3,3 +3,4 @@
 mod answers;
 mod late_requests;
 mod rig;
+mod snapshots;
