@@ -4,3 +4,4 @@ mod answers;
 mod changes;
 mod late_requests;
 mod rig;
+mod snapshots;
