@@ -34,6 +34,7 @@ mod it {
     mod disk_batch;
     mod disk_callers;
     mod disk_casing;
+    mod disk_copies;
     mod disk_dangling;
     mod disk_defects;
     mod disk_determinism;

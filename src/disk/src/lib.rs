@@ -10,6 +10,7 @@
 mod admission;
 mod client;
 mod cluster_snapshot;
+mod copies;
 mod error;
 mod list;
 mod node_facts;
@@ -47,6 +48,8 @@ use tokio::{sync::watch, time::Instant};
 pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
 use cluster_snapshot::ClusterSnapshot;
+use copies::Copies;
+pub use copies::CopyError;
 pub use error::VolumeError;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
@@ -142,6 +145,7 @@ pub struct Volumes {
     attachment_source: Option<AttachmentSourceReader>,
     events: lossy::Sender<Event>,
     lists: Lists,
+    copies: Arc<Mutex<Copies>>,
 }
 
 impl Volumes {
@@ -208,6 +212,7 @@ impl Volumes {
             attachment_source: source,
             events,
             lists: Lists::default(),
+            copies: Arc::default(),
         }
     }
 
@@ -221,11 +226,15 @@ impl Volumes {
         let made = self.whole_disks.request(&plan.disk, Wanted::Made(Arc::new(plan.spec.clone()))).await?;
         let disk = resulting_disk(made);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
+        Ok(self.made(&disk, adopted, requested_at))
+    }
+
+    fn made(&self, disk: &Disk, adopted: Adopted, requested_at: Instant) -> Created {
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
-        self.workers.created(&disk, requested_at);
+        self.workers.created(disk, requested_at);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
-        Ok(Created { volume_id, adopted })
+        Created { volume_id, adopted }
     }
 
     /// Deletes a disk. Succeeds when there is none. A disk that is attached to a node on which Kubernetes does not use it
@@ -234,9 +243,10 @@ impl Volumes {
     /// # Errors
     /// `Fault::InUse` naming the nodes while it is attached; otherwise Azure's own failures.
     pub async fn delete(&self, disk: &ArmId) -> Result<(), VolumeError> {
-        self.carry(Request::Delete { disk: disk.clone() }).await?;
+        self.remove(disk).await?;
         self.handle_casing().remove(disk);
         self.workers.forget(disk);
+        self.copies().forget(disk);
         Ok(())
     }
 
@@ -316,6 +326,10 @@ impl Volumes {
             volume_id: handle.unwrap_or(disk.id.as_str()).to_owned(),
             disk: Arc::new(disk),
         }
+    }
+
+    fn copies(&self) -> MutexGuard<'_, Copies> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn handle_casing(&self) -> MutexGuard<'_, HandleCasing> {

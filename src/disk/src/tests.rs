@@ -1,5 +1,6 @@
 //! Tests against the emulator, in one runtime on paused time.
 
 mod answers;
+mod copies;
 mod late_requests;
 mod rig;

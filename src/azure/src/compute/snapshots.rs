@@ -5,14 +5,15 @@
 
 use lazuli_model::{
     ArmId, AzureTime, Completion, CopyMethod, DataAccessAuthMode, Gib, Snapshot as DiskSnapshot, SnapshotAccessState,
-    fault::Fault,
-    snapshot_spec::SnapshotSpec,
+    fault::Fault, snapshot_spec::SnapshotSpec,
 };
 use lazuli_quota::{permit::Priority, poll::Kind, read::Target};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Compute, DecodeError, Freshness, MADE_BEFORE_DATE, Snapshot, body::put, list_path, listed, patience, snapshot,
+    Compute, DecodeError, Freshness, MADE_BEFORE_DATE, Snapshot,
+    body::put,
+    list_path, listed, patience, snapshot,
     wire::{disk_size, source},
 };
 use crate::{

@@ -157,7 +157,9 @@ impl<C: Whole> Create<C> {
         let seen = match input {
             Input::Read(Ok(seen)) => seen,
             Input::Read(Err(error)) if operation.is_some() => {
-                return failed(Failure::azure(Trouble::Unreadable, error, &self.attempts).with_effect(Effect::Possible));
+                return failed(
+                    Failure::azure(Trouble::Unreadable, error, &self.attempts).with_effect(Effect::Possible),
+                );
             }
             Input::Read(Err(read)) if *read.fault() == Fault::NotFound && !is_lost => {
                 return failed(match failure.fault {

@@ -7,7 +7,8 @@ use lazuli_engine::single::{AzureFailure as _, Input, Next, Rest};
 use lazuli_model::fault::Fault;
 
 use super::{
-    Deleted, Failure, OtherOperation, Resource as _, Trouble, Verb, Watched, Whole, failed, found, in_progress, rest_after,
+    Deleted, Failure, OtherOperation, Resource as _, Trouble, Verb, Watched, Whole, failed, found, in_progress,
+    rest_after,
 };
 use crate::single_write::{Deletion, Refusal, deletion};
 

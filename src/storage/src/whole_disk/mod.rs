@@ -110,7 +110,6 @@ pub enum Write {
 /// Why a request failed.
 pub type Failure<E> = whole::Failure<E, Why>;
 
-
 /// What failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Why {
