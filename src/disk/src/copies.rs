@@ -110,8 +110,9 @@ impl Volumes {
     }
 
     /// Deletes a disk, and the temporary snapshot that it was made from.
-    pub(crate) async fn remove(&self, disk: &ArmId) -> Result<(), VolumeError> {
-        let mut remove = Remove::new(disk.clone(), self.workers.memory().sources.made_from(disk));
+    /// `listed` is that by a list.
+    pub(crate) async fn remove(&self, disk: &ArmId, listed: Option<ArmId>) -> Result<(), VolumeError> {
+        let mut remove = Remove::new(disk.clone(), self.workers.memory().sources.made_from(disk), listed);
         let mut event = Event::Begun;
         loop {
             let Step { reports, next } = remove.step(event);
@@ -179,7 +180,7 @@ impl Volumes {
 
 fn resulting_snapshot(done: whole_snapshot::Done) -> Box<lazuli_model::Snapshot> {
     match done {
-        whole_snapshot::Done::Snapshot(snapshot) => Box::new((*snapshot).clone()),
+        whole_snapshot::Done::Made(snapshot) | whole_snapshot::Done::Found(snapshot) => Box::new((*snapshot).clone()),
         whole_snapshot::Done::Gone | whole_snapshot::Done::Replaced => {
             unreachable!("only a deletion leaves no snapshot")
         }

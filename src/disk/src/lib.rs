@@ -19,6 +19,8 @@ mod occupied;
 #[cfg(test)]
 mod on_nowhere;
 mod publish;
+mod snapshot;
+mod snapshot_lists;
 mod whole_disk;
 mod whole_snapshot;
 mod worker;
@@ -42,7 +44,10 @@ use lazuli_storage::{
 };
 use lazuli_telemetry::lossy;
 use lazuli_vm_disks::Memory;
-use lazuli_volume::{Adopted, CreatePlan, Expand, ParameterError, plan_expand};
+use lazuli_volume::{
+    Adopted, CreatePlan, Expand, ParameterError, plan_expand,
+    snapshot::{GrowthBlocked, SnapshotsDepend},
+};
 use tokio::{sync::watch, time::Instant};
 
 pub use admission::{Admission, AttachmentSourceReader};
@@ -56,6 +61,9 @@ pub use list::{ListedVolume, VolumeList};
 pub use node_facts::NodeFactsReader;
 use nodes::Nodes;
 use occupied::Occupied;
+use snapshot::Unfinished;
+pub use snapshot::{SnapshotError, SnapshotFailure, SnapshotList};
+use snapshot_lists::SnapshotLists;
 use whole_disk::{WholeDisks, grows_only_detached};
 use whole_snapshot::WholeSnapshots;
 use worker::VmWorkers;
@@ -134,6 +142,8 @@ pub struct Volumes {
     workers: VmWorkers,
     whole_disks: WholeDisks,
     whole_snapshots: WholeSnapshots,
+    unfinished: Unfinished,
+    snapshot_lists: SnapshotLists,
     occupied: Occupied,
     reservations: ClusterSnapshot<LunReservations>,
     /// The handles of the requests so far, and of the disks that this process made.
@@ -186,6 +196,7 @@ impl Volumes {
             policy,
             worker::Notes { metrics, journal },
         );
+        let snapshot_lists = SnapshotLists::new(client.clone(), workers.clock());
         let group = ResourceGroup { subscription, name: resource_group };
         let Admission { resource_groups, inline, source } = admission;
         let requests = Policy {
@@ -203,6 +214,8 @@ impl Volumes {
             workers,
             whole_disks,
             whole_snapshots,
+            unfinished: Unfinished::default(),
+            snapshot_lists,
             occupied,
             reservations,
             handle_casing: Arc::default(),
@@ -241,9 +254,11 @@ impl Volumes {
     /// is detached first.
     ///
     /// # Errors
-    /// `Fault::InUse` naming the nodes while it is attached; otherwise Azure's own failures.
-    pub async fn delete(&self, disk: &ArmId) -> Result<(), VolumeError> {
-        self.remove(disk).await?;
+    /// [`DeleteError::Snapshots`] while the content of snapshots is only in it; `Fault::InUse` naming the nodes while it is
+    /// attached; otherwise Azure's own failures.
+    pub async fn delete(&self, disk: &ArmId) -> Result<(), DeleteError> {
+        let carrier = self.check_dependents(disk).await?;
+        self.remove(disk, carrier).await?;
         self.handle_casing().remove(disk);
         self.workers.forget(disk);
         self.copies().forget(disk);
@@ -280,7 +295,8 @@ impl Volumes {
     /// Grows a disk to `required_bytes`, unless it is that large. Returns its size then.
     ///
     /// # Errors
-    /// [`ExpandError::Range`] when no size fits the limits; `Fault::InUse` when Azure grows it only while detached.
+    /// [`ExpandError::Range`] when no size fits the limits; [`ExpandError::Snapshots`] while its growth would make snapshots
+    /// of it fail; `Fault::InUse` when Azure grows it only while detached.
     pub async fn expand(&self, disk: &ArmId, required_bytes: i64, limit_bytes: i64) -> Result<Gib, ExpandError> {
         let read = self
             .client
@@ -293,6 +309,7 @@ impl Volumes {
                 if let (Some(why), false) = (needs_detach, read.model.holders().is_empty()) {
                     return Err(grows_only_detached(disk, to, why).into());
                 }
+                self.check_growth(&read.model).await?;
                 to
             }
         };
@@ -348,12 +365,26 @@ pub enum CreateError {
     Failed(#[from] VolumeError),
 }
 
+/// Why a disk was not deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteError {
+    /// The content of snapshots is only in it.
+    #[error(transparent)]
+    Snapshots(SnapshotsDepend),
+    /// It could not be deleted.
+    #[error(transparent)]
+    Failed(#[from] VolumeError),
+}
+
 /// Why a disk was not grown.
 #[derive(Debug, thiserror::Error)]
 pub enum ExpandError {
     /// No size of a disk of this kind fits the limits.
     #[error(transparent)]
     Range(ParameterError),
+    /// Its growth would make snapshots of it fail.
+    #[error(transparent)]
+    Snapshots(GrowthBlocked),
     /// It could not be grown.
     #[error(transparent)]
     Failed(#[from] VolumeError),

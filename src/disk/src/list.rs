@@ -139,7 +139,7 @@ impl Volumes {
 
     /// The known handles with their casing: from requests, then from PersistentVolumes, then from VolumeAttachments. The
     /// last one counts: external-attacher compares the list with the VolumeAttachments.
-    async fn known_handles(&self) -> Result<HandleCasing, VolumeError> {
+    pub(crate) async fn known_handles(&self) -> Result<HandleCasing, VolumeError> {
         let unknown = || {
             VolumeError::new(
                 Fault::Unavailable,

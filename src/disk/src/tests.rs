@@ -4,3 +4,4 @@ mod answers;
 mod copies;
 mod late_requests;
 mod rig;
+mod snapshots;

@@ -19,6 +19,7 @@
 //! | [`publish`] | what comes next of a request to attach, to detach or to delete a disk |
 //! | [`shared_machine`] | which of several Nodes a machine is that they all name |
 //! | [`single_write`] | when the creation or deletion of a resource is sent again, and what is looked at before |
+//! | [`snapshot`] | what comes next of a request to make or to delete a snapshot |
 //! | [`source`] | which reads say what a disk was made from |
 //! | [`staging`] | which device a node stages, formats, mounts, publishes raw or proves released, or why not |
 //! | [`unpublish`] | which machines a disk must leave when its node's machine is not certain |
@@ -41,6 +42,7 @@ pub mod lun;
 pub mod publish;
 pub mod shared_machine;
 pub mod single_write;
+pub mod snapshot;
 pub mod source;
 pub mod staging;
 pub mod unpublish;

@@ -61,8 +61,11 @@ pub enum Op {
 /// What came of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Done {
-    /// The snapshot is so. It may be another one than is asked for, of the same name.
-    Snapshot(Arc<Snapshot>),
+    /// It was made so.
+    Made(Arc<Snapshot>),
+    /// A snapshot of its name was there, or is what a try has made whose answer was lost. It may be another one than is
+    /// asked for.
+    Found(Arc<Snapshot>),
     /// There is no such snapshot any more.
     Gone,
     /// The snapshot that was to be deleted is gone, and another one of its name that was made meanwhile stays.
@@ -129,8 +132,12 @@ impl<E: AzureFailure> Whole for WholeSnapshot<E> {
         Op::Delete
     }
 
+    fn found(seen: Snapshot) -> Done {
+        Done::Found(seen.into())
+    }
+
     fn made(seen: Snapshot) -> Done {
-        Done::Snapshot(seen.into())
+        Done::Made(seen.into())
     }
 
     fn deleted(deleted: Deleted) -> Done {

@@ -6,6 +6,7 @@
 //! here: the operation that a request starts belongs to `disk`, and goes on when the sidecar gives up.
 
 mod copies;
+mod snapshots;
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ use csi_proto::csi::{
     controller_service_capability::{self, Rpc as RpcCapability, rpc},
     validate_volume_capabilities_response,
 };
-use lazuli_disk::{CreateError, Created, ExpandError, Found, VolumeError, Volumes};
+use lazuli_disk::{CreateError, Created, DeleteError, ExpandError, Found, ListedVolume, VolumeError, Volumes};
 use lazuli_journal::{Key, Recorder, Subject, Word};
 use lazuli_model::{
     ArmId, VolumeId,
@@ -40,15 +41,15 @@ use crate::{
     asked::Asked,
     capability::{capability, ordered, segments},
     mount_flags,
+    pages::Pages,
     server::{Made, RpcNote, failure, status},
-    volume_pages::Snapshots,
     wire::{boxed, range, required, unsupported, wire_bytes},
 };
 
 /// What the controller can do, as it tells the sidecars.
 ///
 /// `GET_CAPACITY` is left out: Azure cannot answer it, and claiming it blocks scheduling.
-const CAPABILITIES: [rpc::Type; 8] = [
+const CAPABILITIES: [rpc::Type; 11] = [
     rpc::Type::CreateDeleteVolume,
     rpc::Type::CloneVolume,
     rpc::Type::PublishUnpublishVolume,
@@ -56,6 +57,9 @@ const CAPABILITIES: [rpc::Type; 8] = [
     rpc::Type::ListVolumesPublishedNodes,
     rpc::Type::ExpandVolume,
     rpc::Type::GetVolume,
+    rpc::Type::CreateDeleteSnapshot,
+    rpc::Type::ListSnapshots,
+    rpc::Type::GetSnapshot,
     rpc::Type::SingleNodeMultiWriter,
 ];
 
@@ -65,7 +69,8 @@ pub struct ControllerService {
     volumes: Volumes,
     defaults: Defaults,
     list_volumes: ListVolumes,
-    snapshots: Snapshots,
+    volume_pages: Pages<ListedVolume>,
+    snapshot_pages: Pages<snapshots::Listed>,
     events: lossy::Sender<Event>,
     journal: Recorder,
 }
@@ -94,7 +99,15 @@ impl ControllerService {
     /// A service over these volumes; `defaults` stand where a StorageClass says nothing.
     pub fn new(volumes: Volumes, defaults: Defaults) -> Self {
         let (events, journal) = (lossy::Sender::nowhere(), Recorder::nowhere());
-        Self { volumes, defaults, list_volumes: ListVolumes::On, snapshots: Snapshots::default(), events, journal }
+        Self {
+            volumes,
+            defaults,
+            list_volumes: ListVolumes::On,
+            volume_pages: Pages::default(),
+            snapshot_pages: Pages::default(),
+            events,
+            journal,
+        }
     }
 
     /// The same service, which sends events for people there.
@@ -259,7 +272,10 @@ impl ControllerService {
         let asked = Asked::new(&self.journal, id.disk(), Word::DeleteAsked);
         match self.volumes.delete(id.disk()).await {
             Ok(()) => asked.done(Word::Answered),
-            Err(error) => return Err(asked.failed(failed(Rpc::DeleteVolume, &error), Some(&error.fault))),
+            Err(DeleteError::Snapshots(depend)) => return Err(asked.failed(failure(depend.code(), &depend), None)),
+            Err(DeleteError::Failed(error)) => {
+                return Err(asked.failed(failed(Rpc::DeleteVolume, &error), Some(&error.fault)));
+            }
         }
         Ok(DeleteVolumeResponse {})
     }
@@ -358,16 +374,13 @@ impl ControllerService {
         if self.list_volumes == ListVolumes::Off {
             return Err(unsupported("ListVolumes"));
         }
-        let limit = usize::try_from(request.max_entries).map_err(|_| {
-            let message = format!("max_entries is {}: it cannot be negative", request.max_entries);
-            status(Code::InvalidArgument, message)
-        })?;
+        let limit = max_entries(request.max_entries)?;
         match request.starting_token.as_str() {
             "" => {
                 let volumes = self.volumes.list().await.map_err(|error| failed(Rpc::Read, &error))?;
-                Ok(self.snapshots.first(volumes, limit))
+                Ok(self.volume_pages.first(volumes, limit))
             }
-            token => self.snapshots.next(token, limit),
+            token => self.volume_pages.next(token, limit),
         }
     }
 
@@ -395,6 +408,7 @@ impl ControllerService {
         let size = match self.volumes.expand(id.disk(), required_bytes, limit_bytes).await {
             Ok(size) => size,
             Err(ExpandError::Range(error)) => return Err(asked.failed(refused(&error), None)),
+            Err(ExpandError::Snapshots(blocked)) => return Err(asked.failed(failure(blocked.code(), &blocked), None)),
             Err(ExpandError::Failed(error)) => {
                 let what = format!("Disk {} cannot be expanded", id.disk().name());
                 let regarding = Some(Regarding::ClaimOf(id.disk().clone()));
@@ -405,6 +419,12 @@ impl ControllerService {
         asked.done(Word::Answered);
         Ok(ControllerExpandVolumeResponse { capacity_bytes: wire_bytes(size.bytes()), node_expansion_required: true })
     }
+}
+
+/// The caller's limit to the entries of a page, of which zero sets none.
+fn max_entries(wire: i32) -> Result<usize, Status> {
+    usize::try_from(wire)
+        .map_err(|_| status(Code::InvalidArgument, format!("max_entries is {wire}: it cannot be negative")))
 }
 
 fn wire_volume(found: &Found) -> Volume {
@@ -505,27 +525,33 @@ impl Controller for ControllerService {
 
     async fn create_snapshot(
         &self,
-        _: Request<CreateSnapshotRequest>,
+        request: Request<CreateSnapshotRequest>,
     ) -> Result<Response<CreateSnapshotResponse>, Status> {
-        Err(unsupported("CreateSnapshot"))
+        RpcNote::of(&request).about(&request.get_ref().name);
+        boxed(self.take_snapshot(request.into_inner())).await
     }
 
     async fn delete_snapshot(
         &self,
-        _: Request<DeleteSnapshotRequest>,
+        request: Request<DeleteSnapshotRequest>,
     ) -> Result<Response<DeleteSnapshotResponse>, Status> {
-        Err(unsupported("DeleteSnapshot"))
+        RpcNote::of(&request).about(&request.get_ref().snapshot_id);
+        boxed(self.remove_snapshot(request.into_inner())).await
     }
 
     async fn list_snapshots(
         &self,
-        _: Request<ListSnapshotsRequest>,
+        request: Request<ListSnapshotsRequest>,
     ) -> Result<Response<ListSnapshotsResponse>, Status> {
-        Err(unsupported("ListSnapshots"))
+        boxed(self.snapshots(request.into_inner())).await
     }
 
-    async fn get_snapshot(&self, _: Request<GetSnapshotRequest>) -> Result<Response<GetSnapshotResponse>, Status> {
-        Err(unsupported("GetSnapshot"))
+    async fn get_snapshot(
+        &self,
+        request: Request<GetSnapshotRequest>,
+    ) -> Result<Response<GetSnapshotResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().snapshot_id);
+        boxed(self.one_snapshot(request.into_inner())).await
     }
 
     async fn controller_modify_volume(

@@ -118,7 +118,7 @@ impl Rig {
         }));
     }
 
-    fn incident(&self, incident: Value) {
+    pub(super) fn incident(&self, incident: Value) {
         let incident: Incident = serde_json::from_value(incident).unwrap();
         self.emulator.control().add_incident(incident).unwrap();
     }

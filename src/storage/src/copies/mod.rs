@@ -7,7 +7,7 @@
 //!
 //!   descend   what a disk that is published comes from ─▶ answer
 //!
-//!   remove    is it known to be empty? ─▶ the disk ─▶ deleted ─▶ its carrier ─▶ deleted ─▶ answer
+//!   remove    the disk deleted ─▶ is a snapshot its carrier? ─▶ deleted ─▶ answer
 //!
 //!   sweep     snapshots ─▶ a carrier's disk ─▶ deleted, if that has its content or never came ─▶ the next one ─▶ answer
 //! ```

@@ -3,11 +3,10 @@
 use std::mem;
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::ArmId;
-use lazuli_quota::read::Accept;
-use lazuli_volume::copy::{carrier_by_name, carrier_from, carrier_of, is_carrier_to};
+use lazuli_model::{ArmId, Snapshot};
+use lazuli_volume::copy::{carrier_from, is_carrier_to};
 
-use super::{Call, Event, Next, Report, Step, found, unexpected};
+use super::{Call, Event, Next, Report, Step, unexpected};
 
 /// The deletion of a disk.
 #[derive(Debug)]
@@ -18,11 +17,8 @@ pub struct Remove {
 
 #[derive(Debug)]
 enum At {
-    /// What the disk was made from, if that is known.
-    Begin(Option<Option<String>>),
-    /// The disk is read to tell what it was made from.
-    Disk,
-    /// The disk is being deleted, which was made from this carrier.
+    /// This may be the disk's carrier.
+    Begin(Option<ArmId>),
     Deleting(Option<ArmId>),
     Carrier(ArmId),
     DeletingCarrier(ArmId),
@@ -31,28 +27,25 @@ enum At {
 
 impl Remove {
     /// A deletion that is asked for now. Its first event is [`Event::Begun`]. `source` is what the disk was made from, where
-    /// that is known: `Some(None)` for one that was made empty.
-    pub fn new(disk: ArmId, source: Option<Option<String>>) -> Self {
-        Self { disk, at: At::Begin(source) }
+    /// that is known, and `listed` is the disk's carrier by a list of snapshots. Where neither names one, a sweep may.
+    pub fn new(disk: ArmId, source: Option<&str>, listed: Option<ArmId>) -> Self {
+        let carrier = source.and_then(|source| carrier_from(&disk, source)).or(listed);
+        Self { disk, at: At::Begin(carrier) }
+    }
+
+    /// The carrier to a disk by a list of snapshots.
+    pub fn carrier_in(snapshots: &[Snapshot], disk: &ArmId) -> Option<ArmId> {
+        snapshots.iter().find(|snapshot| is_carrier_to(snapshot, disk)).map(|carrier| carrier.id.clone())
     }
 
     /// What follows from an event. Only the disk's own deletion can fail: a carrier that stays is told, and a sweep finds it.
     pub fn step<E: AzureFailure, W: AzureFailure>(&mut self, event: Event<E, W>) -> Step<Result<(), W>, W> {
         let mut reports = Vec::new();
         let next = match (mem::replace(&mut self.at, At::Over), event) {
-            (At::Begin(None), Event::Begun) => {
-                // Few disks have a carrier: a list that others read too is good enough to tell.
-                self.go(At::Disk, Call::ReadDisk { disk: self.disk.clone(), accept: Accept::List })
+            (At::Begin(carrier), Event::Begun) => {
+                let call = Call::DeleteDisk(self.disk.clone());
+                self.go(At::Deleting(carrier), call)
             }
-            (At::Begin(Some(source)), Event::Begun) => {
-                self.delete(source.and_then(|source| carrier_from(&self.disk, &source)))
-            }
-            (At::Disk, Event::Disk(read)) => match found(read) {
-                Ok(Some(disk)) => self.delete(carrier_of(&disk)),
-                // An earlier call may have been cut off after the disk's deletion.
-                Ok(None) => self.delete(carrier_by_name(&self.disk)),
-                Err(_) => self.delete(None),
-            },
             (At::Deleting(carrier), Event::Deleted(Ok(()))) => match carrier {
                 Some(carrier) => self.go(At::Carrier(carrier.clone()), Call::ReadSnapshot(carrier)),
                 None => Next::Done(Ok(())),
@@ -71,10 +64,6 @@ impl Remove {
             (at, event) => unexpected(&at, &event),
         };
         Step { reports, next }
-    }
-
-    fn delete<T>(&mut self, carrier: Option<ArmId>) -> Next<T> {
-        self.go(At::Deleting(carrier), Call::DeleteDisk(self.disk.clone()))
     }
 
     fn go<T>(&mut self, at: At, call: Call) -> Next<T> {

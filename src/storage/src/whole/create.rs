@@ -115,7 +115,7 @@ impl<C: Whole> Create<C> {
             Watched::Ended => {}
         }
         if !seen.is_unfinished(&self.spec, self.attempts.effect()) {
-            return Next::End(Ok(C::made(seen)));
+            return Next::End(Ok(C::found(seen)));
         }
         // After a lost answer it may be what this call has made.
         self.was_there |= self.attempts.effect() == Effect::None;

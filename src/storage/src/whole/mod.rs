@@ -115,6 +115,9 @@ pub(crate) trait Whole:
     /// The write that deletes it.
     fn delete() -> Self::Op;
 
+    /// One of its name was there, which may be another one.
+    fn found(seen: Self::Seen) -> Self::Done;
+
     /// It is made.
     fn made(seen: Self::Seen) -> Self::Done;
 

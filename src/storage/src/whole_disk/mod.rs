@@ -191,6 +191,10 @@ impl<E: AzureFailure> Whole for WholeDisk<E> {
         Op::Delete
     }
 
+    fn found(seen: Disk) -> Done {
+        Done::Disk(seen.into())
+    }
+
     fn made(seen: Disk) -> Done {
         Done::Disk(seen.into())
     }

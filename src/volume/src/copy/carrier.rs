@@ -89,11 +89,6 @@ pub fn carrier_from(disk: &ArmId, source: &str) -> Option<ArmId> {
     (source.is_type("Microsoft.Compute/snapshots") && has_name).then_some(source)
 }
 
-/// Where the carrier to a disk is that does not exist any more, but for one beside a source in another subscription.
-pub fn carrier_by_name(disk: &ArmId) -> Option<ArmId> {
-    id(disk, disk).ok()
-}
-
 /// The disk that a snapshot says to be the carrier to. `None` for other snapshots, and where the disk's id is longer than a
 /// tag.
 pub fn carrier_target(snapshot: &Snapshot) -> Option<ArmId> {
