@@ -35,6 +35,7 @@ mod it {
     mod disk_callers;
     mod disk_casing;
     mod disk_changes;
+    mod disk_copies;
     mod disk_dangling;
     mod disk_defects;
     mod disk_determinism;

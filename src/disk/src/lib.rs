@@ -11,6 +11,7 @@ mod admission;
 mod client;
 mod cluster_snapshot;
 mod conversions;
+mod copies;
 mod error;
 mod list;
 mod node_facts;
@@ -59,6 +60,8 @@ pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
 use cluster_snapshot::ClusterSnapshot;
 use conversions::Conversions;
+use copies::Copies;
+pub use copies::CopyError;
 pub use error::VolumeError;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
@@ -160,6 +163,7 @@ pub struct Volumes {
     attachment_source: Option<AttachmentSourceReader>,
     events: lossy::Sender<Event>,
     lists: Lists,
+    copies: Arc<Mutex<Copies>>,
 }
 
 impl Volumes {
@@ -231,6 +235,7 @@ impl Volumes {
             attachment_source: source,
             events,
             lists: Lists::default(),
+            copies: Arc::default(),
         }
     }
 
@@ -244,11 +249,15 @@ impl Volumes {
         let made = self.whole_disks.request(&plan.disk, Wanted::Made(Arc::new(plan.spec.clone()))).await?;
         let disk = resulting_disk(made);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
+        Ok(self.made(&disk, adopted, requested_at))
+    }
+
+    fn made(&self, disk: &Disk, adopted: Adopted, requested_at: Instant) -> Created {
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
-        self.workers.created(&disk, requested_at);
+        self.workers.created(disk, requested_at);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
-        Ok(Created { volume_id, adopted })
+        Created { volume_id, adopted }
     }
 
     /// Deletes a disk. Succeeds when there is none. A disk that is attached to a node on which Kubernetes does not use it
@@ -258,10 +267,11 @@ impl Volumes {
     /// [`DeleteError::Snapshots`] while the content of snapshots is only in it; `Fault::InUse` naming the nodes while it is
     /// attached; otherwise Azure's own failures.
     pub async fn delete(&self, disk: &ArmId) -> Result<(), DeleteError> {
-        self.check_dependents(disk).await?;
-        self.carry(Request::Delete { disk: disk.clone() }).await?;
+        let carrier = self.check_dependents(disk).await?;
+        self.remove(disk, carrier).await?;
         self.handle_casing().remove(disk);
         self.workers.forget(disk);
+        self.copies().forget(disk);
         Ok(())
     }
 
@@ -361,6 +371,10 @@ impl Volumes {
             volume_id: handle.unwrap_or(disk.id.as_str()).to_owned(),
             disk: Arc::new(disk),
         }
+    }
+
+    fn copies(&self) -> MutexGuard<'_, Copies> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn handle_casing(&self) -> MutexGuard<'_, HandleCasing> {

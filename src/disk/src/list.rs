@@ -118,6 +118,7 @@ impl Volumes {
     /// detached: also one without a resource group that this identity may not read.
     pub async fn list(&self) -> Answer {
         let volumes = self.clone();
+        self.sweep().await;
         self.lists.read(move || async move { volumes.read_list().await }).await
     }
 

@@ -9,6 +9,7 @@ use lazuli_model::{
     fault::{Code, Effect, Fault, Rpc},
 };
 use lazuli_storage::{
+    copies::Remove,
     list::{GroupFailure, group_failure, groups},
     snapshot::{
         Call, Cause, Done, Env, Event, Failure, ListOf, Memory, Next, Report, Request, State, Step, WorkFailure,
@@ -207,25 +208,28 @@ impl Volumes {
         may_grow(disk, &listed.map_err(unlisted)?.snapshots).map_err(ExpandError::Snapshots)
     }
 
-    /// Fails while the content of snapshots is only in a disk that is to be deleted.
-    pub(crate) async fn check_dependents(&self, disk: &ArmId) -> Result<(), DeleteError> {
+    /// Fails while the content of snapshots is only in a disk that is to be deleted. Gives the temporary snapshot that has
+    /// carried the disk's content, where the list has one.
+    pub(crate) async fn check_dependents(&self, disk: &ArmId) -> Result<Option<ArmId>, DeleteError> {
         let (of, not_before) = dependents::list_before_deletion(disk, self.workers.clock().now());
         let listed = match self.snapshot_lists.read(&of, not_before).await {
             Ok(listed) => listed,
             Err(Answer(error)) => match dependents::without_list(&error.fault) {
-                WithoutList::GoesOn => return Ok(()),
+                WithoutList::GoesOn => return Ok(None),
                 WithoutList::Fails => {
                     let message = format!("the snapshots cannot be listed that may depend on {disk}");
                     return Err(VolumeError::azure(message, error).into());
                 }
             },
         };
+        let carrier = Remove::carrier_in(&listed.snapshots, disk);
         if !dependents::may_have(disk, &listed.snapshots) {
-            return Ok(());
+            return Ok(carrier);
         }
         // Where the disk cannot be read, its deletion says why.
-        let Ok(read) = self.client.get_disk(disk).await else { return Ok(()) };
-        may_delete(&read.model, &listed.snapshots).map_err(DeleteError::Snapshots)
+        let Ok(read) = self.client.get_disk(disk).await else { return Ok(carrier) };
+        may_delete(&read.model, &listed.snapshots).map_err(DeleteError::Snapshots)?;
+        Ok(carrier)
     }
 }
 

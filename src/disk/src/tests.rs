@@ -2,6 +2,7 @@
 
 mod answers;
 mod changes;
+mod copies;
 mod late_requests;
 mod rig;
 mod snapshots;

@@ -72,7 +72,7 @@
 //! | `CopyStart` of a full snapshot, of a disk, while another of the disk is copied, out of order | 400 or 409 | D, the texts U |
 //! | `CopyStart` within its region | 409 | U: [`Switches::copy_start_in_region`] |
 //! | snapshot DELETE while it is copied in the background | 202, and the copy gets `copyCompletionError` | D, that nothing refuses it U: [`Switches::copy_source_deletable`] |
-//! | … while a disk or snapshot is created from it | 409 `OperationNotAllowed` | U |
+//! | … while a disk or snapshot is created from it | 409 `OperationNotAllowed` | U; once a disk is made and is being filled: [`Switches::filled_source_deletable`] |
 //! | snapshot `beginGetAccess` | for reading alone, of five snapshots of a family at a time | D, the refusals U |
 //! | machine PUT, new | 201, `Azure-AsyncOperation` only, `ETag: "1"`, then `"2"` | R |
 //! | machine PUT, nothing changes | 200, etag + 1, `Updating`, no operation header | R |

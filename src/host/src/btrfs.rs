@@ -1,4 +1,6 @@
-//! The devices of a mounted btrfs, as the kernel lists them.
+//! The devices of a mounted btrfs, as the kernel lists them, and the id of a copied one.
+
+pub mod fsid;
 
 use std::{fs, path::Path};
 

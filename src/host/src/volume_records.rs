@@ -237,6 +237,7 @@ mod tests {
             device_name: Some("sdc".to_owned()),
             device: Some(DeviceNumber { major: 8, minor: 32 }),
             sequence: None,
+            descends_from: None,
         }
     }
 

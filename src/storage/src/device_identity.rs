@@ -15,6 +15,10 @@
 //! another disk at the LUN is a *contradiction*. Time never turns either into a match, and silence never
 //! erases one. Only metadata that confirms the disk does, for a mismatch twice and further apart than it lags, or an
 //! operator who accepts this content for this volume.
+//!
+//! A volume that was made from another has its file system, and so has every other one that was made from that
+//! ([`lazuli_volume::copy::are_related`]). The file system of such a volume is no mismatch where the metadata confirms the
+//! disk, and is none of a volume that was never here. Without the metadata it does not tell which of them a disk is.
 
 use std::time::Duration;
 
@@ -53,7 +57,8 @@ pub enum Content {
     LastAndCopied,
     /// The file system of another volume that was here before, or that was staged from this very device.
     OfAnother,
-    /// The file system of another volume, which is staged here from another device.
+    /// The file system of another volume, which is staged here from another device, or which is known to have the same
+    /// file system: one of the two volumes was made from the other, or both from one.
     CopyOfAnother,
     /// A raw device that this node has not staged.
     Raw,
@@ -72,6 +77,9 @@ pub struct Others {
     pub here_on_another: bool,
     /// One was here before.
     pub before: bool,
+    /// One of them has the same line of descent, so that the volume should have its file system. What has the UUID of one
+    /// of a line is of that line.
+    pub related: bool,
 }
 
 impl Content {
@@ -85,6 +93,7 @@ impl Content {
             (true, true) => Self::LastAndCopied,
             (false, true) if others.here_on_this_device => Self::OfAnother,
             (false, true) => Self::CopyOfAnother,
+            (false, false) if others.before && others.related => Self::CopyOfAnother,
             (false, false) if others.before => Self::OfAnother,
             (false, false) => Self::Unknown,
         }

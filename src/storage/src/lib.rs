@@ -7,6 +7,7 @@
 //! | [`admission`] | what the webhooks answer: labels of a PersistentVolume, a claim that cannot grow as asked |
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`conversion`] | when a disk that becomes PremiumV2 is looked at, and what a person is told of it |
+//! | [`copies`] | what comes next of a disk that is made from a snapshot or another disk, and of its temporary snapshot |
 //! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
 //! | [`device_identity`] | whether a node uses the device at a LUN for a volume |
 //! | [`force_detach`] | whether a data disk may be detached by force |
@@ -30,6 +31,7 @@
 pub mod admission;
 pub mod attach;
 pub mod conversion;
+pub mod copies;
 pub mod dangling;
 pub mod device_identity;
 pub mod force_detach;

@@ -5,8 +5,11 @@
 //! person must know about it ([`fault::reason`]). Nothing else happens
 //! here: the operation that a request starts belongs to `disk`, and goes on when the sidecar gives up.
 
+mod copies;
 mod modify;
 mod snapshots;
+
+use std::collections::BTreeMap;
 
 use csi_proto::csi::{
     ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
@@ -19,12 +22,12 @@ use csi_proto::csi::{
     DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse, GetSnapshotRequest, GetSnapshotResponse,
     ListSnapshotsRequest, ListSnapshotsResponse, ListVolumesRequest, ListVolumesResponse, Topology,
     ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse, Volume, VolumeCapability,
-    controller_get_volume_response,
+    VolumeContentSource, controller_get_volume_response,
     controller_server::Controller,
     controller_service_capability::{self, Rpc as RpcCapability, rpc},
     validate_volume_capabilities_response,
 };
-use lazuli_disk::{CreateError, DeleteError, ExpandError, Found, ListedVolume, VolumeError, Volumes};
+use lazuli_disk::{CreateError, Created, DeleteError, ExpandError, Found, ListedVolume, VolumeError, Volumes};
 use lazuli_journal::{Key, Recorder, Subject, Word};
 use lazuli_model::{
     ArmId, VolumeId,
@@ -32,7 +35,7 @@ use lazuli_model::{
     fault::{self, Code, Rpc},
 };
 use lazuli_telemetry::lossy;
-use lazuli_volume::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY, Told};
+use lazuli_volume::{self as plan, Capability, Defaults, ParameterError, Told};
 use tonic::{Request, Response, Status};
 
 use crate::{
@@ -47,8 +50,9 @@ use crate::{
 /// What the controller can do, as it tells the sidecars.
 ///
 /// `GET_CAPACITY` is left out: Azure cannot answer it, and claiming it blocks scheduling.
-const CAPABILITIES: [rpc::Type; 11] = [
+const CAPABILITIES: [rpc::Type; 12] = [
     rpc::Type::CreateDeleteVolume,
+    rpc::Type::CloneVolume,
     rpc::Type::PublishUnpublishVolume,
     rpc::Type::ListVolumes,
     rpc::Type::ListVolumesPublishedNodes,
@@ -154,6 +158,19 @@ fn not_a_blob(id: &str) -> Result<(), Status> {
     Ok(())
 }
 
+/// What CreateVolume answers of a disk.
+fn answered(created: Created, content_source: Option<VolumeContentSource>) -> Volume {
+    let Created { volume_id, adopted } = created;
+    let topology = |segments: BTreeMap<String, String>| Topology { segments: segments.into_iter().collect() };
+    Volume {
+        capacity_bytes: wire_bytes(adopted.size.bytes()),
+        volume_id,
+        volume_context: adopted.volume_context.into_iter().collect(),
+        content_source,
+        accessible_topology: adopted.accessible_topology.into_iter().map(topology).collect(),
+    }
+}
+
 fn capabilities(wire: &[VolumeCapability]) -> Vec<Capability> {
     wire.iter().map(capability).collect()
 }
@@ -193,11 +210,8 @@ impl ControllerService {
 
     async fn create(&self, request: CreateVolumeRequest, note: &RpcNote) -> Result<CreateVolumeResponse, Status> {
         required("name", &request.name)?;
-        if request.volume_content_source.is_some() {
-            let message =
-                "volume_content_source is set: volumes from snapshots and clones are not offered by this driver";
-            return Err(status(Code::InvalidArgument, message));
-        }
+        let content = request.volume_content_source.clone();
+        let source = content.as_ref().map(|content| copies::source(content, &self.defaults)).transpose()?;
         let flags_accepted = mount_flags::check(&request);
         let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
         let requirement = request.accessibility_requirements.unwrap_or_default();
@@ -212,7 +226,21 @@ impl ControllerService {
             requisite: segments(&requirement.requisite),
             preferred: segments(&requirement.preferred),
         };
-        let plan = plan::plan_create(&request, &self.defaults).map_err(|error| refused(&error))?;
+        let created = match source {
+            None => self.create_empty(&request, flags_accepted, (claim, note)).await,
+            Some(source) => self.create_copy(request, source, flags_accepted, (claim, note)).await,
+        };
+        Ok(CreateVolumeResponse { volume: Some(answered(created?, content)) })
+    }
+
+    /// Makes the disk that a request without a source asks for. Nothing is sent where the mount flags are not accepted.
+    async fn create_empty(
+        &self,
+        request: &plan::Request,
+        flags_accepted: Result<(), Status>,
+        (claim, note): (Option<Claim>, &RpcNote),
+    ) -> Result<Created, Status> {
+        let plan = plan::plan_create(request, &self.defaults).map_err(|error| refused(&error))?;
         flags_accepted?;
         note.makes(Made { storage_account_type: plan.spec.sku.as_str(), protocol: "" });
         for warning in &plan.warnings {
@@ -228,25 +256,12 @@ impl ControllerService {
                 let spec = &plan.spec;
                 let (name, sku) = (plan.disk.name(), spec.sku.as_str());
                 let what = format!("Disk {name} ({}, {sku}, {}) cannot be created", spec.size, spec.location);
-                let status = self.reported(Rpc::CreateVolume, claim.clone().map(Regarding::Claim), &what, &error);
+                let status = self.reported(Rpc::CreateVolume, claim.map(Regarding::Claim), &what, &error);
                 return Err(asked.failed(status, Some(&error.fault)));
             }
         };
         asked.done(Word::Answered);
-        Ok(CreateVolumeResponse {
-            volume: Some(Volume {
-                capacity_bytes: wire_bytes(created.adopted.size.bytes()),
-                volume_id: created.volume_id,
-                volume_context: created.adopted.volume_context.into_iter().collect(),
-                content_source: None,
-                accessible_topology: created
-                    .adopted
-                    .accessible_topology
-                    .into_iter()
-                    .map(|segments| Topology { segments: segments.into_iter().collect() })
-                    .collect(),
-            }),
-        })
+        Ok(created)
     }
 
     async fn delete(&self, request: DeleteVolumeRequest) -> Result<DeleteVolumeResponse, Status> {
@@ -302,9 +317,7 @@ impl ControllerService {
         let mut publish_context =
             parameters.publish_context(published.lun, described.as_ref().map(|found| &*found.disk));
         let source = published.source.or_else(|| described.and_then(|found| found.disk.source.clone()));
-        if let Some(source) = source {
-            publish_context.insert(SOURCE_KEY.to_owned(), source);
-        }
+        self.tell_line(source, &context, &mut publish_context).await;
         Ok(ControllerPublishVolumeResponse { publish_context: publish_context.into_iter().collect() })
     }
 

@@ -7,7 +7,7 @@ use lazuli_azure::{
     error::{ArmError, Verb},
     permits::Permit,
 };
-use lazuli_model::{ArmId, Snapshot as DiskSnapshot, fault::Fault, snapshot_spec::SnapshotSpec};
+use lazuli_model::{ArmId, Disk, Snapshot as DiskSnapshot, fault::Fault, snapshot_spec::SnapshotSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::{Client, LIST, WRITE, unbounded};
@@ -28,6 +28,15 @@ impl Client {
         resource_group: Option<&str>,
     ) -> Result<SnapshotList, ArmError> {
         self.0.list_snapshots(subscription, resource_group, &Until::working(LIST)).await
+    }
+
+    /// Lists the disks of a subscription, or of one of its resource groups.
+    pub(crate) async fn list_whole_disks(
+        &self,
+        subscription: &str,
+        resource_group: Option<&str>,
+    ) -> Result<Vec<Disk>, ArmError> {
+        self.0.list_disks_of(subscription, resource_group, &Until::working(LIST)).await
     }
 
     /// Waits for a permit to make or to delete a snapshot.

@@ -384,3 +384,24 @@ async fn whether_a_disk_that_is_being_filled_is_copied_is_a_switch() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_snapshot_goes_from_which_a_disk_is_being_filled_is_a_switch() {
+    for deletable in [true, false] {
+        let mut options = slow();
+        options.unverified.filled_source_deletable = deletable;
+        let rig = Rig::new(options).await;
+        rig.disk("d").await;
+        rig.snapshot("s", incremental(&disk_id("d"))).await;
+        rig.made("r", copied(&snapshot_id("s"), "PremiumV2_LRS", Some("1"))).await;
+        let got = rig.delete_snapshot("s").await;
+        if deletable {
+            rig.finish(&got.expect(202)).await;
+        } else {
+            got.refused(409, "OperationNotAllowed");
+        }
+        tokio::time::sleep(Duration::from_secs(400)).await;
+        assert_eq!(percent(&rig.disk_doc("r").await), Some(100));
+        rig.delete_snapshot("s").await.expect(if deletable { 204 } else { 202 });
+    }
+}

@@ -190,6 +190,23 @@ async fn growth_and_deletion_of_the_disk_fail_the_snapshots_whose_content_has_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_snapshot_that_fails_during_a_change_of_it_stays_failed() {
+    let rig = with_disk(Options { latency: Profile::parse("typical").unwrap(), ..options() }).await;
+    rig.snapshot("s", incremental(&disk_id("v2"))).await;
+    tokio::time::sleep(Duration::from_secs(34)).await;
+    let grow = json!({"properties": {"diskSizeGB": 8}});
+    let grown = rig.call("PATCH", &disk_uri("v2"), Some(grow)).await.expect(202);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let changed = rig.call("PATCH", &snapshot_uri("s"), Some(json!({"tags": {"a": "b"}}))).await.expect(202);
+    rig.finish(&grown).await;
+    rig.finish(&changed).await;
+    let failed = rig.snapshot_doc("s").await;
+    assert_eq!(failed["properties"]["copyCompletionError"]["errorCode"], "CopySourceNotFound");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(rig.snapshot_doc("s").await, failed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn whether_a_disk_goes_whose_snapshots_wait_for_content_is_a_switch() {
     let mut options = slow();
     options.unverified.pending_source_deletable = false;

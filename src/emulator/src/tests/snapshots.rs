@@ -221,7 +221,7 @@ async fn incremental_snapshots_of_a_disk_are_a_family_of_one_sku() {
     rig.disk("e").await;
     let first = rig.snapshot("a", incremental(&disk_id("d"))).await;
     assert_eq!(first["sku"]["name"], "Standard_ZRS");
-    assert!(first["properties"].get("completionPercent").is_none());
+    assert_eq!(first["properties"]["completionPercent"], 100);
     let family = &first["properties"]["incrementalSnapshotFamilyId"];
     assert!(family.is_string());
     let mut lrs = incremental(&disk_id("d"));

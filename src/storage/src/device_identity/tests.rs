@@ -301,6 +301,12 @@ fn a_file_system_is_told_by_its_uuid_in_any_letter_case() {
         (Some("cd-2"), Some("ab-1"), copied, Content::CopyOfAnother),
         // A volume that is here on another device is not on this one, whatever was before.
         (Some("cd-2"), None, Others { before: true, ..copied }, Content::CopyOfAnother),
+        // What was made from the same has the same file system, and is at once what the metadata says.
+        (Some("cd-2"), None, Others { related: true, ..before }, Content::CopyOfAnother),
+        (Some("cd-2"), Some("ab-1"), Others { related: true, ..before }, Content::CopyOfAnother),
+        (Some("cd-2"), None, Others { related: true, ..copied }, Content::CopyOfAnother),
+        (Some("cd-2"), None, Others { related: true, ..here }, Content::OfAnother),
+        (Some("ab-1"), Some("ab-1"), Others { related: true, ..copied }, Content::LastAndCopied),
         (None, Some("ab-1"), none, Content::Unknown),
         (None, None, none, Content::Unknown),
     ] {

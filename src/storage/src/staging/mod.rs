@@ -37,7 +37,7 @@ pub mod unstage;
 
 pub use device::{Device, DeviceNumber};
 pub use mounted::{AtPath, Mount, Mounted, handed_out_raw, staged_as_filesystem};
-pub use record::{Filesystem, Record, RecordedDevice, Records};
+pub use record::{Filesystem, Lineage, Record, RecordedDevice, Records};
 pub use refusal::{Past, Refusal, Thing, Unproved};
 pub use stage::BtrfsMembers;
 

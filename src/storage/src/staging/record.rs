@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use lazuli_model::{ArmId, VolumeId};
+use lazuli_volume::copy::{Line, are_related};
+
 use super::{Device, DeviceNumber};
 use crate::device_identity::Others;
 
@@ -16,6 +19,14 @@ pub struct Filesystem {
     pub uuid: Option<String>,
     /// Its label.
     pub label: Option<String>,
+}
+
+impl Filesystem {
+    /// Whether it has this UUID, in any letter case.
+    #[must_use]
+    pub fn has_uuid(&self, uuid: &str) -> bool {
+        self.uuid.as_deref().is_some_and(|found| found.eq_ignore_ascii_case(uuid))
+    }
 }
 
 /// A volume as this node knew it.
@@ -39,6 +50,28 @@ pub struct Record {
     /// Records of the first version lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<String>,
+    /// What its disk was made from ([`Line::to_context`]). Records of volumes that were made empty lack it, and so do those
+    /// of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descends_from: Option<String>,
+}
+
+/// A volume, and what its disk was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lineage {
+    /// The disk.
+    pub disk: ArmId,
+    /// What it was made from; empty where it was made empty, or nothing is known of it.
+    pub line: Line,
+}
+
+impl Lineage {
+    /// Whether a recorded volume should have the same file system.
+    fn is_related(&self, record: &Record) -> bool {
+        let Ok(other) = record.volume_id.parse::<VolumeId>() else { return false };
+        let line = record.descends_from.as_deref().map(Line::parse).unwrap_or_default();
+        are_related((&self.disk, &self.line), (other.disk(), &line))
+    }
 }
 
 /// Whether a record is about a device.
@@ -120,14 +153,15 @@ impl Records {
         self.own.as_ref().is_some_and(|record| record.names_another(device))
     }
 
-    /// Where the other volumes with this UUID are or were.
+    /// Where the other volumes with this UUID are or were, and whether one of them is of the volume's line.
     #[must_use]
-    pub fn others(&self, device: &Device) -> Others {
+    pub fn others(&self, volume: &Lineage, device: &Device) -> Others {
         let is_this = |record: &Record| record.device == Some(device.number);
         Others {
             here_on_this_device: self.here.iter().any(is_this),
             here_on_another: self.here.iter().any(|record| !is_this(record)),
             before: !self.before.is_empty(),
+            related: self.here.iter().chain(&self.before).any(|record| volume.is_related(record)),
         }
     }
 

@@ -5,7 +5,8 @@ use std::{path::PathBuf, time::Duration};
 use lazuli_model::{Gib, Lun};
 
 use super::{
-    AtPath, Device, Filesystem, Mounted, Past, Records, Refusal, Thing, Unproved, handed_out_raw, staged_as_filesystem,
+    AtPath, Device, Filesystem, Lineage, Mounted, Past, Record, Records, Refusal, Thing, Unproved, handed_out_raw,
+    staged_as_filesystem,
 };
 use crate::device_identity::{Content, Decision, Evidence, Identity, Metadata, OnSilence, Stood, although, decide};
 use lazuli_volume::FsType;
@@ -37,6 +38,10 @@ pub struct Request {
     pub mode: Mode,
     /// Whether the disk was made from something: then it is never blank, and never formatted.
     pub has_content: bool,
+    /// The volume, and what its disk was made from, where that is known.
+    pub lineage: Lineage,
+    /// The id that the volume's btrfs gets where the disk was made from something: that of no other volume.
+    pub own_fsid: String,
     /// The staging path, as the mount table names it.
     pub staging: PathBuf,
     /// For how long the metadata may name a disk that has left.
@@ -84,14 +89,16 @@ impl OnDevice {
     }
 
     /// As far as it tells whose disk it is.
-    fn class(&self, records: &Records, device: &Device) -> Content {
+    fn class(&self, request: &Request, records: &Records, device: &Device) -> Content {
         match self {
             Self::Nothing => Content::Blank,
             Self::OwnFormat => Content::OwnFormat,
             Self::Other(_) => Content::Unusable,
             Self::Filesystem { found, is_unfinished } => {
-                let last = records.last_uuid();
-                match Content::of_filesystem(found.uuid.as_deref(), last, records.others(device)) {
+                // What this driver has given to the volume names it, whatever this node knew of it before.
+                let own = Some(request.own_fsid.as_str()).filter(|own| found.has_uuid(own));
+                let last = own.or(records.last_uuid());
+                match Content::of_filesystem(found.uuid.as_deref(), last, records.others(&request.lineage, device)) {
                     // An unfinished format names the volume that it was begun for.
                     Content::Unknown if *is_unfinished && last.is_none() => Content::OwnFormat,
                     content => content,
@@ -117,6 +124,15 @@ pub struct Prepared {
     pub found: Filesystem,
     /// Whether it was made by this call.
     pub is_new: bool,
+}
+
+/// Whether a btrfs got an id of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnFsid {
+    /// It has it now.
+    Given,
+    /// It keeps the one that it has, for this reason.
+    Kept(String),
 }
 
 /// The members of a btrfs that is mounted on this machine, by whichever process.
@@ -163,6 +179,8 @@ pub struct Seen {
     pub prepared: Option<Prepared>,
     /// The mount table, when the content was known.
     pub mounts_now: Option<Vec<Mounted>>,
+    /// Whether the btrfs got an id of its own.
+    pub own_fsid: Option<OwnFsid>,
     /// The members of the btrfs.
     pub btrfs: Option<BtrfsMembers>,
     /// The file system was checked and repaired.
@@ -176,8 +194,8 @@ pub enum Look {
     DiskAndIdentity,
     /// The disk at the LUN now: `disk`.
     Disk,
-    /// The disk, when it has that size or time is over: `grown`.
-    Size(Device, Gib),
+    /// The disk, when it has so many bytes or time is over: `grown`.
+    Size(Device, u64),
     /// This partition of the disk: `part`.
     Partition(Device, u32),
     /// What is at the staging path: `at_path`.
@@ -227,6 +245,8 @@ pub enum Act {
     Format(Device, FsType),
     /// Check the file system beside this volume's unfinished format, and end the format: `prepared`.
     FinishFormat(Device, FsType),
+    /// Give the btrfs this id, unless it cannot have it: `own_fsid`.
+    GiveFsid(Device, String),
     /// Check the file system, and repair it: `is_repaired`.
     Repair(Device),
 }
@@ -356,13 +376,14 @@ impl Seen {
         let Some(disk) = &self.disk else { return look(Look::Disk) };
         same(found, disk)?;
         let Some(least) = identity.size().max(request.size) else { return Ok((disk, identity)) };
-        if disk.size_bytes >= least.bytes() {
+        let wanted = request.fewest_bytes(least);
+        if disk.size_bytes >= wanted {
             return Ok((disk, identity));
         }
-        let Some(grown) = &self.grown else { return look(Look::Size(disk.clone(), least)) };
+        let Some(grown) = &self.grown else { return look(Look::Size(disk.clone(), wanted)) };
         same(disk, grown)?;
-        if grown.size_bytes < least.bytes() {
-            let (found, wanted) = (grown.size_bytes, least.bytes());
+        if grown.size_bytes < wanted {
+            let found = grown.size_bytes;
             return refuse(Refusal::TooSmall { device: grown.name.clone(), found, wanted });
         }
         Ok((grown, identity))
@@ -404,12 +425,13 @@ impl Seen {
         let Some(records) = &self.records else {
             return look(Look::Records(content.filesystem().and_then(|found| found.uuid.clone())));
         };
-        let class = content.class(records, found.device);
+        let class = content.class(request, records, found.device);
         let accepted = self.admitted(request, found, records, class, content.key())?;
         let (filesystem, fs, is_new) = self.prepared(request, found, desired, content)?;
-        if !is_new {
-            self.sound(found, desired, (&filesystem, fs), records)?;
-        }
+        let filesystem = match is_new {
+            true => filesystem,
+            false => self.sound(request, found, desired, (filesystem, fs), records)?,
+        };
         Ok(found.staged(How::Mount(filesystem, fs), is_writable, accepted))
     }
 
@@ -519,29 +541,67 @@ impl Seen {
         Ok((prepared.found.clone(), existing(&prepared.found)?, prepared.is_new))
     }
 
-    /// Whether a file system that was there may be mounted: no copy of it is in use, and its check has passed. A repair
+    /// The file system that was there, as it is mounted: no copy of it is in use, and its check has passed. A repair
     /// writes, and one beside a mount destroys.
     fn sound(
         &self,
+        request: &Request,
         found: Found<'_>,
         desired: Desired,
-        (filesystem, fs): (&Filesystem, FsType),
+        (filesystem, fs): (Filesystem, FsType),
         records: &Records,
-    ) -> Course<()> {
+    ) -> Course<Filesystem> {
         let Some(mounts) = &self.mounts_now else { return look(Look::MountsNow) };
         not_raw(mounts, found)?;
-        if let (FsType::Btrfs, Some(fsid)) = (fs, &filesystem.uuid) {
-            let Some(members) = &self.btrfs else {
-                return look(Look::BtrfsMembers(found.device.clone(), fsid.clone()));
-            };
-            if let Some(other) = twin(found.device, mounts, records, members) {
-                return refuse(Refusal::TwinBtrfs { fsid: fsid.clone(), other });
-            }
-        }
-        let is_in_use = mounts.iter().any(|mounted| mounted.is_of(found.device));
-        match desired.read_only || is_in_use || self.is_repaired {
-            true => Ok(()),
+        let is_written = !desired.read_only && !mounts.iter().any(|mounted| mounted.is_of(found.device));
+        let filesystem = match fs {
+            FsType::Btrfs => self.single_btrfs(request, found, filesystem, (mounts, records), is_written)?,
+            FsType::Ext4 | FsType::Ext3 | FsType::Ext2 | FsType::Xfs => filesystem,
+        };
+        match !is_written || self.is_repaired {
+            true => Ok(filesystem),
             false => act(Act::Repair(found.device.clone())),
+        }
+    }
+
+    /// A btrfs that no other device of this machine has in use. One that was copied with its disk first gets an id of its
+    /// own, by which it is told from what it was copied from.
+    fn single_btrfs(
+        &self,
+        request: &Request,
+        found: Found<'_>,
+        filesystem: Filesystem,
+        (mounts, records): (&[Mounted], &Records),
+        is_written: bool,
+    ) -> Course<Filesystem> {
+        let Some(fsid) = filesystem.uuid.clone() else { return Ok(filesystem) };
+        let is_copy = !request.lineage.line.is_empty();
+        let is_given = match &self.own_fsid {
+            _ if !is_copy || !is_written || filesystem.has_uuid(&request.own_fsid) => false,
+            None => return act(Act::GiveFsid(found.device.clone(), request.own_fsid.clone())),
+            Some(OwnFsid::Given) => true,
+            Some(OwnFsid::Kept(_)) => false,
+        };
+        let fsid = if is_given { request.own_fsid.clone() } else { fsid };
+        let Some(members) = &self.btrfs else {
+            return look(Look::BtrfsMembers(found.device.clone(), fsid));
+        };
+        // What is remembered is of the id that it had.
+        let others = if is_given { &[] } else { records.here.as_slice() };
+        if let Some(other) = twin(found.device, mounts, others, members) {
+            return refuse(Refusal::TwinBtrfs { fsid, other });
+        }
+        Ok(Filesystem { uuid: Some(fsid), ..filesystem })
+    }
+}
+
+impl Request {
+    /// How many bytes a device of at least this size has. Azure rounds the size of what was made from a source that has no
+    /// whole number of GiB.
+    fn fewest_bytes(&self, size: Gib) -> u64 {
+        match self.has_content {
+            true => size.bytes().saturating_sub(Gib::new(1).bytes() - 1),
+            false => size.bytes(),
         }
     }
 }
@@ -576,8 +636,8 @@ fn not_raw(mounts: &[Mounted], found: Found<'_>) -> Course<()> {
 }
 
 /// Another volume or device with this btrfs that is mounted: the kernel tells btrfs devices apart by nothing but its id.
-fn twin(device: &Device, mounts: &[Mounted], records: &Records, members: &BtrfsMembers) -> Option<String> {
-    let others = records.here.iter().filter(|other| other.device != Some(device.number));
+fn twin(device: &Device, mounts: &[Mounted], here: &[Record], members: &BtrfsMembers) -> Option<String> {
+    let others = here.iter().filter(|other| other.device != Some(device.number));
     let is_mounted = |number| mounts.iter().any(|mounted| mounted.number() == number);
     if let Some(other) = others.into_iter().find(|other| other.device.is_some_and(is_mounted)) {
         return Some(other.volume_id.clone());

@@ -35,6 +35,7 @@ pub(super) fn record(volume: &str, device: &Device, uuid: Option<&str>) -> Recor
         device_name: Some(device.name.clone()),
         device: Some(device.number),
         sequence: device.sequence.clone(),
+        descends_from: None,
     }
 }
 

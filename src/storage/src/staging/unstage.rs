@@ -190,6 +190,7 @@ impl Seen {
             device_name: Some(device.name.clone()),
             device: Some(device.number),
             sequence: device.sequence.clone(),
+            descends_from: None,
         })
     }
 }

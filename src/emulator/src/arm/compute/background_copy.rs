@@ -10,7 +10,8 @@
 //! | snapshot | copied by `CopyStart`; incremental one of an Ultra or Premium v2 disk | D |
 //! | disk | Ultra or Premium v2, made from a snapshot | D (disks-incremental-snapshots), from a disk U |
 //! | disk | converted to Premium v2 | D (disks-convert-types) |
-//! | any other | has no percentage | D that theirs says nothing, its absence U |
+//! | another incremental snapshot | never: it shows 100 from the start | D (disks-incremental-snapshots) |
+//! | any other | never: it shows none | U of disks, R of full snapshots |
 //!
 //! Unverified: that the percentage grows evenly, by tens, and stays at 100; how long a disk takes.
 
@@ -45,21 +46,20 @@ pub(crate) fn has_failed(doc: &Value) -> bool {
     doc["properties"].get("copyCompletionError").is_some() || doc["properties"]["provisioningState"] == "Failed"
 }
 
-/// What a resource shows when the write in flight has ended. A creation shows it at once.
-fn announced(resource: &Resource) -> &Value {
-    resource.next.as_ref().unwrap_or(&resource.doc)
+/// What a resource shows when the write in flight has ended, if something is copied into it then. A creation shows it at
+/// once. What fails meanwhile stands in the document that is shown.
+fn announced(resource: &Resource) -> Option<&Value> {
+    let doc = resource.next.as_ref().unwrap_or(&resource.doc);
+    Some(doc).filter(|doc| runs(doc) && !has_failed(&resource.doc))
 }
 
 /// Copies what a write has announced, from `begins` on, so many times faster than usual.
 pub(crate) fn begin(context: &mut Context<'_>, id: &str, begins: Duration, faster: u32) {
     let state = &mut *context.state;
-    let Some(resource) = state.store.get(id) else {
+    let Some((resource, announced)) = state.store.get(id).and_then(|resource| Some((resource, announced(resource)?)))
+    else {
         return;
     };
-    let announced = announced(resource);
-    if !runs(announced) {
-        return;
-    }
     let unique = announced["properties"]["uniqueId"].clone();
     let done = percent(announced).unwrap_or(0);
     let takes = state.draw(&context.shared.options, OperationKind::SnapshotCopy, id, resource.writes) / faster.max(1);
@@ -70,7 +70,7 @@ pub(crate) fn begin(context: &mut Context<'_>, id: &str, begins: Duration, faste
 
 /// Goes on with a copy for which so much time is left at the moment `from`.
 pub(crate) fn go_on(state: &mut State, id: &str, from: Duration, left: Duration) {
-    let Some(doc) = state.store.get(id).map(announced).filter(|doc| runs(doc)) else {
+    let Some(doc) = state.store.get(id).and_then(announced) else {
         return;
     };
     let (unique, done) = (doc["properties"]["uniqueId"].clone(), percent(doc).unwrap_or(0));
@@ -83,8 +83,8 @@ fn step(state: &mut State, id: &str, unique: Value, (from, left, done): (Duratio
     let id = id.to_owned();
     let advance = move |state: &mut State, at: Duration| {
         // Another resource may have its name by now.
-        let is_same = |doc: &Value| doc["properties"]["uniqueId"] == unique && runs(doc);
-        if state.store.get(&id).is_some_and(|resource| is_same(announced(resource))) {
+        let is_same = |doc: &Value| doc["properties"]["uniqueId"] == unique;
+        if state.store.get(&id).and_then(announced).is_some_and(is_same) {
             advance(state, &id, at);
             go_on(state, &id, at, left.saturating_sub(step));
         }

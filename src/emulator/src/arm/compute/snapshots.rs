@@ -106,9 +106,11 @@ fn deletable(context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
 /// copies is documented, but not that nothing refuses the deletion.
 fn refuse_while_source(context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
     let (state, id) = (&*context.state, path::of(doc));
+    let keeps_filled = !context.shared.options.unverified.filled_source_deletable;
     let made = |made: &&Value| {
         let from = made["properties"]["creationData"]["sourceResourceId"].as_str();
-        from.is_some_and(|from| path::same(from, id)) && copy_source::is_being_created(state, made)
+        let is_filled = keeps_filled && made["type"] == kinds::DISK && background_copy::runs(made);
+        from.is_some_and(|from| path::same(from, id)) && (is_filled || copy_source::is_being_created(state, made))
     };
     let others = state.store.of_kind(kinds::DISK).chain(state.store.of_kind(kinds::SNAPSHOT)).find(made);
     let copies = || snapshot_copy::copies_of(state, id).next();
@@ -241,8 +243,9 @@ fn create(draft: &Draft<'_>) -> Result<Value, Fault> {
     if let Some(family) = family {
         properties["incrementalSnapshotFamilyId"] = json!(family);
     }
-    if copied {
-        properties["completionPercent"] = json!(0);
+    if copied || incremental {
+        // Documented (disks-incremental-snapshots): those of other disks always show 100.
+        properties["completionPercent"] = json!(if copied { 0 } else { 100 });
     }
     let service = json!({
         "timeCreated": draft.stamp,

@@ -3,11 +3,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lazuli_model::{Gib, Lun};
+use lazuli_model::{ArmId, Gib, Lun};
 
 use super::{super::stage::*, *};
 use crate::device_identity::{Contradiction, Identity, Metadata, OnSilence, Stood};
-use lazuli_volume::FsType;
+use lazuli_volume::{FsType, copy::Line};
 
 const LAG: Duration = Duration::from_secs(120);
 
@@ -18,10 +18,20 @@ fn request(mode: Mode) -> Request {
         partition: None,
         mode,
         has_content: false,
+        lineage: Lineage { disk: ArmId::disk("s", "g", "a").unwrap(), line: Line::default() },
+        own_fsid: "own".into(),
         staging: staging(),
         lag: LAG,
         on_silence: OnSilence::Refuse,
     }
+}
+
+const SOURCE: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/source";
+
+/// Of a volume that was made from another one.
+fn copy(mode: Mode) -> Request {
+    let lineage = Lineage { line: Line::parse(SOURCE), ..request(mode).lineage };
+    Request { has_content: true, lineage, ..request(mode) }
 }
 
 fn writable(fs: FsType) -> Mode {
@@ -84,7 +94,7 @@ fn answers(request: &Request, seen: &Seen, look: &Look) -> Vec<Seen> {
         Look::BtrfsTurn => vec![Seen::with_btrfs_turn()],
         Look::Content(_) => contents().iter().map(|content| with(&|s| s.content = Some(content.clone()))).collect(),
         Look::Records(uuid) => {
-            records(uuid.as_deref(), request.mode).iter().map(|all| with(&|s| s.records = Some(all.clone()))).collect()
+            records(uuid.as_deref(), request).iter().map(|all| with(&|s| s.records = Some(all.clone()))).collect()
         }
         Look::Stood(..) => [(Duration::ZERO, Duration::ZERO), (LAG, Duration::ZERO), (LAG, LAG)]
             .map(|(seen_for, confirmed_for)| with(&|s| s.stood = Some(Stood { seen_for, confirmed_for })))
@@ -155,8 +165,8 @@ fn contents() -> Vec<OnDevice> {
 }
 
 /// What may be remembered of the volume, and of others with the UUID that was found.
-fn records(uuid: Option<&str>, mode: Mode) -> Vec<Records> {
-    if mode == Mode::Raw {
+fn records(uuid: Option<&str>, request: &Request) -> Vec<Records> {
+    if request.mode == Mode::Raw {
         let reused = Record { sequence: device(2).sequence, ..record("a", &device(1), None) };
         let by_number = Record { sequence: None, ..record("a", &device(1), None) };
         let own = [None, Some(record("a", &device(1), None)), Some(reused), Some(by_number)];
@@ -171,7 +181,10 @@ fn records(uuid: Option<&str>, mode: Mode) -> Vec<Records> {
         if uuid.is_some() {
             all.push(Records { here: vec![record("b", &device(1), uuid)], ..kept.clone() });
             all.push(Records { here: vec![record("b", &device(2), uuid)], ..kept.clone() });
-            all.push(Records { before: vec![record("b", &device(2), uuid)], ..kept });
+            all.push(Records { before: vec![record("b", &device(2), uuid)], ..kept.clone() });
+            if !request.lineage.line.is_empty() {
+                all.push(Records { before: vec![record(SOURCE, &device(2), uuid)], ..kept });
+            }
         }
     }
     all
@@ -188,6 +201,9 @@ fn effects(seen: &Seen, act: &Act) -> Vec<Seen> {
         Act::Admit(_) => vec![Seen { is_admitted: true, ..seen.clone() }],
         Act::Format(_, fs) => vec![prepared(fs.as_str(), "new", true), prepared(fs.as_str(), "A", false)],
         Act::FinishFormat(_, fs) => vec![prepared(fs.as_str(), "A", false), prepared(fs.as_str(), "other", false)],
+        Act::GiveFsid(..) => [OwnFsid::Given, OwnFsid::Kept("it has two devices".into())]
+            .map(|own| Seen { own_fsid: Some(own), ..seen.clone() })
+            .into(),
         Act::Repair(_) => vec![Seen { is_repaired: true, ..seen.clone() }],
     }
 }
@@ -243,10 +259,13 @@ fn every_course(visit: &mut dyn FnMut(&Course<'_>)) {
         ext4,
         request(read_only),
         request(writable(FsType::Btrfs)),
+        copy(writable(FsType::Btrfs)),
+        copy(Mode::Filesystem { fs: FsType::Btrfs, read_only: true }),
+        Request { size: Some(Gib::new(4)), ..copy(writable(FsType::Xfs)) },
     ];
     for request in all {
         walk(&request, &Seen::default(), (&mut Vec::new(), &mut Vec::new()), visit);
-        if request.mode == writable(FsType::Btrfs) {
+        if matches!(request.mode, Mode::Filesystem { fs: FsType::Btrfs, .. }) {
             walk(&request, &Seen::with_btrfs_turn(), (&mut Vec::new(), &mut Vec::new()), visit);
         }
     }
@@ -259,6 +278,12 @@ impl Course<'_> {
 
     fn is_confirmed(&self) -> bool {
         matches!(self.identity().metadata, Metadata::Confirms(_))
+    }
+
+    /// Only what was made from something may be smaller than Azure says, by less than 1 GiB.
+    fn fewest_bytes(&self, size: Option<Gib>) -> u64 {
+        let bytes = size.map_or(0, Gib::bytes);
+        if self.request.has_content { (bytes + 1).saturating_sub(GIB) } else { bytes }
     }
 
     fn how(&self) -> Option<&How> {
@@ -274,7 +299,8 @@ impl Course<'_> {
 
     /// Whether the device was written to, or is staged by this call.
     fn is_used(&self) -> bool {
-        let writes = |act: &Act| matches!(act, Act::Format(..) | Act::FinishFormat(..) | Act::Repair(_));
+        let writes =
+            |act: &Act| matches!(act, Act::Format(..) | Act::FinishFormat(..) | Act::GiveFsid(..) | Act::Repair(_));
         self.acts.iter().any(writes) || matches!(self.how(), Some(How::Raw | How::Mount(..)))
     }
 
@@ -331,7 +357,7 @@ fn judge(course: &Course<'_>) {
     law(!formats || is_blank, "only what is provably blank, or an own unfinished format, is formatted");
     law(!formats || !request.has_content, "a disk that was made from something is never formatted");
     let is_read_only = matches!(request.mode, Mode::Filesystem { read_only: true, .. });
-    let writes = acts.iter().any(|act| matches!(act, Act::Format(..) | Act::Repair(_)));
+    let writes = acts.iter().any(|act| matches!(act, Act::Format(..) | Act::GiveFsid(..) | Act::Repair(_)));
     law(!writes || !is_read_only, "a volume that is only read is not written to");
     law(!formats || filesystem, "a raw volume is never formatted");
 
@@ -340,7 +366,7 @@ fn judge(course: &Course<'_>) {
         let one = |disk: &Device| (disk.number, disk.sequence.clone()) == (device(1).number, device(1).sequence);
         law(disks.into_iter().flatten().all(one), "a device that changed is not used");
         let Metadata::Confirms(size) = course.identity().metadata else { return judge_unconfirmed(course, &law) };
-        let least = size.max(request.size).map_or(0, Gib::bytes);
+        let least = course.fewest_bytes(size.max(request.size));
         let size = seen.grown.as_ref().or(seen.disk.as_ref()).unwrap().size_bytes;
         law(size >= least, "a device that is too small is not used");
     }
@@ -355,7 +381,7 @@ fn judge_unconfirmed(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
     let (metadata, contradicted) = (identity.metadata, identity.contradiction.is_some());
     if used || staged {
         let size = seen.grown.as_ref().or(seen.disk.as_ref()).unwrap().size_bytes;
-        law(size >= request.size.map_or(0, Gib::bytes), "a device smaller than its volume is not used");
+        law(size >= course.fewest_bytes(request.size), "a device smaller than its volume is not used");
         law(
             metadata != Metadata::Contradicts,
             "what the metadata names as another disk is not used, whoever accepts it",
@@ -387,7 +413,12 @@ fn judge_unconfirmed(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
         let on_this = records.here.iter().any(|record| record.device == Some(device(1).number));
         // A partition is another device than the disk.
         let on_this = on_this && request.partition.is_none();
-        let anothers = !is_last && (on_this || records.here.is_empty() && !records.before.is_empty());
+        let is_of_source = records.before.iter().any(|record| record.volume_id == SOURCE);
+        let anothers = !is_last && (on_this || records.here.is_empty() && !records.before.is_empty() && !is_of_source);
+        law(
+            !is_of_source || is_last || accepted || course.is_confirmed(),
+            "of two copies the metadata tells which it is",
+        );
         law(!anothers || accepted || long, "a file system of another volume waits for the lag");
         let copied = !records.here.is_empty();
         law(!copied || accepted || course.is_confirmed(), "of two copies the metadata tells the one that is meant");
@@ -419,8 +450,11 @@ fn judge_mounts(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
             "what holds something else is left alone",
         );
     }
-    if acts.iter().any(|act| matches!(act, Act::Repair(_))) {
-        law(!seen.mounts_now.iter().flatten().any(|mounted| of(&mounted)), "what is mounted is not repaired");
+    if acts.iter().any(|act| matches!(act, Act::Repair(_) | Act::GiveFsid(..))) {
+        law(
+            !seen.mounts_now.iter().flatten().any(|mounted| of(&mounted)),
+            "what is mounted is neither repaired nor renamed",
+        );
     }
     if let Some(How::Mounted(fs)) = course.how() {
         let Some(AtPath::Mounted(top)) = &seen.at_path else { return law(false, "it is not mounted") };
@@ -433,7 +467,10 @@ fn judge_mounts(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
         let takes = *fs == asked || asked == FsType::Ext4 && matches!(fs, FsType::Ext2 | FsType::Ext3);
         law(takes && found.kind == fs.as_str(), "another type than the one asked for is not mounted");
         let is_new = seen.prepared.as_ref().is_some_and(|prepared| prepared.is_new);
-        law(is_new || found.uuid.as_deref() == course.uuid(), "what is mounted is what was looked at");
+        let is_renamed =
+            acts.iter().any(|act| matches!(act, Act::GiveFsid(..))) && seen.own_fsid == Some(OwnFsid::Given);
+        let looked_at = if is_renamed { Some("own") } else { course.uuid() };
+        law(is_new || found.uuid.as_deref() == looked_at, "what is mounted is what was looked at");
         let is_checked = acts.iter().any(|act| matches!(act, Act::Repair(_)));
         let in_use = seen.mounts_now.iter().flatten().any(|mounted| of(&mounted));
         let is_read_only = matches!(request.mode, Mode::Filesystem { read_only: true, .. });
@@ -442,7 +479,11 @@ fn judge_mounts(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
             let records = seen.records.clone().unwrap_or_default();
             let other = |mounted: &Mounted| records.here.iter().any(|other| other.device == mounted.source);
             let elsewhere = seen.mounts_now.iter().flatten().filter(|mounted| !of(mounted));
-            law(!elsewhere.into_iter().any(other), "no two copies of one btrfs are mounted");
+            law(is_renamed || !elsewhere.into_iter().any(other), "no two copies of one btrfs are mounted");
+            let is_copy = !request.lineage.line.is_empty();
+            law(!is_renamed || is_copy, "only a copy gets another id");
+            let is_tried = is_renamed || seen.own_fsid.is_some();
+            law(!is_copy || is_tried || in_use || is_read_only, "a copied btrfs has an id of its own before its mount");
             let names = seen.btrfs.as_ref().map(|members| members.names.clone()).unwrap_or_default();
             law(names.is_empty() || names.contains(&"sd1".to_owned()), "no other device of one btrfs is in use");
         }
@@ -572,4 +613,63 @@ fn a_device_that_the_kernel_has_read_only_is_neither_formatted_nor_repaired() {
     seen.content = Some(OnDevice::Filesystem { found: filesystem("ext4", "A"), is_unfinished: false });
     seen.mounts_now = Some(vec![]);
     assert!(matches!(seen.next(&ext4), Next::Stage(staged) if !staged.is_writable));
+}
+
+#[test]
+fn what_was_made_from_a_volume_that_was_here_is_staged_at_once_where_the_metadata_names_it() {
+    let seen = |metadata, record: Record| Seen {
+        found: Some(device(1)),
+        identity: Some(Identity { metadata, contradiction: None }),
+        disk: Some(device(1)),
+        at_path: Some(AtPath::Nothing),
+        mounts: Some(vec![]),
+        content: Some(OnDevice::Filesystem { found: filesystem("ext4", "A"), is_unfinished: false }),
+        records: Some(Records { before: vec![record], ..Records::default() }),
+        stood: Some(Stood { seen_for: Duration::ZERO, confirmed_for: Duration::ZERO }),
+        acceptance: Some(Acceptance { key: "a".into(), is_given: false }),
+        mounts_now: Some(vec![]),
+        is_repaired: true,
+        ..Seen::default()
+    };
+    let end = |request: &Request, seen: Seen| match seen.next(request) {
+        Next::Do(Act::Admit(Admission::Proved)) => Ok(()),
+        Next::Refuse(refusal) => Err(*refusal),
+        next => panic!("{next:?}"),
+    };
+    let (confirmed, silent) = (Metadata::Confirms(None), Metadata::Silent);
+    let of = |volume: &str| record(volume, &device(2), Some("A"));
+    let sibling = SOURCE.replace("/source", "/sibling");
+    let (plain, copy) = (request(writable(FsType::Ext4)), copy(writable(FsType::Ext4)));
+    let waits = |end: Result<(), Refusal>| {
+        matches!(end, Err(Refusal::Unproved { why: Unproved::WaitForLag(..) | Unproved::Mismatch(_), .. }))
+    };
+    // The source; a sibling, of which its record says so; one made from this volume; and one of which nothing is known.
+    let told = Record { descends_from: Some(SOURCE.to_uppercase()), ..of(&sibling) };
+    let child = Record { descends_from: Some(plain.lineage.disk.to_string()), ..of(&sibling) };
+    for (request, record, is_at_once) in [
+        (&copy, of(SOURCE), true),
+        (&copy, told.clone(), true),
+        (&plain, child, true),
+        (&copy, of(&sibling), false),
+        (&plain, of(SOURCE), false),
+        (&plain, told, false),
+    ] {
+        let found = end(request, seen(confirmed, record.clone()));
+        assert_eq!((found.is_ok(), waits(found)), (is_at_once, !is_at_once), "{record:?}");
+        assert!(waits(end(request, seen(silent, record))), "without the metadata no file system tells which it is");
+    }
+}
+
+#[test]
+fn only_a_copy_may_be_smaller_than_azure_s_rounded_size() {
+    let seen = |bytes| {
+        let device = Device { size_bytes: bytes, ..device(1) };
+        let identity = Identity { metadata: Metadata::Confirms(Some(Gib::new(4))), contradiction: None };
+        let (found, disk, grown) = (Some(device.clone()), Some(device.clone()), Some(device));
+        Seen { found, disk, grown, identity: Some(identity), ..Seen::default() }
+    };
+    let is_refused = |request: &Request, bytes| matches!(seen(bytes).next(request), Next::Refuse(_));
+    let (plain, copy) = (request(Mode::Raw), copy(Mode::Raw));
+    assert!(is_refused(&plain, 4 * GIB - 512) && !is_refused(&plain, 4 * GIB));
+    assert!(is_refused(&copy, 3 * GIB) && !is_refused(&copy, 3 * GIB + 512));
 }
