@@ -156,6 +156,7 @@ impl<T: Moment> ExpansionSends<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::whole_disk::SeenDisk;
     use lazuli_model::ArmId;
 
     #[test]
@@ -208,24 +209,28 @@ mod tests {
     fn a_deletion_is_sent_again_only_for_the_disk_that_it_was_for_and_that_no_vm_holds() {
         let request = |name: &str| {
             let tags = [("lazuli-request".to_owned(), name.to_owned())].into();
-            Disk { tags, ..Disk::unattached("d0") }
+            SeenDisk { disk: Disk { tags, ..Disk::unattached("d0") }, details: None }
         };
         let (one, other) = (request("pvc-1"), request("pvc-2"));
-        let vm = ArmId::virtual_machine("s", "g", "n0").unwrap();
-        let held = Disk { managed_by: Some(vm), ..one.clone() };
-        let busy = Disk { provisioning_state: ProvisioningState::InProgress, ..one.clone() };
+        let of = |change: fn(&mut Disk)| {
+            let mut seen = one.clone();
+            change(&mut seen.disk);
+            seen
+        };
+        let held = of(|disk| disk.managed_by = Some(ArmId::virtual_machine("s", "g", "n0").unwrap()));
+        let busy = of(|disk| disk.provisioning_state = ProvisioningState::InProgress);
         for refusal in [Refusal::Delayed, Refusal::Busy, Refusal::BusyAndNotFound] {
-            let decided = |before: Option<&Disk>, now: &Disk| deletion(refusal, before, Some(now));
+            let decided = |before: Option<&SeenDisk>, now: &SeenDisk| deletion(refusal, before, Some(now));
             assert_eq!(decided(None, &one), Deletion::Send);
             assert_eq!(decided(Some(&one), &one), Deletion::Send);
             assert_eq!(decided(Some(&one), &other), Deletion::Replaced);
             assert_eq!(decided(Some(&one), &held), Deletion::Held);
             assert_eq!(decided(None, &busy), Deletion::Wait);
         }
-        assert_eq!(deletion(Refusal::Delayed, Some(&one), None::<&Disk>), Deletion::Gone);
+        assert_eq!(deletion(Refusal::Delayed, Some(&one), None::<&SeenDisk>), Deletion::Gone);
         assert_eq!(deletion(Refusal::Busy, Some(&one), None), Deletion::Pause);
         assert_eq!(deletion(Refusal::BusyAndNotFound, Some(&one), None), Deletion::Send);
-        let unnamed = Disk::unattached("d0");
+        let unnamed = of(|disk| disk.tags.clear());
         assert_eq!(deletion(Refusal::Delayed, Some(&one), Some(&unnamed)), Deletion::Send, "a person removed the tags");
     }
 }

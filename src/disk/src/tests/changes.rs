@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::rig::{Rig, disk, disks, lagging};
-use crate::{VolumeError, Volumes};
+use crate::{DeleteError, VolumeError, Volumes};
 
 fn class(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -154,7 +154,8 @@ async fn a_disk_is_changed_or_attached_and_one_of_two_classes_waits() {
         assert_eq!(attached.fault, Fault::Busy);
         assert!(attached.to_string().ends_with("a change of its attributes is in progress"), "{attached}");
         assert_eq!(modify(&volumes, "a", &[("tags", "team=red")]).await.unwrap_err().fault, Fault::Busy);
-        assert_eq!(volumes.delete(&disk("a")).await.unwrap_err().fault, Fault::Busy);
+        let deleted = volumes.delete(&disk("a")).await.unwrap_err();
+        assert!(matches!(&deleted, DeleteError::Failed(error) if error.fault == Fault::Busy), "{deleted}");
         modify(&volumes, "a", tags).await.unwrap();
     };
     rig.emulator.control().reset_log();
