@@ -111,7 +111,7 @@ async fn disk_a_changed_disk_is_attached_and_tuned_as_it_is_now() {
             ..Default::default()
         };
         let told = client.clone().controller_publish_volume(request).await.unwrap().into_inner().publish_context;
-        let (_, vm) = rig.call("GET", &vm_id("node-0"), None).await;
+        let (_, vm) = rig.other_tool().call("GET", &vm_id("node-0"), None).await;
         unpublish(&client, &volume.volume_id, "node-0").await.unwrap();
         let caching = vm["properties"]["storageProfile"]["dataDisks"][0]["caching"].as_str().unwrap().to_owned();
         (caching, told["skuname"].clone())
