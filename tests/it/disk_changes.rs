@@ -25,9 +25,9 @@ async fn modify(client: &Client, name: &str, class: &[(&str, &str)]) -> Result<(
     client.clone().controller_modify_volume(request).await.map(drop)
 }
 
-async fn rig() -> (Rig, Client, lossy::Receiver<Event>) {
+async fn rig(zone: Option<&str>) -> (Rig, Client, lossy::Receiver<Event>) {
     let (sender, events) = lossy::channel(100, Counter::default());
-    let machine = VirtualMachine { zone: Some("1".into()), ..VirtualMachine::pattern("node-{}", 1) };
+    let machine = VirtualMachine { zone: zone.map(str::to_owned), ..VirtualMachine::pattern("node-{}", 1) };
     let scenario = Scenario { virtual_machines: vec![machine], ..Scenario::default() };
     let azure = lazuli_emulator::Options { scenario, ..typical() };
     let mut rig = Rig::with(azure, |options| options.events = sender).await;
@@ -47,7 +47,7 @@ fn told(events: &mut lossy::Receiver<Event>) -> Vec<(Reason, String)> {
 
 #[tokio::test(start_paused = true)]
 async fn disk_a_class_that_names_what_counts_only_at_creation_tells_it_once() {
-    let (rig, client, mut events) = rig().await;
+    let (rig, client, mut events) = rig(None).await;
     create_with(&client, "pvc-a", &[]).await.unwrap();
     let class = [("skuName", "Premium_LRS"), ("cachingMode", "None"), ("fsType", "xfs"), ("diskName", "pvc-a")];
     // What is tried again tells nothing.
@@ -69,7 +69,7 @@ async fn disk_a_class_that_names_what_counts_only_at_creation_tells_it_once() {
 
 #[tokio::test(start_paused = true)]
 async fn disk_a_change_that_azure_refuses_now_is_a_failed_precondition_that_the_claim_shows() {
-    let (rig, client, mut events) = rig().await;
+    let (rig, client, mut events) = rig(None).await;
     let volume = create_with(&client, "pvc-a", &[]).await.unwrap();
     publish(&client, &volume, "node-0").await.unwrap();
     let class = [("skuName", "Premium_LRS")];
@@ -94,7 +94,7 @@ async fn disk_a_change_that_azure_refuses_now_is_a_failed_precondition_that_the_
 /// The context of the volume says Premium_LRS with host caching for as long as it lives.
 #[tokio::test(start_paused = true)]
 async fn disk_a_changed_disk_is_attached_and_tuned_as_it_is_now() {
-    let (rig, client, _events) = rig().await;
+    let (rig, client, _events) = rig(Some("1")).await;
     let mut request =
         create_request("pvc-a", &[("skuName", "Premium_LRS"), ("cachingMode", "ReadOnly"), ("perfProfile", "basic")]);
     let zone = HashMap::from([("topology.disk.csi.azure.com/zone".to_owned(), "westeurope-1".to_owned())]);
@@ -111,7 +111,7 @@ async fn disk_a_changed_disk_is_attached_and_tuned_as_it_is_now() {
             ..Default::default()
         };
         let told = client.clone().controller_publish_volume(request).await.unwrap().into_inner().publish_context;
-        let (_, vm) = rig.other_tool().call("GET", &vm_id("node-0"), None).await;
+        let vm = rig.control.dump().resources[&vm_id("node-0").to_lowercase()].clone();
         unpublish(&client, &volume.volume_id, "node-0").await.unwrap();
         let caching = vm["properties"]["storageProfile"]["dataDisks"][0]["caching"].as_str().unwrap().to_owned();
         (caching, told["skuname"].clone())
@@ -126,7 +126,7 @@ async fn disk_a_changed_disk_is_attached_and_tuned_as_it_is_now() {
 
 #[tokio::test(start_paused = true)]
 async fn disk_the_attributes_of_a_class_count_when_a_volume_is_made_too() {
-    let (rig, client, _events) = rig().await;
+    let (rig, client, _events) = rig(None).await;
     let mut request = create_request("pvc-a", &[("skuName", "StandardSSD_LRS"), ("tags", "team=red")]);
     request.capacity_range.as_mut().unwrap().required_bytes = 1 << 40;
     let class = [

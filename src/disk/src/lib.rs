@@ -44,7 +44,7 @@ use lazuli_storage::{
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
     publish::{Policy, Request, SourceReader},
-    whole_disk::{Changed, Done, Wanted},
+    whole_disk::{Done, Wanted},
 };
 use lazuli_telemetry::lossy;
 use lazuli_vm_disks::Memory;
@@ -341,7 +341,7 @@ impl Volumes {
         cloud: Cloud,
     ) -> Result<ModifyPlan, VolumeError> {
         let wanted = Wanted::Changed { class: Arc::new(class), cloud };
-        let Changed { plan, .. } = changed(self.whole_disks.request(disk, wanted).await?);
+        let plan = changed(self.whole_disks.request(disk, wanted).await?);
         plan.conversion.iter().for_each(|conversion| self.conversions.began(disk, *conversion));
         Ok(plan)
     }
@@ -426,9 +426,9 @@ fn resulting_disk(done: Done) -> Arc<Disk> {
     }
 }
 
-fn changed(done: Done) -> Changed {
+fn changed(done: Done) -> ModifyPlan {
     match done {
-        Done::Changed(changed) => *changed,
+        Done::Changed(plan) => *plan,
         Done::Disk(_) | Done::Gone | Done::Replaced => unreachable!("a class changes attributes"),
     }
 }

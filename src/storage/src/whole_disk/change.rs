@@ -14,7 +14,7 @@ use lazuli_volume::{
     modify::{ModifyPlan, plan_modify},
 };
 
-use super::{AzureFailure, Changed, Done, Failure, Op, SeenDisk, Step, Verb, WholeDisk, Why, Write};
+use super::{AzureFailure, Done, Failure, Op, SeenDisk, Step, Verb, WholeDisk, Why, Write};
 use crate::whole::{OtherOperation, Watched, failed, found, in_progress, rest_after};
 
 /// How often a change is planned and sent again while Azure calls the disk busy.
@@ -29,9 +29,9 @@ pub(super) struct Change {
     attempts: Attempts,
     conflicts: u32,
     /// The disk, by the first read of it.
-    before: Option<Arc<Disk>>,
-    /// The disk and the plan of the last send.
-    sent: Option<Changed>,
+    before: Option<Disk>,
+    /// The plan of the last send.
+    sent: Option<ModifyPlan>,
     at: At,
 }
 
@@ -93,22 +93,20 @@ impl Change {
             Ok(plan) => plan,
             Err(error) => return ended(Fault::Invalid, Why::NotPossible(error)),
         };
-        let disk = Arc::new(seen.disk);
-        self.before.get_or_insert_with(|| disk.clone());
         if plan.change.is_empty() {
-            return self.as_asked(disk, plan);
+            return self.as_asked(&seen.disk, plan);
         }
+        self.before.get_or_insert(seen.disk);
         let op = Op::Change(Box::new(plan.change.clone()));
-        self.sent = Some(Changed { disk, plan });
+        self.sent = Some(plan);
         self.go(At::Write, Next::Write(op))
     }
 
     /// The disk is as asked. An earlier send of this request, whose answer was lost, may have made it so.
-    fn as_asked<E: AzureFailure>(&mut self, disk: Arc<Disk>, plan: ModifyPlan) -> Step<E> {
-        let Some(sent) = self.sent.take() else { return done(Changed { disk, plan }) };
-        let conversion = sent.plan.conversion.filter(|conversion| disk.sku == Some(conversion.to));
-        let plan = ModifyPlan { change: sent.plan.change, conversion, ..plan };
-        done(Changed { disk, plan })
+    fn as_asked<E: AzureFailure>(&mut self, disk: &Disk, plan: ModifyPlan) -> Step<E> {
+        let Some(sent) = self.sent.take() else { return done(plan) };
+        let conversion = sent.conversion.filter(|conversion| disk.sku == Some(conversion.to));
+        done(ModifyPlan { change: sent.change, conversion, ..plan })
     }
 
     fn written<E: AzureFailure>(&mut self) -> Step<E> {
@@ -129,7 +127,7 @@ impl Change {
             Ok(None) => Next::Permit(Verb::Patch),
             Ok(Some(seen)) => {
                 let watched = operation.seen(now, &seen);
-                self.before.get_or_insert_with(|| Arc::new(seen.disk));
+                self.before.get_or_insert(seen.disk);
                 match watched {
                     Watched::Rest(rest) => self.go(At::Watch(operation), Next::Rest(rest)),
                     Watched::Ended => Next::Permit(Verb::Patch),
@@ -163,6 +161,6 @@ enum Accepted {
     No,
 }
 
-fn done<E: AzureFailure>(changed: Changed) -> Step<E> {
-    Next::End(Ok(Done::Changed(Box::new(changed))))
+fn done<E: AzureFailure>(plan: ModifyPlan) -> Step<E> {
+    Next::End(Ok(Done::Changed(Box::new(plan))))
 }

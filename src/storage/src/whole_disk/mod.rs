@@ -109,17 +109,9 @@ pub enum Done {
     Gone,
     /// The disk that was to be deleted is gone, and another one of its name that was made meanwhile stays.
     Replaced,
-    /// The disk has the attributes of the class.
-    Changed(Box<Changed>),
-}
-
-/// A change of attributes that was made.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Changed {
-    /// The disk, by the read on which the last plan rests.
-    pub disk: Arc<Disk>,
-    /// What was sent, and what a person is to know of it. The change is empty where nothing was sent.
-    pub plan: ModifyPlan,
+    /// The disk has the attributes of the class: what was sent, which is empty where nothing was, and what a person is to
+    /// know of it.
+    Changed(Box<ModifyPlan>),
 }
 
 /// A disk as a single read, or the end of a write, shows it.

@@ -33,7 +33,7 @@ use lazuli_volume::Cloud;
 
 use mutants::{MUTANTS, Mutant};
 
-use super::{Changed, Done, Failure, Op, Request, SeenDisk, Wanted, WholeDisk};
+use super::{Done, Failure, Op, Request, SeenDisk, Wanted, WholeDisk};
 
 /// The schedules in which a distortion must be noticed.
 const NOTICED: u64 = 30_000;

@@ -1,7 +1,5 @@
 //! What is sent rests on a read and on a caller; what is answered was true at some instant of its course.
 
-use lazuli_volume::modify::ModifyPlan;
-
 use super::*;
 
 impl World {
@@ -100,8 +98,7 @@ impl World {
             }
             (Some(Mutant::DeletesNothing), Err(_)) if matches!(life.goal, Goal::Deleted) => outcome = Ok(Done::Gone),
             (Some(Mutant::ChangesNothing), Err(_)) if matches!(life.goal, Goal::Changed(_)) => {
-                let changed = Changed { disk: Arc::new(GOOD.seen()), plan: ModifyPlan::default() };
-                outcome = Ok(Done::Changed(Box::new(changed)));
+                outcome = Ok(Done::Changed(Box::default()));
             }
             _ => {}
         }
@@ -131,8 +128,8 @@ impl World {
                     self.breaks("a disk that has not grown");
                 }
             }
-            Ok(Done::Changed(changed)) => {
-                let is_sent = !changed.plan.change.is_empty();
+            Ok(Done::Changed(plan)) => {
+                let is_sent = !plan.change.is_empty();
                 self.count(if is_sent { "changed" } else { "changed already" });
                 let meant = life.first.flatten().map(|disk| disk.claim);
                 // Nothing guards a write against another disk of the name that was made a moment before it arrives.
