@@ -23,7 +23,8 @@ const ELSEWHERE: &str = "northeurope";
 
 /// Disks of two types, of which one is attached.
 fn a_cluster() -> Scenario {
-    let mut scenario = Scenario { virtual_machines: vec![VirtualMachine::pattern("node-{}", 1)], ..Scenario::default() };
+    let mut scenario =
+        Scenario { virtual_machines: vec![VirtualMachine::pattern("node-{}", 1)], ..Scenario::default() };
     scenario.disks = disks(["standard", "other", "fast"].map(str::to_owned));
     scenario.disks[0].attach_to = Some(AttachTo { vm: "node-0".into(), lun: 1 });
     scenario.disks[2].sku = "PremiumV2_LRS".into();
@@ -165,7 +166,9 @@ async fn the_eighth_snapshot_in_five_minutes_waits_and_says_for_how_long() {
     let eighth = request("snapshot-7", "standard", &[]);
     let error = take(&volumes, &eighth).await.unwrap_err();
     assert_eq!(error.code, Code::Aborted);
-    let SnapshotFailure::Limit(SnapshotLimit::TooFast { wait_seconds, .. }) = error.why else { panic!("{}", error.why) };
+    let SnapshotFailure::Limit(SnapshotLimit::TooFast { wait_seconds, .. }) = error.why else {
+        panic!("{}", error.why)
+    };
     sleep(Duration::from_secs(wait_seconds + 1)).await;
     assert!(take(&volumes, &eighth).await.unwrap().is_ready);
 }
@@ -265,7 +268,8 @@ async fn the_deletion_of_a_snapshot_takes_its_local_one_along_whatever_is_there_
         let id = snapshot("snapshot-1");
         // Azure refuses the deletion of what is being copied from.
         for _ in 0..100 {
-            if timeout(Duration::from_secs(3), rig.replica(2).delete_snapshot(&id)).await.is_ok_and(|gone| gone.is_ok()) {
+            if timeout(Duration::from_secs(3), rig.replica(2).delete_snapshot(&id)).await.is_ok_and(|gone| gone.is_ok())
+            {
                 break;
             }
             sleep(Duration::from_secs(10)).await;
@@ -337,7 +341,8 @@ async fn many_that_wait_for_their_snapshots_share_lists_and_read_once_alone() {
             }
         }
     }
-    let (lists, single) = (sent(&rig, |path| path.ends_with("/snapshots")), sent(&rig, |path| path.contains("/snapshots/")));
+    let (lists, single) =
+        (sent(&rig, |path| path.ends_with("/snapshots")), sent(&rig, |path| path.contains("/snapshots/")));
     assert!(lists <= rounds + 8, "{lists} lists in {rounds} rounds");
     assert!(single <= MANY, "{single} reads");
     assert_eq!(rig.writes(), 0);
