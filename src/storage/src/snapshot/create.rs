@@ -31,6 +31,8 @@ pub(super) struct Create<W> {
     defaults: Arc<Defaults>,
     /// Whether something of the request is there, or may be.
     effect: Effect,
+    /// Whether the last write that was asked for is the only one whose outcome was not certain.
+    is_only_write: bool,
     at: At<W>,
 }
 
@@ -73,23 +75,12 @@ enum Part {
 
 impl<W: WorkFailure> Create<W> {
     pub(super) fn new(request: SnapshotRequest, defaults: Arc<Defaults>) -> Self {
-        Self { request, defaults, effect: Effect::None, at: At::Begin }
+        Self { request, defaults, effect: Effect::None, is_only_write: false, at: At::Begin }
     }
 
     pub(super) fn next<E: AzureFailure>(&mut self, cx: &mut Context<'_, '_>, event: Event<E, W>) -> Turn<Done, E, W> {
         match (mem::replace(&mut self.at, At::Over), event) {
-            (At::Begin, Event::Begun) => match cx.env.memory.of(&self.request) {
-                Some(pending) => {
-                    // It was made by an earlier call.
-                    self.effect = Effect::Possible;
-                    let call = match cx.env.memory.look(&pending, cx.now) {
-                        Look::List { of, not_before } => Call::List { of, not_before },
-                        Look::Read => read(&pending.watched, Accept::List),
-                    };
-                    self.go(At::Look(pending), call)
-                }
-                None => self.read_source(),
-            },
+            (At::Begin, Event::Begun) => self.begin(cx),
             (At::Look(pending), Event::Listed(listed)) => {
                 let listed = listed.map_err(|error| self.unlisted(&pending.watched, error))?;
                 let shown = pending.listed(&listed.snapshots, listed.sent_at);
@@ -121,6 +112,21 @@ impl<W: WorkFailure> Create<W> {
     fn go<E>(&mut self, at: At<W>, call: Call) -> Turn<Done, E, W> {
         self.at = at;
         Ok(Next::Call(call))
+    }
+
+    fn begin<E>(&mut self, cx: &Context<'_, '_>) -> Turn<Done, E, W> {
+        let memory = &cx.env.memory;
+        let pending = memory.of(&self.request);
+        if pending.is_some() || memory.may_come(&self.request, cx.now) {
+            // An earlier call may have made it.
+            self.effect = Effect::Possible;
+        }
+        let Some(pending) = pending else { return self.read_source() };
+        let call = match memory.look(&pending, cx.now) {
+            Look::List { of, not_before } => Call::List { of, not_before },
+            Look::Read => read(&pending.watched, Accept::List),
+        };
+        self.go(At::Look(pending), call)
     }
 
     fn read_source<E>(&mut self) -> Turn<Done, E, W> {
@@ -191,8 +197,8 @@ impl<W: WorkFailure> Create<W> {
         let planned = self.plan(cx, source.map(|(disk, _)| disk))?;
         match &planned.plan.route {
             Route::InRegion(spec) if !is_gone => {
-                let (snapshot, wanted) = (planned.plan.snapshot.clone(), Wanted::Made(Arc::new((**spec).clone())));
-                self.go(At::Make(planned, by), Call::Work { snapshot, wanted })
+                let call = self.make(cx, planned.plan.snapshot.clone(), (**spec).clone());
+                self.go(At::Make(planned, by), call)
             }
             Route::AcrossRegions { .. } if by == By::List => {
                 // The warnings are those of the plan by the next read.
@@ -228,6 +234,20 @@ impl<W: WorkFailure> Create<W> {
         }
     }
 
+    /// Has a snapshot made. The request may not live to see what comes of it.
+    fn make(&mut self, cx: &mut Context<'_, '_>, snapshot: ArmId, spec: SnapshotSpec) -> Call {
+        self.is_only_write = cx.env.memory.begins(&self.request, cx.now);
+        Call::Work { snapshot, wanted: Wanted::Made(Arc::new(spec)) }
+    }
+
+    /// The work on a snapshot has ended.
+    fn ended(&mut self, cx: &mut Context<'_, '_>, worked: &Result<Worked, W>) {
+        let is_certain = worked.as_ref().map_or_else(|error| error.effect() == Effect::None, |_| true);
+        if is_certain && mem::take(&mut self.is_only_write) {
+            cx.env.memory.is_certain(&self.request);
+        }
+    }
+
     fn read_target<E>(&mut self, planned: Planned) -> Turn<Done, E, W> {
         let call = read(&planned.plan.snapshot, Accept::Single);
         self.go(At::Target(planned), call)
@@ -257,6 +277,7 @@ impl<W: WorkFailure> Create<W> {
         by: By,
         worked: Result<Worked, W>,
     ) -> Turn<Done, E, W> {
+        self.ended(cx, &worked);
         match worked {
             Ok(Worked::Made(made)) => {
                 self.effect = Effect::Possible;
@@ -335,7 +356,7 @@ impl<W: WorkFailure> Create<W> {
                 self.go(At::Turn(planned, Box::new(seen), spec), Call::List { of, not_before: cx.now })
             }
             Ok(NextSnapshot::Create { snapshot, spec }) => {
-                let call = Call::Work { snapshot, wanted: Wanted::Made(Arc::new(*spec)) };
+                let call = self.make(cx, snapshot, *spec);
                 self.go(At::Work(planned, Box::new(seen), Part::Local), call)
             }
         }
@@ -375,7 +396,7 @@ impl<W: WorkFailure> Create<W> {
         if let Some(limit) = limit {
             return Err(self.refused(Cause::Limit(limit)));
         }
-        let call = Call::Work { snapshot: planned.plan.snapshot.clone(), wanted: Wanted::Made(Arc::new(*copy)) };
+        let call = self.make(cx, planned.plan.snapshot.clone(), *copy);
         self.go(At::Work(planned, Box::new(seen), Part::Target), call)
     }
 
@@ -388,6 +409,7 @@ impl<W: WorkFailure> Create<W> {
         part: Part,
         worked: Result<Worked, W>,
     ) -> Turn<Done, E, W> {
+        self.ended(cx, &worked);
         let shown = match worked {
             Ok(Worked::Made(there) | Worked::Found(there)) => Some(Arc::unwrap_or_clone(there)),
             Ok(Worked::Gone | Worked::Replaced) => None,

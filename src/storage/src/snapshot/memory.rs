@@ -17,11 +17,16 @@ const WORTH_A_LIST: usize = lazuli_quota::read::PLENTIFUL;
 /// that time share one list.
 const LIST_IS_FRESH: Duration = Duration::from_secs(5);
 
+/// How long after a write was asked for Azure may begin it: many times what was ever seen. What it has begun, a read shows.
+const LATE: Duration = Duration::from_secs(600);
+
 /// The snapshots that were unfinished when their requests were last answered.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     /// By the snapshot that is asked for.
     pending: BTreeMap<ArmId, Arc<Pending>>,
+    /// The names of requests of which a write was asked for whose outcome is not certain, and when that was.
+    uncertain: BTreeMap<String, Duration>,
 }
 
 /// A snapshot that was unfinished.
@@ -101,6 +106,26 @@ impl Memory {
     /// Forgets a snapshot: it is complete, or is to go.
     pub(super) fn forget(&mut self, snapshot: &ArmId) {
         self.pending.remove(snapshot);
+    }
+
+    /// A write of a request is asked for. Until its outcome is certain it may have been done, also where its caller leaves.
+    /// Returns whether that is so of no write before it.
+    pub(super) fn begins(&mut self, request: &SnapshotRequest, now: Duration) -> bool {
+        self.uncertain.retain(|_, at| now < *at + LATE);
+        if self.uncertain.len() >= MOST {
+            self.uncertain.pop_first();
+        }
+        self.uncertain.insert(request.name.clone(), now).is_none()
+    }
+
+    /// The outcome of the only write of a request is certain.
+    pub(super) fn is_certain(&mut self, request: &SnapshotRequest) {
+        self.uncertain.remove(&request.name);
+    }
+
+    /// Whether a write of a request may yet be done.
+    pub(super) fn may_come(&self, request: &SnapshotRequest, now: Duration) -> bool {
+        self.uncertain.get(&request.name).is_some_and(|at| now < *at + LATE)
     }
 
     /// How an unfinished snapshot is looked at.

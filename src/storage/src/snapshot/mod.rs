@@ -42,7 +42,7 @@ pub mod dependents;
 mod failure;
 mod memory;
 #[cfg(test)]
-mod tests;
+mod simulation;
 
 use std::{fmt, sync::Arc, time::Duration};
 

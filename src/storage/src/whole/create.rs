@@ -180,7 +180,7 @@ impl<C: Whole> Create<C> {
             Watched::Ended => {}
         }
         if seen.provisioning_state() == ProvisioningState::Succeeded && seen.is_as(&self.spec) {
-            return Next::End(Ok(C::made(seen)));
+            return Next::End(Ok(C::found(seen)));
         }
         if !self.was_there && seen.is_left(&self.spec) {
             return self.go(At::CleanUp(failure, Attempts::default()), Next::Permit(Verb::Delete));
