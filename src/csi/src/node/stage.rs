@@ -188,7 +188,7 @@ impl Call<'_> {
             Act::Format(device, fs) => self.prepare(&device, fs, WhenBlank::Format).await?,
             Act::FinishFormat(device, fs) => self.prepare(&device, fs, WhenBlank::Refuse).await?,
             Act::GiveFsid(device, own) => {
-                let given = fsid::give(&device, &own).await;
+                let given = fsid::give(&node.host, &device, &own).await;
                 let given = given.map_err(|error| NodeError::Format(Box::new(FormatError::Raw(error))))?;
                 tracing::info!(volume = self.volume(), fsid = own, ?given, "a copied btrfs gets an id of its own");
                 self.seen.own_fsid = Some(given);

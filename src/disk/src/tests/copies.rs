@@ -101,11 +101,11 @@ impl Rig {
         names.map(|(id, _)| id.rsplit('/').next().unwrap().to_owned()).collect()
     }
 
+    /// Reads of single disks and snapshots.
     fn reads(&self) -> usize {
         let log = self.emulator.control().call_log();
-        log.iter()
-            .filter(|call| call.plane == "arm" && call.method == "GET" && !call.path.contains("perations"))
-            .count()
+        let is_single = |path: &str| path.contains("/disks/") || path.contains("/snapshots/");
+        log.iter().filter(|call| call.plane == "arm" && call.method == "GET" && is_single(&call.path)).count()
     }
 
     /// Runs a request until Azure has accepted so many writes, and gives it up then. `None`: it was given up.

@@ -18,6 +18,7 @@ use lazuli_storage::staging::stage::OwnFsid;
 use uuid::Uuid;
 
 use crate::{
+    Host,
     device::Device,
     raw::{Access, BLOCK, RawDisk, RawError},
 };
@@ -55,7 +56,13 @@ pub fn own(volume: &str) -> String {
 ///
 /// # Errors
 /// See [`RawError`]. The btrfs has its old id or the new one then, and can be mounted in either case.
-pub async fn give(device: &Device, fsid: &str) -> Result<OwnFsid, RawError> {
+pub async fn give(host: &Host, device: &Device, fsid: &str) -> Result<OwnFsid, RawError> {
+    // What a kernel has that has btrfs; none of it where its module is not loaded yet (source: the kernel's btrfs sysfs
+    // interface).
+    let features = host.sys().join("fs/btrfs/features");
+    if features.exists() && !features.join("metadata_uuid").exists() {
+        return Ok(OwnFsid::Kept("this kernel knows no btrfs with another id than its trees".to_owned()));
+    }
     let (device, fsid) = (device.clone(), Uuid::parse_str(fsid).map_err(|_| no_uuid(device, fsid))?);
     let path = device.path.clone();
     let work = tokio::task::spawn_blocking(move || write(&device, fsid)).await;
@@ -324,6 +331,27 @@ mod tests {
         carry_out(&image, &[(PLACES[1], vec![1; BLOCK])]);
         let writes = planned(&image, fsid).expect("it can");
         assert_eq!(writes.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [PLACES[0]]);
+    }
+
+    #[tokio::test]
+    async fn a_kernel_that_could_not_mount_it_afterwards_is_asked_first() {
+        let root = TempDir::new("fsid");
+        let host = Host::new().with_root(root.path());
+        root.dir("sys/fs/btrfs/features");
+        let device = Device {
+            name: "sdc".to_owned(),
+            path: root.path().join("none"),
+            number: crate::device_number::DeviceNumber { major: 8, minor: 32 },
+            size_bytes: 1 << 30,
+            lun: Some(3),
+            scsi: None,
+            read_only: false,
+            sequence: None,
+        };
+        let given = give(&host, &device, &own("a")).await.expect("nothing is opened");
+        assert!(matches!(given, OwnFsid::Kept(why) if why.contains("kernel")));
+        root.dir("sys/fs/btrfs/features/metadata_uuid");
+        give(&host, &device, &own("a")).await.expect_err("the device does not exist");
     }
 
     #[test]

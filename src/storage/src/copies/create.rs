@@ -4,7 +4,8 @@ use std::{mem, sync::Arc};
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
-    ArmId, Disk, ProvisioningState, Snapshot,
+    ArmId, Disk, Snapshot,
+    disk_spec::DiskSpec,
     fault::{self, Fault, Rpc},
     parameter::ParameterError,
 };
@@ -12,8 +13,8 @@ use lazuli_quota::read::Accept;
 use lazuli_volume::{
     Adopted, CreatePlan, Defaults, Request,
     copy::{
-        AZURE_COPY_LIMITS, CopyPlan, CopyRoute, CopySeen, CopySource, Descent, Link, NextCopy, Readiness, next,
-        plan_copy,
+        AZURE_COPY_LIMITS, CopyPlan, CopyRefusal, CopyRoute, CopySeen, CopySource, Descent, Link, NextCopy, Readiness,
+        is_carrier_to, next, plan_copy,
     },
 };
 
@@ -53,6 +54,8 @@ pub struct Create<W> {
     read: Source,
     /// By the last look, with what this call has written since.
     seen: CopySeen,
+    /// What the last creation was to make, and the disk that it has left.
+    sent: Option<Arc<DiskSpec>>,
     disk: Option<Arc<Disk>>,
     writes: u32,
     at: At<W>,
@@ -93,6 +96,7 @@ impl<W: AzureFailure> Create<W> {
             source,
             read: Source::Gone,
             seen: CopySeen::default(),
+            sent: None,
             disk: None,
             writes: 0,
             at: At::Begin,
@@ -237,9 +241,11 @@ impl<W: AzureFailure> Create<W> {
                 self.go(At::MakingCarrier(plan), call)
             }
             // The creation has ended, and has left the disk as it is: what is wrong with it is no creation.
-            NextCopy::CreateDisk(_) if self.disk.is_some() => self.answer(&plan),
+            NextCopy::CreateDisk(spec) if self.sent.as_deref() == Some(&*spec) => self.answer(&plan),
             NextCopy::CreateDisk(spec) => {
-                let call = Call::MakeDisk { disk: plan.create.disk.clone(), spec: Arc::new(*spec) };
+                let spec = Arc::new(*spec);
+                self.sent = Some(spec.clone());
+                let call = Call::MakeDisk { disk: plan.create.disk.clone(), spec };
                 self.go(At::MakingDisk(plan), call)
             }
             NextCopy::DeleteCarrier(carrier) => {
@@ -254,7 +260,7 @@ impl<W: AzureFailure> Create<W> {
     fn answer<E>(&self, plan: &CopyPlan) -> Turn<E, W> {
         let Some(disk) = &self.seen.disk else {
             let why = format!("the temporary snapshot of the disk {} does not come to rest", plan.create.disk);
-            return Err(Failure::Refused(lazuli_volume::copy::CopyRefusal::NotYet(why)));
+            return Err(Failure::Refused(CopyRefusal::NotYet(why)));
         };
         let adopted = plan.adopt(disk).map_err(|mismatch| Failure::Refused(mismatch.into()))?;
         self.done(adopted)
@@ -269,12 +275,8 @@ impl<W: AzureFailure> Create<W> {
     fn disk_made<E>(&mut self, plan: Box<CopyPlan>, made: Result<Arc<Disk>, W>) -> Turn<E, W> {
         match made {
             Ok(disk) => {
-                // By the other way an earlier try has begun it.
-                let is_first = self.disk.is_none();
-                let is_whole = disk.provisioning_state == ProvisioningState::Succeeded;
-                let is_of_other_way = plan.create.spec.matches(&disk).is_err();
                 self.seen.disk = Some((*disk).clone());
-                self.disk = (is_whole || !is_first || !is_of_other_way).then_some(disk);
+                self.disk = Some(disk);
                 self.decide(plan)
             }
             Err(error) if may_be_limited(&error) && self.filled_from(&plan).is_some() => {
@@ -308,7 +310,7 @@ impl<W: AzureFailure> Create<W> {
     fn abandon<E>(&mut self, plan: &CopyPlan, error: W) -> Turn<E, W> {
         let is_final = !fault::code(Rpc::CreateVolume, error.fault(), error.effect()).keeps_the_claim();
         let carrier = self.seen.carrier.as_ref();
-        let own = carrier.filter(|there| lazuli_volume::copy::is_carrier_to(there, &plan.create.disk));
+        let own = carrier.filter(|there| is_carrier_to(there, &plan.create.disk));
         match own.map(|there| there.id.clone()) {
             Some(carrier) if is_final && !may_have_written(&error) => {
                 self.go(At::Abandoning(carrier.clone(), error), Call::DeleteSnapshot(carrier))

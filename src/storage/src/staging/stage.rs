@@ -95,9 +95,9 @@ impl OnDevice {
             Self::OwnFormat => Content::OwnFormat,
             Self::Other(_) => Content::Unusable,
             Self::Filesystem { found, is_unfinished } => {
-                // What this driver has given to the volume names it, whatever this node knew of it before.
-                let own = Some(request.own_fsid.as_str()).filter(|own| found.has_uuid(own));
-                let last = own.or(records.last_uuid());
+                // Another node has given it to the volume since it was here.
+                let own = request.own_fsid.as_str();
+                let last = records.last_uuid().map(|last| if found.has_uuid(own) { own } else { last });
                 match Content::of_filesystem(found.uuid.as_deref(), last, records.others(&request.lineage, device)) {
                     // An unfinished format names the volume that it was begun for.
                     Content::Unknown if *is_unfinished && last.is_none() => Content::OwnFormat,

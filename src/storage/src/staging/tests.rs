@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
+mod copies;
 mod owner;
 mod raw;
 mod stage;

@@ -9,9 +9,9 @@ use super::{super::stage::*, *};
 use crate::device_identity::{Contradiction, Identity, Metadata, OnSilence, Stood};
 use lazuli_volume::{FsType, copy::Line};
 
-const LAG: Duration = Duration::from_secs(120);
+pub(super) const LAG: Duration = Duration::from_secs(120);
 
-fn request(mode: Mode) -> Request {
+pub(super) fn request(mode: Mode) -> Request {
     Request {
         lun: Lun::try_from(3).unwrap(),
         size: None,
@@ -26,19 +26,19 @@ fn request(mode: Mode) -> Request {
     }
 }
 
-const SOURCE: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/source";
+pub(super) const SOURCE: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/source";
 
 /// Of a volume that was made from another one.
-fn copy(mode: Mode) -> Request {
+pub(super) fn copy(mode: Mode) -> Request {
     let lineage = Lineage { line: Line::parse(SOURCE), ..request(mode).lineage };
     Request { has_content: true, lineage, ..request(mode) }
 }
 
-fn writable(fs: FsType) -> Mode {
+pub(super) fn writable(fs: FsType) -> Mode {
     Mode::Filesystem { fs, read_only: false }
 }
 
-fn filesystem(kind: &str, uuid: &str) -> Filesystem {
+pub(super) fn filesystem(kind: &str, uuid: &str) -> Filesystem {
     Filesystem { kind: kind.to_owned(), uuid: Some(uuid.to_owned()), label: None }
 }
 
@@ -613,63 +613,4 @@ fn a_device_that_the_kernel_has_read_only_is_neither_formatted_nor_repaired() {
     seen.content = Some(OnDevice::Filesystem { found: filesystem("ext4", "A"), is_unfinished: false });
     seen.mounts_now = Some(vec![]);
     assert!(matches!(seen.next(&ext4), Next::Stage(staged) if !staged.is_writable));
-}
-
-#[test]
-fn what_was_made_from_a_volume_that_was_here_is_staged_at_once_where_the_metadata_names_it() {
-    let seen = |metadata, record: Record| Seen {
-        found: Some(device(1)),
-        identity: Some(Identity { metadata, contradiction: None }),
-        disk: Some(device(1)),
-        at_path: Some(AtPath::Nothing),
-        mounts: Some(vec![]),
-        content: Some(OnDevice::Filesystem { found: filesystem("ext4", "A"), is_unfinished: false }),
-        records: Some(Records { before: vec![record], ..Records::default() }),
-        stood: Some(Stood { seen_for: Duration::ZERO, confirmed_for: Duration::ZERO }),
-        acceptance: Some(Acceptance { key: "a".into(), is_given: false }),
-        mounts_now: Some(vec![]),
-        is_repaired: true,
-        ..Seen::default()
-    };
-    let end = |request: &Request, seen: Seen| match seen.next(request) {
-        Next::Do(Act::Admit(Admission::Proved)) => Ok(()),
-        Next::Refuse(refusal) => Err(*refusal),
-        next => panic!("{next:?}"),
-    };
-    let (confirmed, silent) = (Metadata::Confirms(None), Metadata::Silent);
-    let of = |volume: &str| record(volume, &device(2), Some("A"));
-    let sibling = SOURCE.replace("/source", "/sibling");
-    let (plain, copy) = (request(writable(FsType::Ext4)), copy(writable(FsType::Ext4)));
-    let waits = |end: Result<(), Refusal>| {
-        matches!(end, Err(Refusal::Unproved { why: Unproved::WaitForLag(..) | Unproved::Mismatch(_), .. }))
-    };
-    // The source; a sibling, of which its record says so; one made from this volume; and one of which nothing is known.
-    let told = Record { descends_from: Some(SOURCE.to_uppercase()), ..of(&sibling) };
-    let child = Record { descends_from: Some(plain.lineage.disk.to_string()), ..of(&sibling) };
-    for (request, record, is_at_once) in [
-        (&copy, of(SOURCE), true),
-        (&copy, told.clone(), true),
-        (&plain, child, true),
-        (&copy, of(&sibling), false),
-        (&plain, of(SOURCE), false),
-        (&plain, told, false),
-    ] {
-        let found = end(request, seen(confirmed, record.clone()));
-        assert_eq!((found.is_ok(), waits(found)), (is_at_once, !is_at_once), "{record:?}");
-        assert!(waits(end(request, seen(silent, record))), "without the metadata no file system tells which it is");
-    }
-}
-
-#[test]
-fn only_a_copy_may_be_smaller_than_azure_s_rounded_size() {
-    let seen = |bytes| {
-        let device = Device { size_bytes: bytes, ..device(1) };
-        let identity = Identity { metadata: Metadata::Confirms(Some(Gib::new(4))), contradiction: None };
-        let (found, disk, grown) = (Some(device.clone()), Some(device.clone()), Some(device));
-        Seen { found, disk, grown, identity: Some(identity), ..Seen::default() }
-    };
-    let is_refused = |request: &Request, bytes| matches!(seen(bytes).next(request), Next::Refuse(_));
-    let (plain, copy) = (request(Mode::Raw), copy(Mode::Raw));
-    assert!(is_refused(&plain, 4 * GIB - 512) && !is_refused(&plain, 4 * GIB));
-    assert!(is_refused(&copy, 3 * GIB) && !is_refused(&copy, 3 * GIB + 512));
 }
