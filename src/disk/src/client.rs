@@ -2,6 +2,8 @@
 //!
 //! No deadline here is a caller's: a write goes on when its caller gives up, for as long as Azure may need.
 
+mod snapshots;
+
 use std::time::Duration;
 
 use lazuli_azure::{

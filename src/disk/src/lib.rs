@@ -19,6 +19,7 @@ mod occupied;
 mod on_nowhere;
 mod publish;
 mod whole_disk;
+mod whole_snapshot;
 mod worker;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,6 +54,7 @@ pub use node_facts::NodeFactsReader;
 use nodes::Nodes;
 use occupied::Occupied;
 use whole_disk::{WholeDisks, grows_only_detached};
+use whole_snapshot::WholeSnapshots;
 use worker::VmWorkers;
 
 /// What [`Volumes`] is made from.
@@ -128,6 +130,7 @@ pub struct Volumes {
     nodes: Nodes,
     workers: VmWorkers,
     whole_disks: WholeDisks,
+    whole_snapshots: WholeSnapshots,
     occupied: Occupied,
     reservations: ClusterSnapshot<LunReservations>,
     /// The handles of the requests so far, and of the disks that this process made.
@@ -167,6 +170,7 @@ impl Volumes {
         let occupied = Occupied::default();
         let whole_disks =
             WholeDisks::new(client.clone(), nodes.clone(), occupied.clone(), metrics.clone(), journal.clone());
+        let whole_snapshots = WholeSnapshots::new(client.clone(), metrics.clone(), journal.clone());
         let policy = worker::Policy { force_detach, events: events.clone() };
         let memory = Memory::new(method);
         let workers = VmWorkers::new(
@@ -194,6 +198,7 @@ impl Volumes {
             nodes,
             workers,
             whole_disks,
+            whole_snapshots,
             occupied,
             reservations,
             handle_casing: Arc::default(),

@@ -104,7 +104,7 @@ fn log(disk: &ArmId, op: &Op, written: &Result<Option<Disk>, ArmError>) {
     }
 }
 
-fn verb(verb: Verb) -> error::Verb {
+pub(crate) fn verb(verb: Verb) -> error::Verb {
     match verb {
         Verb::Put => error::Verb::Put,
         Verb::Patch => error::Verb::Patch,

@@ -17,10 +17,14 @@
 //! | [`lun`] | which LUN a disk gets |
 //! | [`publish`] | what comes next of a request to attach, to detach or to delete a disk |
 //! | [`shared_machine`] | which of several Nodes a machine is that they all name |
-//! | [`single_write`] | when the creation or deletion of a disk is sent again, and what is looked at before |
+//! | [`single_write`] | when the creation or deletion of a resource is sent again, and what is looked at before |
+//! | [`snapshot`] | what comes next of a request to make or to delete a snapshot |
 //! | [`source`] | which reads say what a disk was made from |
 //! | [`staging`] | which device a node stages, formats, mounts, publishes raw or proves released, or why not |
 //! | [`unpublish`] | which machines a disk must leave when its node's machine is not certain |
+//! | [`whole`] | what comes next of a resource that is made or deleted |
+//! | [`whole_disk`] | the same of a disk, and of one that grows |
+//! | [`whole_snapshot`] | the same of a snapshot |
 
 pub mod admission;
 pub mod attach;
@@ -36,7 +40,10 @@ pub mod lun;
 pub mod publish;
 pub mod shared_machine;
 pub mod single_write;
+pub mod snapshot;
 pub mod source;
 pub mod staging;
 pub mod unpublish;
+pub mod whole;
 pub mod whole_disk;
+pub mod whole_snapshot;

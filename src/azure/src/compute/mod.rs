@@ -8,6 +8,7 @@ mod extension;
 mod inventory;
 mod listed;
 mod listed_disk;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -34,6 +35,7 @@ pub(crate) use body::put;
 pub use extension::extension_id;
 pub use inventory::UniformSet;
 pub use listed_disk::ListedDisk;
+pub use snapshots::{SnapshotList, decode_snapshot, encode_snapshot};
 use wire::Sku;
 pub use wire::{decode_disk, decode_instance_view, decode_vm, edit_data_disks, encode_action};
 

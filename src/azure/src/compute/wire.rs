@@ -18,7 +18,7 @@ use crate::decode::{
     provisioning_state, readable_tags, stamp, text, texts, wrong,
 };
 
-fn disk_size(raw: &Value) -> Result<Gib, DecodeError> {
+pub(super) fn disk_size(raw: &Value) -> Result<Gib, DecodeError> {
     const SIZE: &str = "properties.diskSizeGB";
     let size = match (optional_number(raw, SIZE)?, optional_number(raw, "properties.diskSizeBytes")?) {
         (Some(gib), _) => u32::try_from(gib).ok().map(Gib::new),
@@ -87,7 +87,7 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
 /// What a disk was made from, in Azure's words. These are as many as there are ways to make a disk: the id of a
 /// platform image names no resource group, that of a source may lack its first slash, and a blob is no resource at
 /// all. Nothing but "made from something" rests on them, so nothing here is an error.
-fn source(raw: &Value) -> Option<String> {
+pub(super) fn source(raw: &Value) -> Option<String> {
     const NAMES: [&str; 8] = [
         "sourceResourceId",
         "imageReference.id",

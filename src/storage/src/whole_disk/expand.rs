@@ -6,11 +6,11 @@ use lazuli_engine::attempts::{Attempts, Limits};
 use lazuli_engine::single::{Input, Next};
 use lazuli_model::{Disk, Gib, fault::Fault};
 
-use super::{
-    AzureFailure, Done, Failure, Op, OtherOperation, Step, Verb, Watched, WholeDisk, Why, Write, failed, found,
-    in_progress, rest_after,
+use super::{AzureFailure, Done, Failure, Op, Step, Verb, WholeDisk, Why, Write};
+use crate::{
+    single_write::{AfterExpansion, Expansion, ExpansionSends, expansion},
+    whole::{OtherOperation, Watched, failed, found, in_progress, rest_after},
 };
-use crate::single_write::{AfterExpansion, Expansion, ExpansionSends, expansion};
 
 /// An expansion.
 #[derive(Debug, Clone)]

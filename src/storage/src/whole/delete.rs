@@ -1,41 +1,41 @@
 //! The course of a deletion.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use lazuli_engine::attempts::{Attempts, Limits};
-use lazuli_engine::single::{Input, Next, Rest};
-use lazuli_model::{Disk, fault::Fault};
+use lazuli_engine::single::{AzureFailure as _, Input, Next, Rest};
+use lazuli_model::fault::Fault;
 
 use super::{
-    AzureFailure, Done, Failure, Op, OtherOperation, Step, Verb, Watched, WholeDisk, Why, Write, failed, found,
-    in_progress, rest_after,
+    Deleted, Failure, OtherOperation, Resource as _, Trouble, Verb, Watched, Whole, failed, found, in_progress,
+    rest_after,
 };
 use crate::single_write::{Deletion, Refusal, deletion};
 
-/// The pauses before the next tries to delete a disk that Azure calls busy in one answer and not found in the next.
+/// The pauses before the next tries to delete what Azure calls busy in one answer and not found in the next.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(4)];
 /// Azure's code for a resource group that does not exist. A group is deleted with everything in it.
 const NO_GROUP: &str = "ResourceGroupNotFound";
 
 /// A deletion.
 #[derive(Debug, Clone)]
-pub(super) struct Delete<E: AzureFailure> {
+pub(crate) struct Delete<C: Whole> {
     limits: Limits,
     attempts: Attempts,
-    /// How often Azure has called the disk busy.
+    /// How often Azure has called it busy.
     conflicts: usize,
-    /// The disk, by the first read of it.
-    seen: Option<Disk>,
-    at: At<E>,
+    /// It, by the first read of it.
+    seen: Option<C::Seen>,
+    at: At<C::Error>,
 }
 
 #[derive(Debug, Clone)]
-enum At<E: AzureFailure> {
+enum At<E> {
     /// Towards the first send.
     First,
-    /// Towards the next send, with the pause where Azure calls the disk busy and a read does not find it.
+    /// Towards the next send, with the pause where Azure calls it busy and a read does not find it.
     Again(Refusal, Duration),
-    /// An operation on the disk has not ended.
+    /// An operation on it has not ended.
     Watch(OtherOperation, Refusal, Duration),
     /// The write is in flight.
     Write,
@@ -43,22 +43,22 @@ enum At<E: AzureFailure> {
     Aftermath(E),
 }
 
-const WHY: Why = Why::Write(Write::Deletion);
+const WHY: Trouble = Trouble::Deletion;
 
-impl<E: AzureFailure> Delete<E> {
-    pub(super) fn new(limits: Limits) -> Self {
+impl<C: Whole> Delete<C> {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self { limits, attempts: Attempts::default(), conflicts: 0, seen: None, at: At::First }
     }
 
-    pub(super) fn watches(&self) -> bool {
+    pub(crate) fn watches(&self) -> bool {
         matches!(self.at, At::Watch(..))
     }
 
-    pub(super) fn next(&mut self, now: Duration, input: Input<WholeDisk<E>>) -> Step<E> {
+    pub(crate) fn next(&mut self, now: Duration, input: Input<C>) -> Next<C> {
         match (std::mem::replace(&mut self.at, At::First), input) {
             (_, Input::NoPermit(error)) => failed(Failure::azure(WHY, error, &self.attempts)),
-            (_, Input::Unwanted) => failed(Failure::new(Fault::Deadline, self.attempts.effect(), Why::Unwanted)),
-            (At::First, Input::Permitted) => self.go(At::Write, Next::Write(Op::Delete)),
+            (_, Input::Unwanted) => failed(Failure::new(Fault::Deadline, self.attempts.effect(), Trouble::Unwanted)),
+            (At::First, Input::Permitted) => self.go(At::Write, Next::Write(C::delete())),
             (At::First, _) => Next::Permit(Verb::Delete),
             (At::Again(refusal, pause), Input::Read(read)) => self.look(now, refusal, pause, read),
             (At::Again(refusal, pause), Input::Permitted) => self.go(At::Again(refusal, pause), Next::Read(None)),
@@ -69,12 +69,12 @@ impl<E: AzureFailure> Delete<E> {
             (At::Watch(operation, refusal, pause), _) => {
                 self.go(At::Watch(operation, refusal, pause), Next::Read(None))
             }
-            (At::Write, Input::Written(_)) => Next::End(Ok(Done::Gone)),
+            (At::Write, Input::Written(_)) => Next::End(Ok(C::deleted(Deleted::Gone))),
             (At::Write, Input::Refused(error)) => self.not_done(error, false),
             (At::Write, Input::Failed(error)) => self.not_done(error, true),
             (At::Write, _) => Next::Permit(Verb::Delete),
-            (At::Aftermath(error), Input::Read(Ok(disk))) if !disk.holders().is_empty() => {
-                let failure = Failure::azure(Why::Held(Arc::new(disk)), error, &self.attempts);
+            (At::Aftermath(error), Input::Read(Ok(seen))) if seen.is_held() => {
+                let failure = Failure::azure(C::held(seen), error, &self.attempts);
                 failed(failure.resorted(Fault::InUse))
             }
             (At::Aftermath(error), _) => failed(Failure::azure(WHY, error, &self.attempts)),
@@ -82,30 +82,30 @@ impl<E: AzureFailure> Delete<E> {
     }
 
     /// Decides on the next send by a read behind its permit.
-    fn look(&mut self, now: Duration, refusal: Refusal, pause: Duration, read: Result<Disk, E>) -> Step<E> {
-        let disk = match found(read) {
-            Ok(disk) => disk,
-            Err(error) => return failed(Failure::azure(Why::Unreadable, error, &self.attempts)),
+    fn look(&mut self, now: Duration, refusal: Refusal, pause: Duration, read: Result<C::Seen, C::Error>) -> Next<C> {
+        let seen = match found(read) {
+            Ok(seen) => seen,
+            Err(error) => return failed(Failure::azure(Trouble::Unreadable, error, &self.attempts)),
         };
-        match deletion(refusal, self.seen.as_ref(), disk.as_ref()) {
+        match deletion(refusal, self.seen.as_ref(), seen.as_ref()) {
             Deletion::Send => {
-                self.seen = self.seen.take().or(disk);
-                self.go(At::Write, Next::Write(Op::Delete))
+                self.seen = self.seen.take().or(seen);
+                self.go(At::Write, Next::Write(C::delete()))
             }
             Deletion::Pause => self.go(At::Again(Refusal::BusyAndNotFound, pause), Next::Rest(Rest::For(pause))),
             Deletion::Wait => {
                 let operation = OtherOperation { since: now };
-                match disk {
-                    Some(disk) => self.watch(now, operation, (refusal, pause), Ok(disk)),
+                match seen {
+                    Some(seen) => self.watch(now, operation, (refusal, pause), Ok(seen)),
                     None => self.go(At::Again(refusal, pause), Next::Permit(Verb::Delete)),
                 }
             }
             Deletion::Held => {
-                let why = disk.map_or(WHY, |disk| Why::Held(Arc::new(disk)));
+                let why = seen.map_or_else(|| WHY.into(), C::held);
                 failed(Failure::new(Fault::InUse, self.attempts.effect(), why))
             }
-            Deletion::Gone => Next::End(Ok(Done::Gone)),
-            Deletion::Replaced => Next::End(Ok(Done::Replaced)),
+            Deletion::Gone => Next::End(Ok(C::deleted(Deleted::Gone))),
+            Deletion::Replaced => Next::End(Ok(C::deleted(Deleted::Replaced))),
         }
     }
 
@@ -114,15 +114,15 @@ impl<E: AzureFailure> Delete<E> {
         now: Duration,
         operation: OtherOperation,
         (refusal, pause): (Refusal, Duration),
-        read: Result<Disk, E>,
-    ) -> Step<E> {
+        read: Result<C::Seen, C::Error>,
+    ) -> Next<C> {
         let again = At::Again(refusal, pause);
         match found(read) {
-            Err(error) => failed(Failure::azure(Why::Unreadable, error, &self.attempts)),
+            Err(error) => failed(Failure::azure(Trouble::Unreadable, error, &self.attempts)),
             Ok(None) => self.go(again, Next::Permit(Verb::Delete)),
-            Ok(Some(disk)) => {
-                let watched = operation.seen(now, &disk);
-                self.seen = self.seen.take().or(Some(disk));
+            Ok(Some(seen)) => {
+                let watched = operation.seen(now, &seen);
+                self.seen = self.seen.take().or(Some(seen));
                 match watched {
                     Watched::Rest(rest) => self.go(At::Watch(operation, refusal, pause), Next::Rest(rest)),
                     Watched::Ended => self.go(again, Next::Permit(Verb::Delete)),
@@ -132,7 +132,7 @@ impl<E: AzureFailure> Delete<E> {
         }
     }
 
-    fn not_done(&mut self, error: E, was_accepted: bool) -> Step<E> {
+    fn not_done(&mut self, error: C::Error, was_accepted: bool) -> Next<C> {
         if *error.fault() == Fault::Conflict {
             let Some(pause) = PAUSES.get(self.conflicts) else { return self.given_up(error) };
             self.conflicts += 1;
@@ -147,16 +147,16 @@ impl<E: AzureFailure> Delete<E> {
         }
     }
 
-    fn given_up(&mut self, error: E) -> Step<E> {
+    fn given_up(&mut self, error: C::Error) -> Next<C> {
         match error.fault() {
-            Fault::NotFound => Next::End(Ok(Done::Gone)),
-            Fault::ScopeNotFound if error.code() == NO_GROUP => Next::End(Ok(Done::Gone)),
+            Fault::NotFound => Next::End(Ok(C::deleted(Deleted::Gone))),
+            Fault::ScopeNotFound if error.code() == NO_GROUP => Next::End(Ok(C::deleted(Deleted::Gone))),
             Fault::Unclear | Fault::Conflict | Fault::InUse => self.go(At::Aftermath(error), Next::Read(None)),
             _ => failed(Failure::azure(WHY, error, &self.attempts)),
         }
     }
 
-    fn go(&mut self, at: At<E>, next: Step<E>) -> Step<E> {
+    fn go(&mut self, at: At<C::Error>, next: Next<C>) -> Next<C> {
         self.at = at;
         next
     }

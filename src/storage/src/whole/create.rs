@@ -1,38 +1,37 @@
 //! The course of a creation.
 //!
-//! A disk of the name may exist before: it is what the request asks for or another one, which the caller decides. A creation
-//! that has failed may leave an incomplete disk. It must not stay, because the retry may be for another zone. What existed
-//! before the call may hold data, and is never deleted here.
+//! A resource of the name may exist before: it is what the request asks for or another one, which the caller decides. A
+//! creation that has failed may leave an incomplete one. It must not stay, because the retry may ask for another one: a disk
+//! in another zone, or a snapshot of a later moment. What existed before the call may hold data, and is never deleted here.
 
 use std::{sync::Arc, time::Duration};
 
 use lazuli_engine::attempts::{Attempts, Limits};
-use lazuli_engine::single::{Input, Next};
+use lazuli_engine::single::{AzureFailure as _, Input, Next};
 use lazuli_model::{
-    Disk, ProvisioningState,
-    disk_spec::DiskSpec,
+    ProvisioningState,
     fault::{Effect, Fault},
 };
 use lazuli_quota::permit::Priority;
 
 use super::{
-    AzureFailure, Done, Failure, Op, OtherOperation, Step, Verb, Watched, WholeDisk, Why, Write, failed, in_progress,
+    Failure, FailureOf, OtherOperation, Resource as _, Spec, Trouble, Verb, Watched, Whole, failed, in_progress,
     rest_after,
 };
 
 /// A creation.
 #[derive(Debug, Clone)]
-pub(super) struct Create<E: AzureFailure> {
-    spec: Arc<DiskSpec>,
+pub(crate) struct Create<C: Whole> {
+    spec: Arc<Spec<C>>,
     limits: Limits,
     attempts: Attempts,
-    /// A disk of the name existed before the first write.
+    /// A resource of the name existed before the first write.
     was_there: bool,
-    at: At<E>,
+    at: At<C>,
 }
 
 #[derive(Debug, Clone)]
-enum At<E: AzureFailure> {
+enum At<C: Whole> {
     /// Towards the read behind the permit.
     Look,
     /// Another writer's operation, or one of an earlier try, has not ended.
@@ -40,38 +39,28 @@ enum At<E: AzureFailure> {
     /// The write is in flight.
     Write,
     /// The write has failed for this reason. What has it left?
-    Aftermath(Failure<E>, Option<OtherOperation>),
+    Aftermath(FailureOf<C>, Option<OtherOperation>),
     /// What it has left is being deleted.
-    CleanUp(Failure<E>, Attempts),
+    CleanUp(FailureOf<C>, Attempts),
 }
 
-/// Whether a disk is what an earlier creation left incomplete. A disk that holds data is in the state Failed too, after a
-/// change of it that failed. So the PUT is repeated only for a disk that is exactly what is requested: it completes a
-/// failed creation, and changes nothing where another write has failed.
-pub(super) fn is_unfinished(spec: &DiskSpec, disk: &Disk) -> bool {
-    matches!(disk.provisioning_state, ProvisioningState::Failed | ProvisioningState::Canceled)
-        && spec.matches(disk).is_ok()
-        && spec.has_sent_size(disk)
-        && disk.holders().is_empty()
-}
+const WHY: Trouble = Trouble::Creation;
 
-const WHY: Why = Why::Write(Write::Creation);
-
-impl<E: AzureFailure> Create<E> {
-    pub(super) fn new(spec: Arc<DiskSpec>, limits: Limits) -> Self {
+impl<C: Whole> Create<C> {
+    pub(crate) fn new(spec: Arc<Spec<C>>, limits: Limits) -> Self {
         Self { spec, limits, attempts: Attempts::default(), was_there: false, at: At::Look }
     }
 
     /// Whether a failed write may have left something that this course removes.
-    pub(super) fn puts_right(&self) -> bool {
+    pub(crate) fn puts_right(&self) -> bool {
         matches!(self.at, At::Aftermath(..) | At::CleanUp(..))
     }
 
-    pub(super) fn watches(&self) -> bool {
+    pub(crate) fn watches(&self) -> bool {
         matches!(self.at, At::Watch(_) | At::Aftermath(_, Some(_)))
     }
 
-    pub(super) fn next(&mut self, now: Duration, input: Input<WholeDisk<E>>) -> Step<E> {
+    pub(crate) fn next(&mut self, now: Duration, input: Input<C>) -> Next<C> {
         match std::mem::replace(&mut self.at, At::Look) {
             At::Look => self.look(now, input),
             At::Watch(operation) => self.watch(now, operation, input),
@@ -81,21 +70,21 @@ impl<E: AzureFailure> Create<E> {
         }
     }
 
-    /// Nobody waits for the disk. A try whose answer was lost may have left one.
-    fn unwanted(&mut self) -> Step<E> {
-        let failure = Failure::new(Fault::Deadline, self.attempts.effect(), Why::Unwanted);
+    /// Nobody waits for it. A try whose answer was lost may have left something.
+    fn unwanted(&mut self) -> Next<C> {
+        let failure = Failure::new(Fault::Deadline, self.attempts.effect(), Trouble::Unwanted);
         if failure.effect == Effect::None { failed(failure) } else { self.look_what_is_left(failure) }
     }
 
-    fn look(&mut self, now: Duration, input: Input<WholeDisk<E>>) -> Step<E> {
+    fn look(&mut self, now: Duration, input: Input<C>) -> Next<C> {
         match input {
             Input::Permitted => Next::Read(Some(Priority::Create)),
             Input::NoPermit(error) => failed(Failure::azure(WHY, error, &self.attempts)),
             Input::Unwanted => self.unwanted(),
-            Input::Read(Ok(disk)) => self.found(now, None, disk),
+            Input::Read(Ok(seen)) => self.found(now, None, seen),
             Input::Read(Err(error)) => match error.fault() {
                 Fault::NotFound => self.write(),
-                // Without the resource group there is no disk. After any other failure an earlier attempt may have made one.
+                // Without the resource group there is none. After any other failure an earlier attempt may have made one.
                 Fault::ScopeNotFound => failed(Failure::azure(WHY, error, &self.attempts)),
                 _ => failed(Failure::azure(WHY, error, &self.attempts).with_effect(Effect::Possible)),
             },
@@ -105,42 +94,42 @@ impl<E: AzureFailure> Create<E> {
         }
     }
 
-    /// Waits for the end of an operation on the disk.
-    fn watch(&mut self, now: Duration, operation: OtherOperation, input: Input<WholeDisk<E>>) -> Step<E> {
+    /// Waits for the end of an operation on it.
+    fn watch(&mut self, now: Duration, operation: OtherOperation, input: Input<C>) -> Next<C> {
         match input {
-            Input::Read(Ok(disk)) => self.found(now, Some(operation), disk),
+            Input::Read(Ok(seen)) => self.found(now, Some(operation), seen),
             Input::Read(Err(error)) => {
-                failed(Failure::azure(Why::Unreadable, error, &self.attempts).with_effect(Effect::Possible))
+                failed(Failure::azure(Trouble::Unreadable, error, &self.attempts).with_effect(Effect::Possible))
             }
             Input::Unwanted => self.unwanted(),
             _ => self.go(At::Watch(operation), Next::Read(None)),
         }
     }
 
-    /// A disk of the name exists. `watched` is the operation on it that has been waited for; a wait gave the permit back.
-    fn found(&mut self, now: Duration, watched: Option<OtherOperation>, disk: Disk) -> Step<E> {
+    /// A resource of the name exists. `watched` is the operation on it that has been waited for; a wait gave the permit back.
+    fn found(&mut self, now: Duration, watched: Option<OtherOperation>, seen: C::Seen) -> Next<C> {
         let operation = watched.unwrap_or(OtherOperation { since: now });
-        match operation.seen(now, &disk) {
+        match operation.seen(now, &seen) {
             Watched::Rest(rest) => return self.go(At::Watch(operation), Next::Rest(rest)),
             Watched::TooLong(elapsed) => return failed(in_progress(elapsed)),
             Watched::Ended => {}
         }
-        if !is_unfinished(&self.spec, &disk) {
-            return Next::End(Ok(Done::Disk(disk.into())));
+        if !seen.is_unfinished(&self.spec, self.attempts.effect()) {
+            return Next::End(Ok(C::found(seen)));
         }
         // After a lost answer it may be what this call has made.
         self.was_there |= self.attempts.effect() == Effect::None;
         if watched.is_none() { self.write() } else { Next::Permit(Verb::Put) }
     }
 
-    fn write(&mut self) -> Step<E> {
-        let op = Op::Put(self.spec.clone());
+    fn write(&mut self) -> Next<C> {
+        let op = C::put(self.spec.clone());
         self.go(At::Write, Next::Write(op))
     }
 
-    fn written(&mut self, input: Input<WholeDisk<E>>) -> Step<E> {
+    fn written(&mut self, input: Input<C>) -> Next<C> {
         match input {
-            Input::Written(Some(disk)) => Next::End(Ok(Done::Disk(disk.into()))),
+            Input::Written(Some(seen)) => Next::End(Ok(C::made(seen))),
             Input::Refused(error) => match rest_after(&error, &mut self.attempts, self.limits) {
                 Some(rest) => Next::Rest(rest),
                 None => self.look_what_is_left(Failure::azure(WHY, error, &self.attempts)),
@@ -152,27 +141,29 @@ impl<E: AzureFailure> Create<E> {
         }
     }
 
-    fn look_what_is_left(&mut self, failure: Failure<E>) -> Step<E> {
+    fn look_what_is_left(&mut self, failure: FailureOf<C>) -> Next<C> {
         self.go(At::Aftermath(failure, None), Next::Read(None))
     }
 
-    /// The disk's state shows whether the failed creation has left a disk.
+    /// The resource's state shows whether the failed creation has left it.
     fn aftermath(
         &mut self,
         now: Duration,
-        failure: Failure<E>,
+        failure: FailureOf<C>,
         operation: Option<OtherOperation>,
-        input: Input<WholeDisk<E>>,
-    ) -> Step<E> {
+        input: Input<C>,
+    ) -> Next<C> {
         let is_lost = self.attempts.effect() == Effect::Possible;
-        let disk = match input {
-            Input::Read(Ok(disk)) => disk,
+        let seen = match input {
+            Input::Read(Ok(seen)) => seen,
             Input::Read(Err(error)) if operation.is_some() => {
-                return failed(Failure::azure(Why::Unreadable, error, &self.attempts).with_effect(Effect::Possible));
+                return failed(
+                    Failure::azure(Trouble::Unreadable, error, &self.attempts).with_effect(Effect::Possible),
+                );
             }
             Input::Read(Err(read)) if *read.fault() == Fault::NotFound && !is_lost => {
                 return failed(match failure.fault {
-                    // Azure's code is ambiguous (`OperationNotAllowed`). Where it has left no disk, only the quota can have
+                    // Azure's code is ambiguous (`OperationNotAllowed`). Where it has left nothing, only the quota can have
                     // forbidden a valid request.
                     Fault::Unclear => failure.resorted(Fault::Exhausted).with_effect(Effect::None),
                     Fault::OutcomeUnknown => failure.with_effect(Effect::Possible),
@@ -183,32 +174,29 @@ impl<E: AzureFailure> Create<E> {
             _ => return self.go(At::Aftermath(failure, operation), Next::Read(None)),
         };
         let operation = operation.unwrap_or(OtherOperation { since: now });
-        match operation.seen(now, &disk) {
+        match operation.seen(now, &seen) {
             Watched::Rest(rest) => return self.go(At::Aftermath(failure, Some(operation)), Next::Rest(rest)),
             Watched::TooLong(elapsed) => return failed(in_progress(elapsed)),
             Watched::Ended => {}
         }
-        let is_it = self.spec.matches(&disk).is_ok();
-        match disk.provisioning_state {
-            ProvisioningState::Succeeded if is_it => Next::End(Ok(Done::Disk(disk.into()))),
-            ProvisioningState::Failed | ProvisioningState::Canceled
-                if !self.was_there && is_it && disk.holders().is_empty() =>
-            {
-                self.go(At::CleanUp(failure, Attempts::default()), Next::Permit(Verb::Delete))
-            }
-            _ => failed(failure.with_effect(Effect::Possible)),
+        if seen.provisioning_state() == ProvisioningState::Succeeded && seen.is_as(&self.spec) {
+            return Next::End(Ok(C::made(seen)));
         }
+        if !self.was_there && seen.is_left(&self.spec) {
+            return self.go(At::CleanUp(failure, Attempts::default()), Next::Permit(Verb::Delete));
+        }
+        failed(failure.with_effect(Effect::Possible))
     }
 
     /// Deletes what the failed creation has left, if it is still that when the deletion is sent.
-    fn clean_up(&mut self, failure: Failure<E>, mut attempts: Attempts, input: Input<WholeDisk<E>>) -> Step<E> {
-        // A try whose answer was lost may still make a disk.
+    fn clean_up(&mut self, failure: FailureOf<C>, mut attempts: Attempts, input: Input<C>) -> Next<C> {
+        // A try whose answer was lost may still make it.
         let tried = self.attempts.effect();
-        let clean = |failure: Failure<E>| failed(failure.with_effect(tried));
-        let left = |failure: Failure<E>| failed(failure.with_effect(Effect::Possible));
+        let clean = |failure: FailureOf<C>| failed(failure.with_effect(tried));
+        let left = |failure: FailureOf<C>| failed(failure.with_effect(Effect::Possible));
         let next = match input {
             Input::Permitted => Next::Read(None),
-            Input::Read(Ok(disk)) if is_unfinished(&self.spec, &disk) => Next::Write(Op::Delete),
+            Input::Read(Ok(seen)) if seen.is_unfinished(&self.spec, Effect::Possible) => Next::Write(C::delete()),
             Input::Read(Err(error)) if *error.fault() == Fault::NotFound => return clean(failure),
             Input::Written(_) => return clean(failure),
             Input::Refused(error) => match rest_after(&error, &mut attempts, self.limits) {
@@ -223,7 +211,7 @@ impl<E: AzureFailure> Create<E> {
         self.go(At::CleanUp(failure, attempts), next)
     }
 
-    fn go(&mut self, at: At<E>, next: Step<E>) -> Step<E> {
+    fn go(&mut self, at: At<C>, next: Next<C>) -> Next<C> {
         self.at = at;
         next
     }

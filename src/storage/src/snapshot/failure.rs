@@ -1,0 +1,84 @@
+//! Why a request failed, as a value, and its code.
+
+use lazuli_engine::single::AzureFailure;
+use lazuli_model::{
+    ArmId,
+    fault::{self, Code, Effect, Fault, Rpc},
+};
+use lazuli_volume::{
+    ParameterError,
+    snapshot::{SnapshotLimit, SnapshotRefusal},
+};
+
+use super::WorkFailure;
+
+/// A failed request.
+#[derive(Debug, Clone)]
+pub struct Failure<E, W> {
+    /// What failed.
+    pub cause: Box<Cause<E, W>>,
+    /// Whether something of the request may be there or in the making.
+    pub effect: Effect,
+}
+
+/// What failed.
+#[derive(Debug, Clone)]
+pub enum Cause<E, W> {
+    /// A value of the request cannot be used.
+    Parameter(ParameterError),
+    /// What is there does not allow it.
+    Refused(SnapshotRefusal),
+    /// One of Azure's limits is reached.
+    Limit(SnapshotLimit),
+    /// A read has failed.
+    Azure(Why, E),
+    /// The work on one snapshot has failed.
+    Work(W),
+}
+
+/// What the read was of that has failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// The disk of which the snapshot is.
+    #[error("{0} cannot be read, of which a snapshot is asked for")]
+    Source(ArmId),
+    /// A snapshot.
+    #[error("the snapshot {0} cannot be read")]
+    Snapshot(ArmId),
+    /// The snapshots of a subscription.
+    #[error("the snapshots of the subscription {0} cannot be listed")]
+    List(String),
+}
+
+impl<E, W> Failure<E, W> {
+    pub(super) fn new(cause: Cause<E, W>, effect: Effect) -> Self {
+        Self { cause: Box::new(cause), effect }
+    }
+}
+
+impl<E: AzureFailure, W: WorkFailure> Failure<E, W> {
+    /// What a caller may do about it; `None` where the reason is no answer of Azure's.
+    pub fn fault(&self) -> Option<&Fault> {
+        match &*self.cause {
+            Cause::Azure(_, error) => Some(error.fault()),
+            Cause::Work(error) => Some(error.fault()),
+            Cause::Parameter(_) | Cause::Refused(_) | Cause::Limit(_) => None,
+        }
+    }
+
+    /// The gRPC code. external-snapshotter forgets a snapshot after a final one, so none is given while something of the
+    /// request may be there.
+    pub fn code(&self, rpc: Rpc) -> Code {
+        let code = match &*self.cause {
+            Cause::Parameter(error) => error.code(),
+            Cause::Refused(refusal) => refusal.code(),
+            Cause::Limit(limit) => limit.code(),
+            Cause::Azure(_, error) => fault::code(rpc, error.fault(), self.effect),
+            Cause::Work(error) => fault::code(rpc, error.fault(), self.effect),
+        };
+        match (rpc, self.effect) {
+            (Rpc::CreateSnapshot, Effect::Possible) if !code.may_be_in_progress() => Code::Unavailable,
+            _ => code,
+        }
+    }
+}
