@@ -275,7 +275,8 @@ fn the_chart_is_of_the_programs_version_and_the_sidecars_are_those_that_are_test
     let pod = controller(WITH_SNAPSHOTS);
     for sidecar in ["provisioner", "attacher", "resizer", "snapshotter"] {
         let tool = fs::read_to_string(root().join(format!("tests/tools/external-{sidecar}/go.mod"))).unwrap();
-        let pinned = tool.lines().find(|line| line.starts_with("require github.com/kubernetes-csi/external-")).unwrap();
+        let module = format!("github.com/kubernetes-csi/external-{sidecar}/v");
+        let pinned = tool.lines().find(|line| line.contains(&module) && !line.contains("// indirect")).unwrap();
         let version = pinned.split_whitespace().last().unwrap();
         let container = list(&pod["containers"]).iter().find(|c| c["name"] == format!("csi-{sidecar}")).unwrap();
         assert_eq!(container["image"], format!("registry.k8s.io/sig-storage/csi-{sidecar}:{version}"));
@@ -298,7 +299,9 @@ fn sidecars_have_many_workers_much_time_and_one_leader() {
         assert_eq!(value("--csi-address"), Some("unix:///csi/csi.sock"), "{name}");
     }
     // What names claims and VolumeSnapshots, for tags and templates.
-    for (at, argument) in [(1, "--extra-create-metadata"), (3, "--extra-modify-metadata"), (4, "--extra-create-metadata")] {
+    for (at, argument) in
+        [(1, "--extra-create-metadata"), (3, "--extra-modify-metadata"), (4, "--extra-create-metadata")]
+    {
         assert!(arguments(&pod["containers"][at]).contains(&argument.to_owned()), "{}", pod["containers"][at]["name"]);
     }
 }
@@ -322,7 +325,7 @@ fn snapshots_are_taken_with_a_container_rights_and_a_lease_where_they_are_asked_
         ("volumesnapshots", "watch"),
     ]
     .into();
-    for (file, asked) in [(RENDERED[0], false), (RENDERED[1], true), (WITH_SNAPSHOTS, true), (DEPLOYED, false)] {
+    for (file, asked) in [(RENDERED[0], false), (RENDERED[1], true), (WITH_SNAPSHOTS, true), (DEPLOYED, true)] {
         let pod = controller(file);
         let containers = list(&pod["containers"]);
         let snapshotter = containers.iter().find(|one| one["name"] == "csi-snapshotter");
@@ -332,11 +335,14 @@ fn snapshots_are_taken_with_a_container_rights_and_a_lease_where_they_are_asked_
         assert_eq!(never_sweeps, !asked, "{file}");
         let roles = of_kind(file, "ClusterRole");
         let rules: Vec<&Value> = roles.iter().flat_map(|role| list(&role["rules"])).collect();
-        let of_snapshots = rules.into_iter().filter(|rule| strings(&rule["apiGroups"]).contains(&"snapshot.storage.k8s.io"));
+        let of_snapshots =
+            rules.into_iter().filter(|rule| strings(&rule["apiGroups"]).contains(&"snapshot.storage.k8s.io"));
         let given: BTreeSet<(&str, &str)> = of_snapshots
             .flat_map(|rule| {
                 let verbs = strings(&rule["verbs"]);
-                strings(&rule["resources"]).into_iter().flat_map(move |of| verbs.clone().into_iter().map(move |verb| (of, verb)))
+                strings(&rule["resources"])
+                    .into_iter()
+                    .flat_map(move |of| verbs.clone().into_iter().map(move |verb| (of, verb)))
             })
             .collect();
         assert_eq!(given, if asked { expected.clone() } else { BTreeSet::new() }, "{file}");
@@ -365,7 +371,8 @@ fn the_sidecars_of_disks_find_out_whether_there_are_attributes_classes() {
             assert!(!arguments.iter().any(|one| one.contains("VolumeAttributesClass")), "{file}: {arguments:?}");
         }
         for (role, verbs) in [("lazuli-provisioner", json!(["get"])), ("lazuli-resizer", json!(["list", "watch"]))] {
-            let rule = json!({"apiGroups": ["storage.k8s.io"], "resources": ["volumeattributesclasses"], "verbs": verbs});
+            let rule =
+                json!({"apiGroups": ["storage.k8s.io"], "resources": ["volumeattributesclasses"], "verbs": verbs});
             assert!(list(&named(file, "ClusterRole", role)["rules"]).contains(&rule), "{file}: {role}");
         }
     }
