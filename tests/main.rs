@@ -29,6 +29,7 @@ mod it {
     mod deploy_file;
     mod deploy_manifests;
     mod deploy_rights;
+    mod deploy_snapshots;
     mod disk_admission;
     mod disk_adoption;
     mod disk_batch;
