@@ -339,6 +339,10 @@ async fn the_line_of_a_copy_is_read_once_and_ends_where_something_is_gone() {
     let snap = take_snapshot(&volumes, "snap", &disk("source")).await;
     copy(&volumes, claim("pvc-1", 4, &["1"], &[("skuName", "Premium_LRS")]), &snap).await.unwrap();
     copy(&volumes, claim("pvc-2", 4, &["1"], &[("skuName", "Premium_LRS")]), &disk("pvc-1")).await.unwrap();
+    // The replica that has made them knows them. The snapshot and what it was taken of were read for the first copy.
+    rig.emulator.control().reset_log();
+    assert_eq!(volumes.line(disk("pvc-2").as_str()).await.ids().len(), 4);
+    assert_eq!(rig.reads(), 0);
     let cold = rig.replica(2);
     sleep(Duration::from_secs(60)).await;
     let begun = Instant::now();
