@@ -198,6 +198,7 @@ pub mod api_versions;
 pub mod call_log;
 pub mod changes;
 pub mod control;
+mod counted_changes;
 pub mod disk_skus;
 pub mod ended;
 pub mod hypervisor;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 pub use crate::document::Document;
 
+use crate::counted_changes::CountedChanges;
 use crate::derived;
 use crate::history::History;
 use crate::path;
@@ -87,8 +88,8 @@ pub(crate) struct Resource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_ends: Option<i64>,
     /// Changes of a disk that are counted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) counted: crate::arm::compute::disk_changes::History,
+    #[serde(default, skip_serializing_if = "CountedChanges::is_empty")]
+    pub(crate) counted: CountedChanges,
     /// The store's revision when this last changed.
     #[serde(skip)]
     pub(crate) revision: u64,
@@ -116,7 +117,7 @@ impl Resource {
             signature_ends: None,
             alarm: None,
             copy_ends: None,
-            counted: Vec::new(),
+            counted: CountedChanges::default(),
             revision: 0,
             writes: 0,
             next_instance: 0,

@@ -13,8 +13,9 @@
 //! | no other encryption while a disk is being filled or converted, or has snapshots that are | D (disks-incremental-snapshots, disks-convert-types), code and text U |
 //! | a disk access goes when its policy does | U |
 
-use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::attachments::owners;
@@ -23,6 +24,7 @@ use super::disk_rules::{FOUR_TIB_GIB, perform, protect, refused, shares, sku_of}
 use super::{background_copy, disk_access, disk_copy, instant_access, snapshot_copy};
 use crate::arm::descriptor::{Draft, Verb};
 use crate::arm::{kinds, regions};
+use crate::counted_changes::Counted;
 use crate::disk_skus::Sku;
 use crate::fault::{self, Fault};
 use crate::path;
@@ -33,24 +35,9 @@ use crate::store::Power;
 const SKU_MOST: usize = 2;
 /// Documented: changes of IOPS and MB/s in a day.
 const PERFORMANCE_MOST: usize = 4;
-const DAY: SignedDuration = SignedDuration::from_hours(24);
+const DAY: Duration = Duration::from_hours(24);
 /// Documented: between two lowered tiers, and between enabled and disabled bursting.
-const HALF_DAY: SignedDuration = SignedDuration::from_hours(12);
-
-/// A change that Azure counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Counted {
-    /// Another SKU.
-    Sku,
-    /// Other IOPS or MB/s of a disk that has them chosen.
-    Performance,
-    /// A lower tier.
-    LowerTier,
-}
-
-/// The changes that Azure counts, each with its moment in seconds of Unix time.
-pub(crate) type History = Vec<(Counted, i64)>;
+const HALF_DAY: Duration = Duration::from_hours(12);
 
 /// What Azure counts of a change of a disk.
 pub(super) fn counted(old: &Value, new: &Value) -> Vec<Counted> {
@@ -70,21 +57,25 @@ fn tier_of(doc: &Value) -> Option<u32> {
     doc["properties"]["tier"].as_str()?.get(1..)?.parse().ok()
 }
 
+/// Whether a moment is less than so long before another.
+fn is_within(earlier: Timestamp, time: Duration, now: Timestamp) -> bool {
+    now.duration_since(earlier).unsigned_abs() < time
+}
+
 /// Refuses a change that Azure has counted often enough.
 fn check_often(draft: &Draft<'_>, old: &Value, new: &Value) -> Result<(), Fault> {
     let Ok(now) = draft.stamp.parse::<Timestamp>() else {
         return Ok(());
     };
-    let history = draft.state.store.get(draft.id).map_or(&[][..], |resource| &resource.counted);
-    let within = |kind: Counted, window: SignedDuration| {
-        let recent = |(counted, at): &&(Counted, i64)| *counted == kind && now.as_second() - at < window.as_secs();
-        history.iter().filter(recent).count()
+    let within = |kind: Counted, time: Duration| {
+        let resource = draft.state.store.get(draft.id);
+        resource.map_or(0, |resource| resource.counted.within(kind, time, now.as_second()))
     };
     let name = draft.name;
     for kind in counted(old, new) {
         let is_made_today = || {
             let made = old["properties"]["timeCreated"].as_str().and_then(|made| made.parse::<Timestamp>().ok());
-            sku_of(old).is_ok_and(Sku::premium_v2) && made.is_some_and(|made| now.duration_since(made) < DAY)
+            sku_of(old).is_ok_and(Sku::premium_v2) && made.is_some_and(|made| is_within(made, DAY, now))
         };
         match kind {
             Counted::Sku if draft.state.switches.sku_twice_a_day && within(kind, DAY) >= SKU_MOST => {
@@ -253,7 +244,7 @@ fn bursting(draft: &Draft<'_>, old: &Value, new: &mut Value) -> Result<(), Fault
         (true, false) if old["sku"]["name"] == new["sku"]["name"] => {
             let since = old["properties"]["burstingEnabledTime"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
             let now = draft.stamp.parse::<Timestamp>().ok();
-            if matches!((since, now), (Some(since), Some(now)) if now.duration_since(since) < HALF_DAY) {
+            if matches!((since, now), (Some(since), Some(now)) if is_within(since, HALF_DAY, now)) {
                 return Err(fault::bursting_disabled_too_soon(name));
             }
         }

@@ -169,8 +169,7 @@ fn begun(context: &mut Context<'_>, old: Option<&Value>, new: Option<&Value>) ->
         let now = context.shared.clock.at(context.now).as_second();
         let counted = disk_changes::counted(old, new);
         if !counted.is_empty() {
-            let counted = counted.into_iter().map(|counted| (counted, now));
-            context.state.store.change(path::of(old), context.now, |resource| resource.counted.extend(counted));
+            context.state.store.change(path::of(old), context.now, |resource| resource.counted.add(&counted, now));
         }
     }
     Ok(match old {
