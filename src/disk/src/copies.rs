@@ -3,7 +3,7 @@
 use lazuli_azure::compute::Freshness;
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
-    ArmId,
+    ArmId, Disk,
     event::Reason,
     fault::{Code, Effect, Fault},
     parameter::ParameterError,
@@ -218,6 +218,11 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
+    /// A disk was made or found. What is made from it then needs no read of it to know its line.
+    pub(crate) fn learn(&mut self, disk: &Disk) {
+        self.links.learn_disk(disk);
+    }
+
     /// A disk was deleted.
     pub(crate) fn forget(&mut self, disk: &ArmId) {
         self.links.forget(disk);

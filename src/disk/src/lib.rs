@@ -255,6 +255,7 @@ impl Volumes {
     fn made(&self, disk: &Disk, adopted: Adopted, requested_at: Instant) -> Created {
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
         self.workers.created(disk, requested_at);
+        self.copies().learn(disk);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
         Created { volume_id, adopted }

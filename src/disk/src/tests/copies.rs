@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lazuli_emulator::{Options, scenario, scenario::Scenario};
+use lazuli_emulator::{Options, latency::Profile, scenario, scenario::Scenario};
 use lazuli_model::CopyMethod;
 use lazuli_model::{
     ArmId, Gib,
@@ -53,6 +53,10 @@ fn snapshot(name: &str) -> ArmId {
 
 /// The source of the tests: a Premium disk of 4 GiB in zone 1.
 async fn azure(seed: u64) -> Rig {
+    Rig::start(with_source(seed)).await
+}
+
+fn with_source(seed: u64) -> Options {
     let source = scenario::Disk {
         name: "source".into(),
         size_gib: 4,
@@ -62,7 +66,7 @@ async fn azure(seed: u64) -> Rig {
         attach_to: None,
         tags: BTreeMap::new(),
     };
-    Rig::start(Options { ..lagging(seed, Scenario { disks: vec![source], ..Scenario::default() }) }).await
+    lagging(seed, Scenario { disks: vec![source], ..Scenario::default() })
 }
 
 async fn copy(volumes: &Volumes, request: Request, source: &ArmId) -> Result<Created, CopyError> {
@@ -259,6 +263,26 @@ async fn a_deletion_and_a_sweep_take_a_carrier_along_that_was_left() {
     }
 }
 
+/// Azure fills a PremiumV2 disk after its creation has ended.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_still_being_filled_is_answered_and_its_carrier_goes_later() {
+    let rig = Rig::start(Options { latency: Profile::typical(), ..with_source(9) }).await;
+    let volumes = rig.replica(1);
+    let request = claim("pvc-1", 4, &["2"], &[("skuName", "PremiumV2_LRS")]);
+    let created = copy(&volumes, request.clone(), &disk("source")).await.unwrap();
+    assert_eq!(zone(&created), "2");
+    let percent = rig.property(&disk("pvc-1"), "/properties/completionPercent");
+    assert!(percent.as_f64().is_some_and(|percent| percent < 100.0), "{percent}");
+    assert_eq!(rig.carriers(), ["carry_pvc-1"], "Azure still reads it");
+    let again = copy(&rig.replica(2), request, &disk("source")).await.unwrap();
+    assert_eq!(again.adopted, created.adopted);
+    sleep(Duration::from_secs(24 * 3_600)).await;
+    volumes.list().await.unwrap();
+    assert_eq!(rig.carriers(), Vec::<String>::new());
+    assert_eq!(rig.property(&disk("pvc-1"), "/properties/completionPercent"), 100);
+    rig.emulator.shutdown().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_empty_volume_is_deleted_without_a_read_and_a_person_s_snapshot_stays() {
     let rig = azure(5).await;
@@ -339,6 +363,10 @@ async fn the_line_of_a_copy_is_read_once_and_ends_where_something_is_gone() {
     let snap = take_snapshot(&volumes, "snap", &disk("source")).await;
     copy(&volumes, claim("pvc-1", 4, &["1"], &[("skuName", "Premium_LRS")]), &snap).await.unwrap();
     copy(&volumes, claim("pvc-2", 4, &["1"], &[("skuName", "Premium_LRS")]), &disk("pvc-1")).await.unwrap();
+    // The replica that has made them knows them. The snapshot and what it was taken of were read for the first copy.
+    rig.emulator.control().reset_log();
+    assert_eq!(volumes.line(disk("pvc-2").as_str()).await.ids().len(), 4);
+    assert_eq!(rig.reads(), 0);
     let cold = rig.replica(2);
     sleep(Duration::from_secs(60)).await;
     let begun = Instant::now();

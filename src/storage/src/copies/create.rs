@@ -135,13 +135,13 @@ impl<W: AzureFailure> Create<W> {
                 None => self.descend(links, Link::Unknown),
             },
             (At::Source, Event::Disk(read)) => {
-                let disk = found(read).map_err(|error| Failure::Unreadable(self.source.clone(), error))?;
+                let disk = self.source_read(read)?;
                 let link = disk.as_deref().map_or(Link::Unknown, Link::of_disk);
                 self.read = disk.map_or(Source::Gone, Source::Disk);
                 self.descend(links, link)
             }
             (At::Source, Event::Snapshot(read)) => {
-                let snapshot = found(read).map_err(|error| Failure::Unreadable(self.source.clone(), error))?;
+                let snapshot = self.source_read(read)?;
                 let link = snapshot.as_deref().map_or(Link::Unknown, Link::of_snapshot);
                 self.read = snapshot.map_or(Source::Gone, Source::Snapshot);
                 self.descend(links, link)
@@ -162,7 +162,11 @@ impl<W: AzureFailure> Create<W> {
                 }
             }
             (At::LookingForCarrier(plan), Event::Snapshot(read)) => {
-                let carrier = found(read).map_err(|error| Failure::Unreadable(self.source.clone(), error))?;
+                let carrier = match &plan.route {
+                    CopyRoute::Carried { carrier, .. } => carrier,
+                    CopyRoute::Direct(_) => &self.source,
+                };
+                let carrier = found(read).map_err(|error| Failure::Unreadable(carrier.clone(), error))?;
                 self.seen.carrier = carrier.map(|carrier| *carrier);
                 self.decide(plan)
             }
@@ -193,6 +197,15 @@ impl<W: AzureFailure> Create<W> {
                 Err(Failure::Work(error))
             }
             (at, event) => unexpected(&at, &event),
+        }
+    }
+
+    /// A read of the source. With its resource group it is gone too, for nothing can be made from it.
+    fn source_read<T, E: AzureFailure>(&self, read: Result<T, E>) -> Result<Option<T>, Failure<E, W>> {
+        match read {
+            Ok(model) => Ok(Some(model)),
+            Err(error) if error.fault().says_that_it_is_missing() => Ok(None),
+            Err(error) => Err(Failure::Unreadable(self.source.clone(), error)),
         }
     }
 

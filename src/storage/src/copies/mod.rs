@@ -195,6 +195,11 @@ impl Links {
         self.0.insert(id.clone(), link);
     }
 
+    /// A disk was made, or found.
+    pub fn learn_disk(&mut self, disk: &Disk) {
+        self.learn(&disk.id, Link::of_disk(disk));
+    }
+
     /// A disk or a snapshot was deleted: another one may get its name.
     pub fn forget(&mut self, id: &ArmId) {
         self.0.remove(id);

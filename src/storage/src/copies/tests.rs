@@ -428,6 +428,29 @@ fn a_failed_creation_is_completed_once_and_what_stays_failed_is_answered() {
 }
 
 #[test]
+fn a_volume_is_answered_although_the_resource_group_of_its_source_is_gone() {
+    let (mut azure, mut numbers) = (Azure::new(0), Numbers::new(1));
+    let request = claim(SkuName::PremiumLrs, "1");
+    for (is_made, code) in [(false, Some(Code::NotFound)), (true, None)] {
+        if is_made {
+            call(&mut azure, &request, &snapshot("snap"), &mut numbers).unwrap().unwrap();
+        }
+        let mut create = Create::new(request.clone(), snapshot("snap"), defaults()).unwrap();
+        let (mut links, mut event) = (Links::default(), Event::Begun);
+        let done = loop {
+            match create.step(&mut links, event).next {
+                Next::Done(done) => break done,
+                Next::Call(Call::ReadSnapshot(_)) => {
+                    event = Event::Snapshot(Err(Error(Fault::ScopeNotFound, Effect::None)));
+                }
+                Next::Call(next) => event = azure.answer(&next, &mut numbers),
+            }
+        };
+        assert_eq!(done.err().map(|failure| failure.code()), code);
+    }
+}
+
+#[test]
 fn bad_input_is_refused_before_anything_is_asked_of_azure() {
     let mut request = claim(SkuName::PremiumLrs, "1");
     request.parameters.insert("cachingMode".into(), "Sometimes".into());

@@ -21,7 +21,7 @@
 //!     └─ file system ──> staging path ──> mounted already ───────────────> mounted
 //!              └──> mounts ──> btrfs turn ──> content, records ──> identity
 //!                       ├─ nothing, own unfinished format ──> format ──> mount
-//!                       └─ file system ──> mounts now, btrfs members ──> repair ──> mount
+//!                       └─ file system ──> mounts now ──> id of a copied btrfs, its members ──> repair ──> mount
 //! ```
 //!
 //! Every arrow may end in a refusal.
