@@ -19,8 +19,8 @@ use super::{
 use crate::{
     arm::{Operation, Write},
     decode::{
-        at, optional_bool, optional_number, optional_number32, optional_text, parse_id, provisioning_state,
-        readable_tags, stamp, text, wrong,
+        at, exact_stamp, optional_bool, optional_number, optional_number32, optional_text, parse_id,
+        provisioning_state, readable_tags, text, wrong,
     },
     error::{ArmError, Verb},
     permits::Permit,
@@ -53,7 +53,7 @@ pub fn decode_snapshot(raw: &Value) -> Result<DiskSnapshot, DecodeError> {
         method: word("properties.creationData.createOption")?.and_then(CopyMethod::from_azure),
         source: source(raw),
         source_unique_id: owned("properties.creationData.sourceUniqueId")?,
-        created: stamp(raw, CREATED).ok_or_else(|| wrong(CREATED, "is missing or is no time"))?,
+        created: exact_stamp(raw, CREATED).ok_or_else(|| wrong(CREATED, "is missing or is no time"))?,
         incremental: optional_bool(raw, "properties.incremental")?.unwrap_or(false),
         family: owned("properties.incrementalSnapshotFamilyId")?,
         provisioning_state: provisioning_state(raw)?,

@@ -11,7 +11,7 @@ use csi_proto::csi::{
 };
 use lazuli_disk::{SnapshotError, SnapshotFailure};
 use lazuli_model::{
-    ArmId, SnapshotId, VolumeId,
+    ArmId, AzureTime, SnapshotId, VolumeId,
     event::{Event, Regarding},
     fault::{Code, Fault, Rpc},
 };
@@ -47,11 +47,16 @@ impl Listed {
             size_bytes: wire_bytes(view.size_bytes),
             snapshot_id: self.id.clone(),
             source_volume_id: view.source_volume_id.clone(),
-            creation_time: Some(Timestamp { seconds: view.created.unix_seconds(), nanos: 0 }),
+            creation_time: Some(timestamp(view.created)),
             ready_to_use: view.is_ready,
             ..Snapshot::default()
         }
     }
+}
+
+/// A moment as the protocol writes it. There are fewer nanoseconds in a second than an `i32` holds.
+fn timestamp(at: AzureTime) -> Timestamp {
+    Timestamp { seconds: at.unix_seconds(), nanos: i32::try_from(at.subsec_nanoseconds()).unwrap_or(0) }
 }
 
 impl pages::Listed for Listed {
