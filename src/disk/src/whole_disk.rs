@@ -17,8 +17,8 @@ use lazuli_storage::whole_disk::{Done, Op, Request, Verb, Wanted, WholeDisk};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-pub(crate) use words::grows_only_detached;
 use words::volume_error;
+pub(crate) use words::{broken_off, grows_only_detached};
 
 use super::{
     Nodes, VolumeError,
@@ -89,7 +89,7 @@ impl Disks {
     async fn ended(client: &Client, disk: &ArmId, op: &Op, operation: Operation) -> Result<Option<Disk>, ArmError> {
         match op {
             Op::Put(_) | Op::Resize(_) => client.written_disk(disk, operation).await.map(Some),
-            Op::Delete => client.deleted_disk(operation).await.map(|()| None),
+            Op::Delete => client.deleted(operation).await.map(|()| None),
         }
     }
 }
