@@ -140,8 +140,8 @@ impl Client {
         self.0.delete_disk(disk, Some(permit), &until).await
     }
 
-    /// Waits for the end of a disk's deletion.
-    pub(crate) async fn deleted_disk(&self, mut deletion: Operation) -> Result<(), ArmError> {
+    /// Waits for the end of the deletion of a disk or a snapshot.
+    pub(crate) async fn deleted(&self, mut deletion: Operation) -> Result<(), ArmError> {
         match deletion.settle(&Until::working(WRITE)).await {
             // Another writer deleted it first.
             Err(error) if error.fault == Fault::NotFound => Ok(()),

@@ -1,11 +1,14 @@
 //! Which calls the steps of a request for a snapshot ([`lazuli_storage::snapshot`]) are. It chooses nothing.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lazuli_azure::compute::Freshness;
 use lazuli_model::{
-    ArmId, Disk, VolumeId,
+    ArmId, Disk, Snapshot, VolumeId,
     fault::{Code, Effect, Fault, Rpc},
 };
 use lazuli_storage::{
@@ -23,7 +26,7 @@ use lazuli_volume::{
         may_grow,
     },
 };
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::{DeleteError, ExpandError, VolumeError, Volumes, error::Answer};
 
@@ -200,36 +203,41 @@ impl Volumes {
         if !fills_snapshots_late(disk.sku) {
             return Ok(());
         }
-        let of = ListOf::subscription_of(&disk.id);
-        let listed = self.snapshot_lists.read(&of, self.workers.clock().now()).await;
-        let unlisted = |Answer(error)| {
-            VolumeError::azure(format!("the snapshots cannot be listed that the growth of {} may harm", disk.id), error)
-        };
-        may_grow(disk, &listed.map_err(unlisted)?.snapshots).map_err(ExpandError::Snapshots)
+        let there = self.snapshots_beside(&disk.id, self.workers.clock().now()).await?;
+        may_grow(disk, &there).map_err(ExpandError::Snapshots)
     }
 
     /// Fails while the content of snapshots is only in a disk that is to be deleted. Gives the temporary snapshot that has
     /// carried the disk's content, where the list has one.
     pub(crate) async fn check_dependents(&self, disk: &ArmId) -> Result<Option<ArmId>, DeleteError> {
-        let (of, not_before) = dependents::list_before_deletion(disk, self.workers.clock().now());
-        let listed = match self.snapshot_lists.read(&of, not_before).await {
-            Ok(listed) => listed,
-            Err(Answer(error)) => match dependents::without_list(&error.fault) {
-                WithoutList::GoesOn => return Ok(None),
-                WithoutList::Fails => {
-                    let message = format!("the snapshots cannot be listed that may depend on {disk}");
-                    return Err(VolumeError::azure(message, error).into());
-                }
-            },
-        };
-        let carrier = Remove::carrier_in(&listed.snapshots, disk);
-        if !dependents::may_have(disk, &listed.snapshots) {
+        let there = self.snapshots_beside(disk, dependents::fresh_enough(self.workers.clock().now())).await?;
+        let carrier = Remove::carrier_in(&there, disk);
+        if !dependents::may_have(disk, &there) {
             return Ok(carrier);
         }
         // Where the disk cannot be read, its deletion says why.
         let Ok(read) = self.client.get_disk(disk).await else { return Ok(carrier) };
-        may_delete(&read.model, &listed.snapshots).map_err(DeleteError::Snapshots)?;
+        may_delete(&read.model, &there).map_err(DeleteError::Snapshots)?;
         Ok(carrier)
+    }
+
+    /// The snapshots that may depend on a disk, as far as this identity may see them.
+    async fn snapshots_beside(&self, disk: &ArmId, not_before: Duration) -> Result<Arc<Vec<Snapshot>>, VolumeError> {
+        for of in dependents::lists(disk) {
+            match self.snapshot_lists.read(&of, not_before).await {
+                Ok(listed) => return Ok(listed.snapshots),
+                Err(Answer(error)) => match dependents::without_list(&error.fault) {
+                    WithoutList::GoesOn => {
+                        debug!(%disk, %error, "snapshots that may depend on the disk cannot be listed")
+                    }
+                    WithoutList::Fails => {
+                        let message = format!("the snapshots cannot be listed that may depend on {disk}");
+                        return Err(VolumeError::azure(message, error));
+                    }
+                },
+            }
+        }
+        Ok(Arc::default())
     }
 }
 

@@ -17,8 +17,8 @@ use lazuli_storage::whole_disk::{Done, Op, Request, SeenDisk, Verb, Wanted, Whol
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-pub(crate) use words::grows_only_detached;
 use words::volume_error;
+pub(crate) use words::{broken_off, grows_only_detached};
 
 use super::{
     Nodes, VolumeError,
@@ -94,7 +94,7 @@ impl Disks {
                 Ok(Some(SeenDisk { disk, details: None }))
             }
             Op::Change(_) => client.changed_disk(operation).await.map(|()| None),
-            Op::Delete => client.deleted_disk(operation).await.map(|()| None),
+            Op::Delete => client.deleted(operation).await.map(|()| None),
         }
     }
 }

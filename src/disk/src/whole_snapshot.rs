@@ -7,10 +7,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use lazuli_azure::{compute::Freshness, error::ArmError, permits::Permit};
 use lazuli_engine::single::{Refusal, Written};
 use lazuli_journal::Recorder;
-use lazuli_model::{
-    ArmId, Snapshot,
-    fault::{Effect, Fault},
-};
+use lazuli_model::{ArmId, Snapshot};
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::{
     metrics::Metrics,
@@ -23,7 +20,13 @@ use lazuli_storage::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{VolumeError, client::Client, error::Answer, whole_disk::verb};
+use super::{
+    VolumeError,
+    client::Client,
+    error::Answer,
+    occupied::busy,
+    whole_disk::{broken_off, verb},
+};
 
 type Course = WholeSnapshot<Answer>;
 
@@ -39,7 +42,7 @@ impl WholeSnapshots {
     /// Asks for a snapshot to be made or deleted, or joins the same request, and waits for the outcome.
     ///
     /// # Errors
-    /// [`Fault::Busy`] while something else is being done with the snapshot. Otherwise the failure of the request.
+    /// `Fault::Busy` while something else is being done with the snapshot. Otherwise the failure of the request.
     pub(crate) async fn request(&self, snapshot: &ArmId, wanted: Wanted) -> Result<Done, VolumeError> {
         let request = Request { wanted, limits: self.0.adapter().0.write_limits() };
         self.0.request(snapshot, request, ()).await.map_err(|failed| volume_error(failed, snapshot))
@@ -65,7 +68,7 @@ impl Snapshots {
         };
         let written = match &op {
             Op::Put(_) => client.written_snapshot(&id, operation).await.map(Some),
-            Op::Delete => client.deleted_snapshot(operation).await.map(|()| None),
+            Op::Delete => client.deleted(operation).await.map(|()| None),
         };
         log(&id, &op, &written);
         written.map_or_else(|error| Written::Failed(Answer(error)), Written::Done)
@@ -83,13 +86,9 @@ fn log(id: &ArmId, op: &Op, written: &Result<Option<Snapshot>, ArmError>) {
 /// A caller's words for the failure of its request.
 fn volume_error(failed: Failed<Course>, snapshot: &ArmId) -> VolumeError {
     let Failure { fault, effect, why, azure } = match failed {
-        Failed::BrokenOff => {
-            let message = format!("the work on the snapshot {snapshot} was broken off");
-            return VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible);
-        }
+        Failed::BrokenOff => return broken_off(format_args!("the snapshot {snapshot}")),
         Failed::Refused(Refusal::Busy(running)) => {
-            let message = format!("the snapshot {snapshot} is busy: {} is in progress", running.wanted);
-            return VolumeError::new(Fault::Busy, message);
+            return busy(format_args!("the snapshot {snapshot}"), &format!("{} is in progress", running.wanted));
         }
         Failed::Refused(Refusal::Why(failure)) => failure,
     };

@@ -13,7 +13,7 @@ use lazuli_disk::{SnapshotError, SnapshotFailure};
 use lazuli_model::{
     ArmId, AzureTime, SnapshotId, VolumeId,
     event::{Event, Regarding},
-    fault::{Code, Fault, Rpc},
+    fault::{Code, Rpc},
 };
 use lazuli_volume::snapshot::{SnapshotRequest, SnapshotView};
 use prost_types::Timestamp;
@@ -23,7 +23,7 @@ use super::{ControllerService, failed, max_entries};
 use crate::{
     capability::ordered,
     pages,
-    server::{failure, status},
+    server::failure,
     wire::{required, wire_bytes},
 };
 
@@ -166,9 +166,7 @@ impl ControllerService {
         let id = self.snapshot_id(&request.snapshot_id).map_err(|error| failure(Code::NotFound, &error))?;
         match self.volumes.snapshot(id.snapshot()).await {
             Ok(view) => Ok(GetSnapshotResponse { snapshot: Some(Listed { id: id.to_string(), view }.wire()) }),
-            Err(error) if error.fault == Fault::ScopeNotFound => {
-                Err(status(Code::NotFound, format!("there is no snapshot {id}: {error}")))
-            }
+            Err(error) if error.fault.says_that_it_is_missing() => Err(failure(Code::NotFound, &error)),
             Err(error) => Err(failed(Rpc::Read, &error)),
         }
     }

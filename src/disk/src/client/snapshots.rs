@@ -7,7 +7,7 @@ use lazuli_azure::{
     error::{ArmError, Verb},
     permits::Permit,
 };
-use lazuli_model::{ArmId, Disk, Snapshot as DiskSnapshot, fault::Fault, snapshot_spec::SnapshotSpec};
+use lazuli_model::{ArmId, Disk, Snapshot as DiskSnapshot, snapshot_spec::SnapshotSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::{Client, LIST, WRITE, unbounded};
@@ -79,14 +79,5 @@ impl Client {
     ) -> Result<Operation, ArmError> {
         let until = Until::working(WRITE).while_wanted(wanted.clone());
         self.0.delete_snapshot(id, Some(permit), &until).await
-    }
-
-    /// Waits for the end of a snapshot's deletion.
-    pub(crate) async fn deleted_snapshot(&self, mut deletion: Operation) -> Result<(), ArmError> {
-        match deletion.settle(&Until::working(WRITE)).await {
-            // Another writer deleted it first.
-            Err(error) if error.fault == Fault::NotFound => Ok(()),
-            settled => settled,
-        }
     }
 }

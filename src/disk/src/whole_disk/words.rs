@@ -1,5 +1,7 @@
 //! A caller's words for the failure of its request.
 
+use std::fmt;
+
 use lazuli_engine::single::Refusal;
 use lazuli_model::{
     ArmId, Gib,
@@ -15,11 +17,10 @@ use crate::{VolumeError, error::Answer, occupied::busy};
 /// The failure of a request for a whole disk. `name_of` is the node that a VM is.
 pub(super) fn volume_error(failed: Failed<Course>, disk: &ArmId, name_of: impl Fn(&ArmId) -> String) -> VolumeError {
     let Failure { fault, effect, why, azure } = match failed {
-        Failed::BrokenOff => {
-            let message = format!("the work on the disk {disk} was broken off");
-            return VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible);
+        Failed::BrokenOff => return broken_off(format_args!("the disk {disk}")),
+        Failed::Refused(Refusal::Busy(running)) => {
+            return busy(format_args!("the disk {disk}"), &format!("{} is in progress", running.wanted));
         }
-        Failed::Refused(Refusal::Busy(running)) => return busy(disk, &format!("{} is in progress", running.wanted)),
         Failed::Refused(Refusal::Why(failure)) => failure,
     };
     let message = match why {
@@ -50,6 +51,12 @@ fn cannot(disk: &ArmId, write: Write) -> String {
         Write::Expansion(to) => format!("{disk} cannot be expanded to {to}"),
         Write::Change => format!("{disk} cannot be changed"),
     }
+}
+
+/// A bug of this program has broken off the work on this.
+pub(crate) fn broken_off(what: impl fmt::Display) -> VolumeError {
+    let message = format!("the work on {what} was broken off");
+    VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible)
 }
 
 fn needs_detach(disk: &ArmId, to: Gib, why: DetachReason) -> String {

@@ -33,6 +33,7 @@ pub(super) struct Create<W> {
     effect: Effect,
     /// Whether the last write that was asked for is the only one whose outcome was not certain.
     is_only_write: bool,
+    has_warned: bool,
     at: At<W>,
 }
 
@@ -75,7 +76,7 @@ enum Part {
 
 impl<W: WorkFailure> Create<W> {
     pub(super) fn new(request: SnapshotRequest, defaults: Arc<Defaults>) -> Self {
-        Self { request, defaults, effect: Effect::None, is_only_write: false, at: At::Begin }
+        Self { request, defaults, effect: Effect::None, is_only_write: false, has_warned: false, at: At::Begin }
     }
 
     pub(super) fn next<E: AzureFailure>(&mut self, cx: &mut Context<'_, '_>, event: Event<E, W>) -> Turn<Done, E, W> {
@@ -178,11 +179,13 @@ impl<W: WorkFailure> Create<W> {
     }
 
     /// The plan for the source that was read; `None` where there is none.
-    fn plan<E>(&self, cx: &mut Context<'_, '_>, source: Option<Disk>) -> Result<Planned, Failure<E, W>> {
+    fn plan<E>(&mut self, cx: &mut Context<'_, '_>, source: Option<Disk>) -> Result<Planned, Failure<E, W>> {
         let seen = source.as_ref().map_or(SourceSeen::Gone, SourceSeen::Disk);
         let plan = plan_snapshot(&self.request, &self.defaults, seen);
         let plan = Arc::new(plan.map_err(|error| self.refused(Cause::Parameter(error)))?);
-        cx.reports.extend(plan.warnings.iter().cloned().map(Report::Warning));
+        if !mem::replace(&mut self.has_warned, true) {
+            cx.reports.extend(plan.warnings.iter().cloned().map(Report::Warning));
+        }
         Ok(Planned { plan, source: source.map(Arc::new) })
     }
 
@@ -200,11 +203,7 @@ impl<W: WorkFailure> Create<W> {
                 let call = self.make(cx, planned.plan.snapshot.clone(), (**spec).clone());
                 self.go(At::Make(planned, by), call)
             }
-            Route::AcrossRegions { .. } if by == By::List => {
-                // The warnings are those of the plan by the next read.
-                cx.reports.clear();
-                self.read_source_alone(None)
-            }
+            Route::AcrossRegions { .. } if by == By::List => self.read_source_alone(None),
             Route::InRegion(_) | Route::AcrossRegions { .. } => self.read_target(planned),
         }
     }
@@ -285,7 +284,6 @@ impl<W: WorkFailure> Create<W> {
                 self.decide(cx, planned, SnapshotsSeen { target, local: None })
             }
             Ok(Worked::Found(there)) if by == By::List => {
-                cx.reports.clear();
                 self.read_source_alone(Some(Box::new(Arc::unwrap_or_clone(there))))
             }
             Ok(Worked::Found(there)) => {

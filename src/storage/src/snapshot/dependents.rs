@@ -1,4 +1,4 @@
-//! Whether snapshots depend on a disk that is to be deleted, and which snapshots ListSnapshots shows.
+//! Whether snapshots depend on a disk that is to be deleted or to grow, and which snapshots ListSnapshots shows.
 //!
 //! The content of a snapshot of an Ultra or PremiumV2 disk is in the disk alone until it has been copied, and the disk may be
 //! deleted before that. A deletion reads no disk otherwise, so a list of the snapshots of its subscription is asked first,
@@ -19,9 +19,15 @@ use super::ListOf;
 /// is unfinished; this is for what it does not guard, such as a snapshot that a person takes.
 const LIST_IS_FRESH: Duration = Duration::from_secs(5);
 
-/// The list that is asked before a disk is deleted, and since when it may have been sent.
-pub fn list_before_deletion(disk: &ArmId, now: Duration) -> (ListOf, Duration) {
-    (ListOf::subscription_of(disk), now.saturating_sub(LIST_IS_FRESH))
+/// Since when the list may have been sent on which a deletion rests.
+pub fn fresh_enough(now: Duration) -> Duration {
+    now.saturating_sub(LIST_IS_FRESH)
+}
+
+/// The lists that may show the snapshots of a disk, the best one first. An identity may have no right on the subscription,
+/// and only the cluster's own snapshots are seen then: they are in the disk's group unless their class says otherwise.
+pub fn lists(disk: &ArmId) -> [ListOf; 2] {
+    [ListOf::subscription_of(disk), ListOf::group_of(disk)]
 }
 
 /// Whether a disk may have unfinished snapshots, by a list.
@@ -32,16 +38,16 @@ pub fn may_have(disk: &ArmId, there: &[Snapshot]) -> bool {
     })
 }
 
-/// What becomes of a deletion where the list cannot be read.
+/// What becomes of a deletion or a growth where a list cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithoutList {
-    /// It goes on: an identity that may not list snapshots makes none either.
+    /// It goes on, with the next list or without one: an identity that may list no snapshots makes none either.
     GoesOn,
     /// It fails, and is repeated.
     Fails,
 }
 
-/// What becomes of a deletion where the list has failed so.
+/// What becomes of a deletion or a growth where a list has failed so.
 pub fn without_list(fault: &Fault) -> WithoutList {
     match fault {
         Fault::Throttled { .. }
@@ -91,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_waits_only_for_a_list_that_may_come() {
+    fn what_a_disk_is_for_waits_only_for_a_list_that_may_come() {
         for fault in [Fault::Unavailable, Fault::Throttled { retry_after: None }] {
             assert_eq!(without_list(&fault), WithoutList::Fails);
         }

@@ -82,3 +82,77 @@ impl<E: AzureFailure, W: WorkFailure> Failure<E, W> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    struct Failed(Fault, Effect);
+
+    impl AzureFailure for Failed {
+        fn fault(&self) -> &Fault {
+            &self.0
+        }
+
+        fn effect(&self) -> Effect {
+            self.1
+        }
+
+        fn code(&self) -> &str {
+            ""
+        }
+    }
+
+    impl WorkFailure for Failed {
+        fn fault(&self) -> &Fault {
+            &self.0
+        }
+
+        fn effect(&self) -> Effect {
+            self.1
+        }
+    }
+
+    impl std::fmt::Display for Failed {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "{:?}", self.0)
+        }
+    }
+
+    #[test]
+    fn no_code_forgets_a_snapshot_that_may_be_there_and_a_deletion_tells_its_own() {
+        let snapshot = ArmId::snapshot("s", "g", "snapshot-1").unwrap();
+        let faults = [
+            (Fault::Forbidden, Code::PermissionDenied),
+            (Fault::Invalid, Code::InvalidArgument),
+            (Fault::ScopeNotFound, Code::InvalidArgument),
+            (Fault::NotFound, Code::NotFound),
+            (Fault::Locked, Code::FailedPrecondition),
+            (Fault::Unauthenticated, Code::Unauthenticated),
+            (Fault::Exhausted, Code::ResourceExhausted),
+            (Fault::Busy, Code::Aborted),
+            (Fault::Throttled { retry_after: None }, Code::Unavailable),
+            (Fault::Deadline, Code::DeadlineExceeded),
+        ];
+        for (fault, code) in faults {
+            for effect in [Effect::None, Effect::Possible] {
+                let failed = || Failed(fault.clone(), Effect::None);
+                let read: Failure<_, Failed> =
+                    Failure::new(Cause::Azure(Why::Snapshot(snapshot.clone()), failed()), effect);
+                let work: Failure<Failed, _> = Failure::new(Cause::Work(failed()), effect);
+                let codes = [read.code(Rpc::CreateSnapshot), work.code(Rpc::CreateSnapshot)];
+                let is_kept = effect == Effect::None || code.may_be_in_progress();
+                assert_eq!(codes, [if is_kept { code } else { Code::Unavailable }; 2], "{fault:?} {effect:?}");
+            }
+        }
+        let refused: Failure<Failed, Failed> = Failure::new(
+            Cause::Parameter(ParameterError::invalid("incremental", "maybe", "allowed is true")),
+            Effect::Possible,
+        );
+        assert_eq!(refused.code(Rpc::CreateSnapshot), Code::Unavailable);
+        assert_eq!(refused.fault(), None);
+        let gone: Failure<Failed, _> = Failure::new(Cause::Work(Failed(Fault::Locked, Effect::None)), Effect::None);
+        assert_eq!(gone.code(Rpc::DeleteSnapshot), Code::FailedPrecondition);
+    }
+}
