@@ -90,8 +90,8 @@ impl Disks {
     async fn ended(client: &Client, disk: &ArmId, op: &Op, operation: Operation) -> Result<Option<SeenDisk>, ArmError> {
         match op {
             Op::Put(_) | Op::Resize(_) => {
-                let disk = client.written_disk(disk, operation).await?;
-                Ok(Some(SeenDisk { disk, details: None }))
+                let written = client.written_disk(disk, operation).await;
+                written.map(|disk| Some(SeenDisk { disk, details: None }))
             }
             Op::Change(_) => client.changed_disk(operation).await.map(|()| None),
             Op::Delete => client.deleted(operation).await.map(|()| None),

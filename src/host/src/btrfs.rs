@@ -4,7 +4,7 @@ pub mod fsid;
 
 use std::{fs, path::Path};
 
-use lazuli_storage::staging::BtrfsMembers;
+use lazuli_staging::BtrfsMembers;
 
 use super::{
     Host,

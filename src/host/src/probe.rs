@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-pub use lazuli_storage::staging::Filesystem;
+pub use lazuli_staging::Filesystem;
 
 use super::child::{self, Call, ChildError};
 use super::device::Device;

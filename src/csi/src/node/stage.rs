@@ -1,4 +1,4 @@
-//! Staging: looks at what [`lazuli_storage::staging::stage`] asks for, and does what it says.
+//! Staging: looks at what [`lazuli_staging::stage`] asks for, and does what it says.
 
 use lazuli_host::{
     Deadline,
@@ -13,7 +13,7 @@ use lazuli_host::{
     resize::{self, ResizeError},
     volume_records::Record,
 };
-use lazuli_storage::staging::{
+use lazuli_staging::{
     Lineage, Refusal,
     stage::{
         Acceptance, Act, Admission, How, Look, Mode, Next, OnDevice, Prepared, Request, Seen, Staged, not_elsewhere,

@@ -14,7 +14,7 @@
 //!
 //! The id is made from the volume's, so a repeated run ends with the same one on whatever node.
 
-use lazuli_storage::staging::stage::OwnFsid;
+use lazuli_staging::stage::OwnFsid;
 use uuid::Uuid;
 
 use crate::{

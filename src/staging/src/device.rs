@@ -82,7 +82,7 @@ fn joint(disk: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::staging::tests::device;
+    use crate::tests::device;
 
     #[test]
     fn a_disk_whose_name_begins_with_anothers_is_no_partition_of_it() {

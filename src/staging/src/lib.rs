@@ -10,7 +10,7 @@
 //! | [`unstage`] | whose the staging path is, and which device must be proved released |
 //! | [`owner`] | whether a staged or published device is the volume's |
 //!
-//! [`crate::device_identity`] weighs the two witnesses that tell which disk a device is; the step of [`stage`] asks it.
+//! [`device_identity`] weighs the two witnesses that tell which disk a device is; the step of [`stage`] asks it.
 //! The other modules are the values: devices, mounts, records, refusals.
 //!
 //! # Staging
@@ -27,6 +27,7 @@
 //! Every arrow may end in a refusal.
 
 mod device;
+pub mod device_identity;
 mod mounted;
 pub mod owner;
 pub mod raw;
