@@ -9,7 +9,7 @@ use super::{
     super::{azure::disk_id, cloud::NODES},
     CLAIMS, Cluster, DRIVER, PODS, VOLUMES, size_of,
 };
-use lazuli_test_cluster::node::IDLE;
+use lazuli_test_cluster::{Drivers, node::IDLE};
 
 const CLASSES: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses";
 const CONTENTS: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents";
@@ -49,7 +49,10 @@ impl Cluster {
     /// Makes a VolumeSnapshot of a claim, and waits until volumes can be made from it. Gives its handle.
     async fn snapshot(&mut self, name: &str, claim: &str) -> String {
         let spec = json!({"volumeSnapshotClassName": "snapshots", "source": {"persistentVolumeClaimName": claim}});
-        self.kubernetes.create(SNAPSHOTS, json!({"metadata": {"name": name}, "spec": spec})).await;
+        let snapshot = json!({
+            "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": {"name": name}, "spec": spec,
+        });
+        self.kubernetes.create(SNAPSHOTS, snapshot).await;
         let path = format!("{SNAPSHOTS}/{name}");
         let ready = |found: Option<&Value>| found.is_some_and(|found| found["status"]["readyToUse"] == true);
         let made = self.kubernetes.until("a snapshot that is ready", &path, ready).await;
@@ -89,8 +92,13 @@ impl Cluster {
 /// node at a time.
 #[tokio::test]
 async fn restored_and_cloned_bytes_are_there_beside_their_source() {
-    let Some(mut cluster) = Cluster::start(&[]).await else { return };
-    let class = json!({"metadata": {"name": "snapshots"}, "driver": DRIVER, "deletionPolicy": "Delete"});
+    let Some(mut cluster) = Cluster::start_empty(&[], "").await else { return };
+    cluster.drivers = Drivers::DisksWithSnapshots;
+    cluster.install_chart().await;
+    let class = json!({
+        "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "metadata": {"name": "snapshots"},
+        "driver": DRIVER, "deletionPolicy": "Delete",
+    });
     cluster.kubernetes.create(CLASSES, class).await;
     for fs_type in ["ext4", "xfs"] {
         let [source, restored, cloned] = ["source", "restored", "cloned"].map(|name| format!("{name}-{fs_type}"));
