@@ -55,6 +55,9 @@ pub enum Content {
     Last,
     /// The same, and another volume that is staged here has it too: one is a copy of the other.
     LastAndCopied,
+    /// The same, and another volume that was here before had it too: one is a copy of the other, and without the metadata
+    /// nothing tells which of them this is.
+    LastOfSeveral,
     /// The file system of another volume that was here before, or that was staged from this very device.
     OfAnother,
     /// The file system of another volume, which is staged here from another device, or which is known to have the same
@@ -89,6 +92,7 @@ impl Content {
         let is_last = uuid.zip(last).is_some_and(|(uuid, last)| uuid.eq_ignore_ascii_case(last));
         let here = others.here_on_this_device || others.here_on_another;
         match (is_last, here) {
+            (true, false) if others.before => Self::LastOfSeveral,
             (true, false) => Self::Last,
             (true, true) => Self::LastAndCopied,
             (false, true) if others.here_on_this_device => Self::OfAnother,
@@ -111,7 +115,7 @@ impl Content {
             Self::Blank | Self::Unknown => was_here,
             Self::CopyOfAnother => was_here || !confirms,
             Self::LastAndCopied => !confirms,
-            Self::Last | Self::OwnFormat | Self::Raw | Self::Unusable => false,
+            Self::Last | Self::LastOfSeveral | Self::OwnFormat | Self::Raw | Self::Unusable => false,
         }
     }
 }
@@ -157,7 +161,7 @@ pub enum Decision {
     Mismatch,
     /// The metadata has named another disk, and has not named the volume since: refused, for as long as that is so.
     Contradicted,
-    /// A volume that was never here, and nothing says that this is its disk: refused, for as long as that is so.
+    /// Nothing says that this is the volume's disk, as for one that was never here: refused, for as long as that is so.
     Unconfirmed,
     /// The same for more than a minute: the refusal says what to do.
     UnconfirmedForLong,

@@ -62,18 +62,10 @@ pub fn attributes_class(class: &Class, defaults: &Defaults) -> Option<Judged> {
     Some(Judged { subject: Subject::AttributesClass, name: class.name.clone(), verdict, page })
 }
 
-/// A disk is made as the class says, and changed.
+/// Disks are made and changed as the class says. Of what type they are it need not say, so it is judged by itself.
 fn of_disk_attributes(class: &Class, defaults: &Defaults) -> Verdict {
-    let request = Request { mutable_parameters: class.parameters.clone(), ..request(&Class::default()) };
-    let made = match plan_create(&request, &defaults.disks) {
-        Ok(plan) => plan.warnings,
-        Err(error) => return Verdict::Refused(error.to_string()),
-    };
     match judge_attributes(&class.parameters, &defaults.disks) {
-        Ok(changed) => {
-            let more = changed.into_iter().filter(|warning| !made.contains(warning)).collect::<Vec<_>>();
-            Verdict::with(made.iter().cloned().chain(more).collect())
-        }
+        Ok(warnings) => Verdict::with(warnings),
         Err(error) => Verdict::Refused(error),
     }
 }

@@ -5,12 +5,13 @@ use super::*;
 const LAG: Duration = Duration::from_secs(120);
 const METADATA: [Metadata; 5] =
     [Metadata::Confirms(None), Metadata::Contradicts, Metadata::Unlisted, Metadata::Silent, Metadata::Unused];
-const CONTENTS: [Content; 10] = [
+const CONTENTS: [Content; 11] = [
     Content::Blank,
     Content::OwnFormat,
     Content::Unknown,
     Content::Last,
     Content::LastAndCopied,
+    Content::LastOfSeveral,
     Content::OfAnother,
     Content::CopyOfAnother,
     Content::Raw,
@@ -102,7 +103,8 @@ fn heard(answers: &[Option<Answer>]) -> Heard {
 #[test]
 fn a_device_is_used_only_where_a_witness_says_that_it_is_the_volume_s_disk() {
     use Content::{
-        Blank, CopyOfAnother, Last, LastAndCopied, OfAnother, OwnFormat, Raw, RawOfAnother, Unknown, Unusable,
+        Blank, CopyOfAnother, Last, LastAndCopied, LastOfSeveral, OfAnother, OwnFormat, Raw, RawOfAnother, Unknown,
+        Unusable,
     };
     use Decision::{Contradicted, Mismatch, Unconfirmed, Use, UseAsConfirmed, UseByLun};
     let wait = Decision::WaitForLag(LAG);
@@ -115,6 +117,7 @@ fn a_device_is_used_only_where_a_witness_says_that_it_is_the_volume_s_disk() {
         (Unknown, true, wait, UseAsConfirmed, Mismatch, Mismatch, Contradicted, Mismatch),
         (Last, true, Use, Use, Use, Use, Use, Use),
         (LastAndCopied, true, Use, Use, Mismatch, Mismatch, Contradicted, Mismatch),
+        (LastOfSeveral, true, Use, Use, Unconfirmed, UseByLun, Contradicted, Use),
         (OfAnother, false, wait, UseAsConfirmed, Mismatch, Mismatch, Contradicted, Mismatch),
         (OfAnother, true, wait, UseAsConfirmed, Mismatch, Mismatch, Contradicted, Mismatch),
         (CopyOfAnother, false, Use, Use, Mismatch, Mismatch, Contradicted, Mismatch),
@@ -291,7 +294,8 @@ fn a_file_system_is_told_by_its_uuid_in_any_letter_case() {
     let copied = Others { here_on_another: true, ..none };
     for (uuid, last, others, expected) in [
         (Some("AB-1"), Some("ab-1"), none, Content::Last),
-        (Some("ab-1"), Some("ab-1"), before, Content::Last),
+        (Some("ab-1"), Some("ab-1"), before, Content::LastOfSeveral),
+        (Some("ab-1"), Some("ab-1"), Others { related: true, ..before }, Content::LastOfSeveral),
         (Some("ab-1"), Some("ab-1"), here, Content::LastAndCopied),
         (Some("ab-1"), Some("ab-1"), copied, Content::LastAndCopied),
         (Some("cd-2"), Some("ab-1"), none, Content::Unknown),
