@@ -34,7 +34,7 @@ fn a_snapshot_is_read_with_all_that_decisions_rest_on() {
         (Some("u-1"), Some("u-disk"), Some("f-1"))
     );
     assert_eq!((snapshot.size, snapshot.size_in_bytes()), (Gib::new(10), (10 << 30) + 512));
-    assert_eq!(snapshot.created, AzureTime::from_unix_seconds(1_795_687_200));
+    assert_eq!(snapshot.created, AzureTime::from_unix(1_795_687_200, 123_456_000));
     assert_eq!((snapshot.incremental, snapshot.instant_access_minutes), (true, Some(60)));
     assert_eq!(snapshot.access, Some(SnapshotAccessState::InstantAccess));
     assert_eq!(snapshot.completion, Some(Completion::from_percent(42.7)));
