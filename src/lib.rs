@@ -43,7 +43,7 @@
 //! |           |           | nodes      Nodes and routes          storage    disks         |               |
 //! |           |           | services   of type LoadBalancer      engine     the steps     |               |
 //! |           |           | journal    records for lazuli why    shares     file shares   |               |
-//! |           |           | volume     disks of classes                                  |               |
+//! |           |           | volume     disks of classes          staging    devices      |               |
 //! |           |           | quota      permits, polls, reads     model      the values    |               |
 //! +-----------+-----------+--------------------------------------------------------------+---------------+
 //! ```
@@ -65,20 +65,21 @@
 //! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
 //! | 1 | `lazuli-volume` | which disk, snapshot or copy a class asks for, and what comes next of it | model | |
+//! | 2 | `lazuli-staging` | every decision of a node about a device | model, volume | |
 //! | 2 | `lazuli-engine` | the reconcile engine: the steps of an object of Azure and of a Service | model, quota | |
-//! | 3 | `lazuli-storage` | attach, detach, staging, and the steps of whole disks | engine, model, quota, volume | |
+//! | 3 | `lazuli-storage` | attach and detach, and the steps of whole disks and snapshots | engine, model, quota, volume | |
 //! | 3 | `lazuli-balancing` | Services on the engine | engine, model, quota, services | |
 //! | 3 | `lazuli-nodes` | every decision about Nodes and routes | engine, model, quota | |
 //! | 3 | `lazuli-shares` | every decision about file shares and their storage accounts | engine, model | |
 //! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, journal, model, quota, telemetry | |
 //! | 4 | `lazuli-vm-disks` | every decision on a VM's data disks | engine, model, quota, storage | |
 //! | 4 | `lazuli-azure` | the client of Azure | model, quota, telemetry | emulator, volume |
-//! | 4 | `lazuli-host` | Linux: devices, mkfs, mounts, SMB, resize, stats | model, storage, volume | |
+//! | 4 | `lazuli-host` | Linux: devices, mkfs, mounts, SMB, resize, stats | model, staging, volume | |
 //! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services, shares, volume | |
 //! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, journal, model, quota, reconcile, storage, telemetry, vm-disks, volume | emulator |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, shares, storage, telemetry, volume | apiserver |
 //! | 5 | `lazuli-file` | file shares as volumes | azure, engine, journal, model, quota, reconcile, shares | emulator |
-//! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, file, host, journal, model, shares, storage, telemetry, volume | |
+//! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, file, host, journal, model, shares, staging, storage, telemetry, volume | |
 //! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, journal, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
 //! | 6 | `lazuli-keys` | how nodes get the keys of storage accounts: the broker and its client | cluster, model, shares, telemetry | apiserver |

@@ -29,11 +29,14 @@ mod it {
     mod deploy_file;
     mod deploy_manifests;
     mod deploy_rights;
+    mod deploy_snapshots;
     mod disk_admission;
     mod disk_adoption;
     mod disk_batch;
     mod disk_callers;
     mod disk_casing;
+    mod disk_changes;
+    mod disk_copies;
     mod disk_dangling;
     mod disk_defects;
     mod disk_determinism;

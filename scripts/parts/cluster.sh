@@ -21,6 +21,14 @@ build_kubernetes() {
             "-X k8s.io/component-base/version.gitVersion=$version"
 }
 
+# snapshot_kinds: the definitions of snapshots' kinds, which a cluster gets from whoever installs snapshot-controller.
+snapshot_kinds() {
+    local module=github.com/kubernetes-csi/external-snapshotter/client/v8 folder
+    folder=$(cd tests/tools/external-snapshotter && GOFLAGS="-mod=readonly ${GOFLAGS:-}" go list -m -f '{{.Dir}}' "$module") &&
+        mkdir "$target/snapshot-kinds" &&
+        cp "$folder"/config/crd/snapshot.storage.k8s.io_*.yaml "$target/snapshot-kinds"
+}
+
 build_cluster() {
     local target=$1
     local csi=github.com/kubernetes-csi
@@ -28,6 +36,9 @@ build_cluster() {
         build_program external-attacher csi-attacher "$csi/external-attacher/v4/cmd/csi-attacher" &&
         build_program external-provisioner csi-provisioner "$csi/external-provisioner/v6/cmd/csi-provisioner" &&
         build_program external-resizer csi-resizer "$csi/external-resizer/v2/cmd/csi-resizer" &&
+        build_program external-snapshotter csi-snapshotter "$csi/external-snapshotter/v8/cmd/csi-snapshotter" &&
+        build_program external-snapshotter snapshot-controller "$csi/external-snapshotter/v8/cmd/snapshot-controller" &&
+        snapshot_kinds &&
         build_kubernetes &&
         ln -s kubernetes "$target/kubectl" &&
         build_program node node .
@@ -35,7 +46,8 @@ build_cluster() {
 
 # cluster_programs: builds them unless they are kept, and prints their folder.
 cluster_programs() {
-    local tools=(etcd external-attacher external-provisioner external-resizer kubernetes node) inputs tool
+    local tools=(etcd external-attacher external-provisioner external-resizer external-snapshotter kubernetes node)
+    local inputs tool
     [[ -e tests/tools/kubernetes/$(kubernetes_pins) ]] || {
         say "LAZULI_KUBERNETES=$LAZULI_KUBERNETES: there are pins of 1.36, and of the newest version without it" >&2
         return 1

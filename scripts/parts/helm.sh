@@ -34,6 +34,8 @@ render_manifests() {
     # Nobody's Helm manages what is applied from here.
     local of_helm='/^ *(app\.kubernetes\.io\/managed-by: Helm|helm\.sh\/chart: .*)$/d'
     { say "$note" && render "${values[@]}"; } | sed -E "$of_helm" >"$1/lazuli.yaml"
+    local types='# The API server must have the types of snapshot.storage.k8s.io/v1 first: deploy/snapshots.md says how.'
+    { say "$note" && say "$types" && render "${values[@]}" --set snapshots.enabled=true; } | sed -E "$of_helm" >"$1/lazuli-with-snapshots.yaml"
     # The certificate of the key broker has a private key too.
     local keys='# Make the Secret and the ConfigMap lazuli-key-broker first: deploy/azure-files.md says how.'
     { say "$note" && say "$keys" && render "${values[@]}" --set azureFile.enabled=true \

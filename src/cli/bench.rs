@@ -16,6 +16,7 @@ mod processes;
 mod service_storm;
 mod share_storm;
 mod sidecars;
+mod snapshot_storm;
 mod storm;
 mod words;
 
@@ -79,6 +80,13 @@ enum Bench {
     /// and then ten a second; of the creation after first_share_s, when the account is there and the first share with it. reads_per_created_share is without
     /// polls.
     ShareStorm(share_storm::Options),
+    /// Takes snapshots of many disks, restores and changes volumes from them, and deletes both, each phase at once and right
+    /// after the one before it.
+    ///
+    /// As life-storm. The disks exist at the start. A call is repeated until its snapshot is ready. The last phase deletes the
+    /// snapshots and the restored volumes at once: lower_bound_s counts a deletion of each. reads_per_* are all reads of a
+    /// phase, lists and polls included, over the number of snapshots.
+    SnapshotStorm(snapshot_storm::Options),
     /// Lets nodes join and leave a cluster with many Services, and lets the informers list everything anew.
     ///
     /// Set up as service-storm, but Azure takes no time and refuses no request for coming too soon. With several load
@@ -149,6 +157,7 @@ async fn figures_of(bench: Bench) -> Result<Figures, AnyError> {
         Bench::NodeLoss(options) => node_loss::run(options).await,
         Bench::ServiceStorm(options) => service_storm::run(options).await,
         Bench::ShareStorm(options) => share_storm::run(options).await,
+        Bench::SnapshotStorm(options) => snapshot_storm::run(options).await,
         Bench::NodeChurn(options) => node_churn::run(options).await,
         Bench::NodeJoin(options) => node_join::run(options).await,
         Bench::HostileInput(options) => hostile_input::run(options).await,

@@ -318,9 +318,12 @@ impl Driver {
 
 /// What is known of the leadership of the sidecars, on whose calls this process acts. It has no Lease of its own.
 fn of_sidecars(driver: &str, journal: &Recorder) -> String {
-    // Source of the names: external-provisioner, external-attacher, external-resizer.
+    // Source of the names: external-provisioner, external-attacher, external-resizer, external-snapshotter.
     let name = driver.replace(|char: char| !char.is_ascii_alphanumeric(), "-");
-    let leases = format!("{name}, external-attacher-leader-{name} and external-resizer-{name}");
+    let leases = format!(
+        "{name}, external-attacher-leader-{name}, external-resizer-{name} and, with snapshots, \
+         external-snapshotter-leader-{name}"
+    );
     let last = match journal.look(|journal| journal.last()).flatten() {
         Some(last) => {
             let ago = journal.runs().saturating_sub(last);

@@ -2,6 +2,7 @@
 
 mod service;
 mod share;
+mod snapshot;
 
 use std::{
     collections::BTreeMap,
@@ -53,7 +54,8 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(super) async fn run(options: Options) -> Outcome {
     println!(
-        "Lazuli demo: a managed disk, a file share and a Service from creation to deletion, on an Azure in this process."
+        "Lazuli demo: a managed disk and its snapshot, a file share and a Service from creation to deletion, on an Azure in this \
+         process."
     );
     let missing = if options.no_mounts { Some("--no-mounts".to_owned()) } else { lab::missing_for_mounts() };
     match &missing {
@@ -88,7 +90,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         () = stop.cancelled() => return Err(STOPPED.into()),
     }
     println!(
-        "\nEverything is as it was: no disk, nothing attached, nothing mounted, no load balancer; the share with a snapshot \
+        "\nEverything is as it was: no disk, no snapshot of one, nothing attached, nothing mounted, no load balancer; the share with a snapshot \
          is kept. {:.1} s in all.",
         started.elapsed().as_secs_f64()
     );
@@ -117,8 +119,8 @@ async fn show(
             Machine::at(folder, "node-1", lab.node("node-1").await?),
         ],
         fs_type: fs_type.to_owned(),
-        volume: Volume::default(),
-        lun: BTreeMap::new(),
+        disks: [Disk::named("volume"), Disk::named("restored")],
+        snapshot: String::new(),
     };
     let told = tokio::select! {
         told = story.tell(mounts) => told,
@@ -197,61 +199,114 @@ impl Steps {
 /// One machine of the cluster.
 struct Machine {
     name: &'static str,
-    staging: PathBuf,
-    target: PathBuf,
+    kubelet: PathBuf,
     client: NodeClient<Channel>,
 }
 
 impl Machine {
     fn at(folder: &Path, name: &'static str, client: NodeClient<Channel>) -> Self {
-        let kubelet = folder.join("kubelet").join(name);
-        Self { name, staging: kubelet.join("globalmount"), target: kubelet.join("pod").join("mount"), client }
+        Self { name, kubelet: folder.join("kubelet").join(name), client }
     }
 
-    fn staging(&self) -> String {
-        self.staging.display().to_string()
+    /// Where a volume is staged.
+    fn staging(&self, disk: &Disk) -> PathBuf {
+        self.kubelet.join(disk.name).join("globalmount")
     }
 
-    fn target(&self) -> String {
-        self.target.display().to_string()
+    /// Where a pod has it.
+    fn target(&self, disk: &Disk) -> PathBuf {
+        self.kubelet.join(disk.name).join("pod").join("mount")
     }
 }
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// A volume of the demonstration.
+struct Disk {
+    /// What it is called for people, and the name of its folders.
+    name: &'static str,
+    volume: Volume,
+    /// The publish context of its last attach.
+    attached: BTreeMap<String, String>,
+}
+
+impl Disk {
+    fn named(name: &'static str) -> Self {
+        Self { name, volume: Volume::default(), attached: BTreeMap::new() }
+    }
+
+    fn id(&self) -> String {
+        self.volume.volume_id.clone()
+    }
+}
+
+/// The places of the volumes in a story: the one of the whole demonstration, and what is restored from its snapshot.
+const VOLUME: usize = 0;
+const RESTORED: usize = 1;
 
 struct Story {
     steps: Steps,
     controller: ControllerClient<Channel>,
     nodes: [Machine; 2],
     fs_type: String,
-    volume: Volume,
-    lun: BTreeMap<String, String>,
+    disks: [Disk; 2],
+    /// The id of the snapshot.
+    snapshot: String,
 }
 
 impl Story {
     async fn tell(&mut self, mounts: bool) -> Result<(), AnyError> {
         self.create().await?;
-        self.attach(0).await?;
+        self.attach(VOLUME, 0).await?;
         if mounts {
-            self.stage_and_publish(0, true).await?;
-            std::fs::write(self.nodes[0].target.join("hello.txt"), CONTENT)?;
-            println!("     a pod writes hello.txt: {CONTENT:?}");
+            self.stage_and_publish(VOLUME, 0, "find the device, format and mount it").await?;
+            self.write(0, CONTENT)?;
+        }
+        self.take_snapshot().await?;
+        if mounts {
+            self.write(0, snapshot::LATER)?;
         }
         self.expand(mounts).await?;
         if mounts {
-            self.unpublish_and_unstage(0).await?;
+            self.unpublish_and_unstage(VOLUME, 0).await?;
         }
-        self.detach(0).await?;
-        self.attach(1).await?;
+        self.detach(VOLUME, 0).await?;
+        self.attach(VOLUME, 1).await?;
         if mounts {
-            self.stage_and_publish(1, false).await?;
-            let read = std::fs::read_to_string(self.nodes[1].target.join("hello.txt"))?;
-            if read != CONTENT {
-                return Err(format!("the bytes have changed on the way: {read:?}").into());
-            }
-            println!("     the pod on the other node reads hello.txt: {read:?}: the same bytes");
-            self.unpublish_and_unstage(1).await?;
+            self.stage_and_publish(VOLUME, 1, "find the device, check and mount it").await?;
+            self.read(VOLUME, snapshot::LATER)?;
         }
-        self.detach(1).await?;
-        self.delete().await
+        self.restore(mounts).await?;
+        if mounts {
+            self.unpublish_and_unstage(VOLUME, 1).await?;
+        }
+        self.detach(VOLUME, 1).await?;
+        self.change().await?;
+        self.delete_snapshot().await?;
+        self.delete(RESTORED).await?;
+        self.delete(VOLUME).await?;
+        self.nothing_is_left()
+    }
+
+    /// A pod writes its file, and the device has it.
+    fn write(&self, node: usize, content: &str) -> Result<(), AnyError> {
+        let mut file = std::fs::File::create(self.nodes[node].target(&self.disks[VOLUME]).join("hello.txt"))?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()?;
+        println!("     a pod writes hello.txt: {content:?}");
+        Ok(())
+    }
+
+    /// A pod on the second node reads the file.
+    fn read(&self, disk: usize, content: &str) -> Result<(), AnyError> {
+        let read = std::fs::read_to_string(self.nodes[1].target(&self.disks[disk]).join("hello.txt"))?;
+        if read != content {
+            return Err(format!("the bytes have changed on the way: {read:?}").into());
+        }
+        println!("     a pod on the other node reads hello.txt: {read:?}: the same bytes");
+        Ok(())
     }
 
     fn luns(&self) {
@@ -281,44 +336,44 @@ impl Story {
             ..Default::default()
         };
         let answer = self.controller.create_volume(request).await?.into_inner();
-        self.volume = answer.volume.ok_or("CreateVolume answers no volume")?;
+        self.disks[VOLUME].volume = answer.volume.ok_or("CreateVolume answers no volume")?;
         self.steps.end(&watch);
-        println!("     volume id {}", self.volume.volume_id);
+        println!("     volume id {}", self.disks[VOLUME].id());
         Ok(())
     }
 
-    async fn attach(&mut self, node: usize) -> Result<(), AnyError> {
+    async fn attach(&mut self, disk: usize, node: usize) -> Result<(), AnyError> {
         let name = self.nodes[node].name;
         let watch = self.steps.begin(&format!("ControllerPublishVolume: attach it to {name}"));
         let request = ControllerPublishVolumeRequest {
-            volume_id: self.volume.volume_id.clone(),
+            volume_id: self.disks[disk].id(),
             node_id: name.into(),
             volume_capability: Some(self.capability()),
-            volume_context: self.volume.volume_context.clone(),
+            volume_context: self.disks[disk].volume.volume_context.clone(),
             ..Default::default()
         };
         let answer = self.controller.controller_publish_volume(request).await?.into_inner();
-        self.lun = answer.publish_context.into_iter().collect();
+        self.disks[disk].attached = answer.publish_context.into_iter().collect();
         self.steps.end(&watch);
         self.luns();
         Ok(())
     }
 
-    async fn stage_and_publish(&mut self, node: usize, first: bool) -> Result<(), AnyError> {
-        let what = if first { "find the device, format and mount it" } else { "find the device, check and mount it" };
+    async fn stage_and_publish(&mut self, disk: usize, node: usize, what: &str) -> Result<(), AnyError> {
         let name = self.nodes[node].name;
         let watch = self.steps.begin(&format!("NodeStageVolume, NodePublishVolume: {what} on {name}"));
         let capability = self.capability();
-        let (volume_id, context) = (self.volume.volume_id.clone(), self.volume.volume_context.clone());
-        let machine = &mut self.nodes[node];
-        std::fs::create_dir_all(&machine.staging)?;
-        if let Some(parent) = machine.target.parent() {
+        let (volume, machine) = (&self.disks[disk], &mut self.nodes[node]);
+        let (volume_id, context) = (volume.id(), volume.volume.volume_context.clone());
+        let (staging, target) = (machine.staging(volume), machine.target(volume));
+        std::fs::create_dir_all(&staging)?;
+        if let Some(parent) = target.parent() {
             std::fs::create_dir_all(parent)?;
         }
         let stage = NodeStageVolumeRequest {
             volume_id: volume_id.clone(),
-            publish_context: self.lun.clone().into_iter().collect(),
-            staging_target_path: machine.staging(),
+            publish_context: volume.attached.clone().into_iter().collect(),
+            staging_target_path: text(&staging),
             volume_capability: Some(capability.clone()),
             volume_context: context.clone(),
             ..Default::default()
@@ -326,33 +381,26 @@ impl Story {
         machine.client.node_stage_volume(stage).await?;
         let publish = NodePublishVolumeRequest {
             volume_id,
-            staging_target_path: machine.staging(),
-            target_path: machine.target(),
+            staging_target_path: text(&staging),
+            target_path: text(&target),
             volume_capability: Some(capability),
             volume_context: context,
             ..Default::default()
         };
         machine.client.node_publish_volume(publish).await?;
         self.steps.end(&watch);
-        self.usage(node).await
+        self.usage(disk, node).await
     }
 
-    async fn usage(&mut self, node: usize) -> Result<(), AnyError> {
-        let machine = &mut self.nodes[node];
-        let request = NodeGetVolumeStatsRequest {
-            volume_id: self.volume.volume_id.clone(),
-            volume_path: machine.target(),
-            ..Default::default()
-        };
+    async fn usage(&mut self, disk: usize, node: usize) -> Result<(), AnyError> {
+        let (volume, machine) = (&self.disks[disk], &mut self.nodes[node]);
+        let target = text(&machine.target(volume));
+        let request =
+            NodeGetVolumeStatsRequest { volume_id: volume.id(), volume_path: target.clone(), ..Default::default() };
         let stats = machine.client.node_get_volume_stats(request).await?.into_inner();
         let bytes = stats.usage.iter().find(|usage| usage.unit() == Unit::Bytes);
         if let Some(usage) = bytes {
-            println!(
-                "     mounted at {}: {} MiB, {} MiB of them free",
-                machine.target(),
-                usage.total >> 20,
-                usage.available >> 20
-            );
+            println!("     mounted at {target}: {} MiB, {} MiB of them free", usage.total >> 20, usage.available >> 20);
         }
         Ok(())
     }
@@ -361,7 +409,7 @@ impl Story {
         let watch = self.steps.begin("ControllerExpandVolume: grow it to 2 GiB while it is in use");
         let range = Some(CapacityRange { required_bytes: 2 * GIB, limit_bytes: 0 });
         let request = ControllerExpandVolumeRequest {
-            volume_id: self.volume.volume_id.clone(),
+            volume_id: self.disks[VOLUME].id(),
             capacity_range: range,
             volume_capability: Some(self.capability()),
             ..Default::default()
@@ -371,42 +419,43 @@ impl Story {
         if mounts {
             let watch = self.steps.begin("NodeExpandVolume: grow the filesystem under the running pod");
             let capability = self.capability();
-            let machine = &mut self.nodes[0];
+            let (volume, machine) = (&self.disks[VOLUME], &mut self.nodes[0]);
             let request = NodeExpandVolumeRequest {
-                volume_id: self.volume.volume_id.clone(),
-                volume_path: machine.target(),
-                staging_target_path: machine.staging(),
+                volume_id: volume.id(),
+                volume_path: text(&machine.target(volume)),
+                staging_target_path: text(&machine.staging(volume)),
                 capacity_range: range,
                 volume_capability: Some(capability),
                 ..Default::default()
             };
             machine.client.node_expand_volume(request).await?;
             self.steps.end(&watch);
-            self.usage(0).await?;
+            self.usage(VOLUME, 0).await?;
         }
         Ok(())
     }
 
-    async fn unpublish_and_unstage(&mut self, node: usize) -> Result<(), AnyError> {
+    async fn unpublish_and_unstage(&mut self, disk: usize, node: usize) -> Result<(), AnyError> {
         let name = self.nodes[node].name;
         let watch = self.steps.begin(&format!(
             "NodeUnpublishVolume, NodeUnstageVolume: unmount it on {name}, flush it, prove that no process holds it"
         ));
-        let volume_id = self.volume.volume_id.clone();
-        let machine = &mut self.nodes[node];
-        let request = NodeUnpublishVolumeRequest { volume_id: volume_id.clone(), target_path: machine.target() };
+        let (volume, machine) = (&self.disks[disk], &mut self.nodes[node]);
+        let target_path = text(&machine.target(volume));
+        let request = NodeUnpublishVolumeRequest { volume_id: volume.id(), target_path };
         machine.client.node_unpublish_volume(request).await?;
-        let request = NodeUnstageVolumeRequest { volume_id, staging_target_path: machine.staging() };
+        let staging_target_path = text(&machine.staging(volume));
+        let request = NodeUnstageVolumeRequest { volume_id: volume.id(), staging_target_path };
         machine.client.node_unstage_volume(request).await?;
         self.steps.end(&watch);
         Ok(())
     }
 
-    async fn detach(&mut self, node: usize) -> Result<(), AnyError> {
+    async fn detach(&mut self, disk: usize, node: usize) -> Result<(), AnyError> {
         let name = self.nodes[node].name;
         let watch = self.steps.begin(&format!("ControllerUnpublishVolume: detach it from {name}"));
         let request = ControllerUnpublishVolumeRequest {
-            volume_id: self.volume.volume_id.clone(),
+            volume_id: self.disks[disk].id(),
             node_id: name.into(),
             ..Default::default()
         };
@@ -416,26 +465,28 @@ impl Story {
         Ok(())
     }
 
-    async fn delete(&mut self) -> Result<(), AnyError> {
-        let watch = self.steps.begin("DeleteVolume");
-        let request = DeleteVolumeRequest { volume_id: self.volume.volume_id.clone(), ..Default::default() };
+    async fn delete(&mut self, disk: usize) -> Result<(), AnyError> {
+        let watch = self.steps.begin(&format!("DeleteVolume: the {}", self.disks[disk].name));
+        let request = DeleteVolumeRequest { volume_id: self.disks[disk].id(), ..Default::default() };
         self.controller.delete_volume(request).await?;
         self.steps.end(&watch);
-        let left = self.steps.control.dump().resources.into_keys().filter(|id| id.contains("/disks/pvc-")).count();
-        if left > 0 {
-            return Err(format!("{left} disks are left in Azure").into());
-        }
         Ok(())
+    }
+
+    fn nothing_is_left(&self) -> Result<(), AnyError> {
+        let ids = self.steps.control.dump().resources.into_keys();
+        let left: Vec<String> =
+            ids.filter(|id| id.contains("/disks/pvc-") || id.contains("microsoft.compute/snapshots/")).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("left in Azure: {}", left.join(", ")).into()) }
     }
 
     /// Unmounts what a failed step left.
     async fn clean_up(&mut self) {
-        if self.volume.volume_id.is_empty() {
-            return;
-        }
-        for node in 0..self.nodes.len() {
-            if let Err(error) = self.unpublish_and_unstage(node).await {
-                eprintln!("{}: {error}", self.nodes[node].name);
+        for disk in (0..self.disks.len()).filter(|disk| !self.disks[*disk].id().is_empty()).collect::<Vec<_>>() {
+            for node in 0..self.nodes.len() {
+                if let Err(error) = self.unpublish_and_unstage(disk, node).await {
+                    eprintln!("{}: {error}", self.nodes[node].name);
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ mod migration;
 mod network;
 mod rights;
 mod shares;
+mod snapshots;
 
 use std::time::Duration;
 
@@ -179,6 +180,8 @@ async fn ask_azure_and_cluster(
         Some((_, Err(unanswered))) => findings.push(unanswered),
         Some((client, Ok(listed))) => {
             findings.extend(Box::pin(cluster::examine(config, &client, &listed, azure.as_ref())).await);
+            let namespaces = &options.manager_namespaces;
+            findings.extend(Box::pin(snapshots::examine(config, &client, &listed, namespaces, azure.as_ref())).await);
             if options.migrate {
                 findings.extend(Box::pin(migration::examine(config, &client, &listed, azure.as_ref())).await);
             }

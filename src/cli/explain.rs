@@ -27,7 +27,7 @@ const NAME: usize = 30;
 /// What there is to explain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Parameters of StorageClasses, of disks and of file shares.
+    /// Parameters of StorageClasses, of disks and of file shares, of VolumeSnapshotClasses and of VolumeAttributesClasses.
     Parameter,
     /// Annotations, labels, taints and finalizers of Services, Nodes and other objects.
     #[value(alias = "label")]

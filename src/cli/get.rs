@@ -3,6 +3,7 @@
 mod disks;
 mod load_balancers;
 mod shares;
+pub(super) mod snapshots;
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -67,6 +68,10 @@ enum What {
     /// restored. With --used: how much of each is used.
     #[command(after_long_help = fields_help(shares::FIELDS))]
     Shares(shares::Shares),
+    /// The snapshots of disks in the cluster's resource groups: VolumeSnapshot, volume, claim, size, state, and how much of each
+    /// is there.
+    #[command(after_long_help = fields_help(snapshots::FIELDS))]
+    Snapshots(snapshots::Snapshots),
 }
 
 /// What is a table with a line for each.
@@ -135,6 +140,7 @@ async fn listed(options: Options) -> Result<(List, ListOptions), AnyError> {
         What::LoadBalancers(options) => return Ok((load_balancers::list(&options).await?, options.common.output)),
         What::Disks(options) => return Ok((Box::pin(disks::list(&options)).await?, options.common.output)),
         What::Shares(options) => return Ok((Box::pin(shares::list(&options)).await?, options.common.output)),
+        What::Snapshots(options) => return Ok((Box::pin(snapshots::list(&options)).await?, options.common.output)),
         What::Table(what) => what,
     };
     let (TableOf::Instances(common)

@@ -236,7 +236,12 @@ fn pods_have_what_the_operator_adds_and_their_own_as_well() {
 #[test]
 fn sidecars_take_rates_gates_and_arguments_and_keep_what_the_driver_needs() {
     let [controller, ..] = pods();
-    for name in ["csi-provisioner", "csi-file-provisioner"] {
+    // Whether there are attributes classes, the sidecars of disks find out by themselves.
+    let gates = "--feature-gates=CrossNamespaceVolumeDataSource=false,Topology=true";
+    for (name, gates) in [
+        ("csi-provisioner", gates.to_owned()),
+        ("csi-file-provisioner", format!("{gates},VolumeAttributesClass=false")),
+    ] {
         let sidecar = container(&controller, name);
         let all = arguments(&sidecar);
         for argument in [
@@ -245,7 +250,7 @@ fn sidecars_take_rates_gates_and_arguments_and_keep_what_the_driver_needs() {
             "--v=4",
             "--retry-interval-max=30s",
             "--extra-create-metadata",
-            "--feature-gates=CrossNamespaceVolumeDataSource=false,Topology=true,VolumeAttributesClass=false",
+            gates.as_str(),
         ] {
             assert_eq!(all.iter().filter(|one| **one == argument).count(), 1, "{name}: {argument} of {all:?}");
         }

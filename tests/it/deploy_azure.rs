@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use csi_proto::csi::{CreateSnapshotRequest, DeleteSnapshotRequest, ListSnapshotsRequest};
 use lazuli_assembly::clients;
 use lazuli_azure::{Until, transport::Routes};
 use lazuli_config::{Config, Credential, Document, Environment, ManagedIdentity};
@@ -113,6 +114,14 @@ async fn life(method: Method) -> BTreeSet<String> {
     for answer in unpublish_all(&client, &volumes, "gone").await {
         answer.unwrap();
     }
+    let request = CreateSnapshotRequest {
+        name: "snapshot-0".into(),
+        source_volume_id: volumes[0].volume_id.clone(),
+        ..Default::default()
+    };
+    let snapshot_id = client.clone().create_snapshot(request).await.unwrap().into_inner().snapshot.unwrap().snapshot_id;
+    client.clone().list_snapshots(ListSnapshotsRequest::default()).await.unwrap();
+    client.clone().delete_snapshot(DeleteSnapshotRequest { snapshot_id, ..Default::default() }).await.unwrap();
     for volume in &volumes {
         delete(&client, &volume.volume_id).await.unwrap();
     }

@@ -17,6 +17,9 @@ use super::disk_rig::{GIB, Rig, create_request};
 /// The default manifests, and those with every option of the chart.
 const RENDERED: [&str; 2] = ["deploy/manifests/lazuli.yaml", "tests/chart/everything.yaml"];
 
+/// The default manifests with snapshots.
+const WITH_SNAPSHOTS: &str = "deploy/manifests/lazuli-with-snapshots.yaml";
+
 /// Where there are ServiceMonitors.
 const RENDERED_MONITORS: [&str; 2] = ["deploy/manifests/monitoring.yaml", "tests/chart/everything.yaml"];
 
@@ -269,10 +272,11 @@ fn the_chart_is_of_the_programs_version_and_the_sidecars_are_those_that_are_test
     for key in ["version", "appVersion"] {
         assert_eq!(chart[key], env!("CARGO_PKG_VERSION"), "{key}");
     }
-    let pod = controller(RENDERED[0]);
-    for sidecar in ["provisioner", "attacher", "resizer"] {
+    let pod = controller(WITH_SNAPSHOTS);
+    for sidecar in ["provisioner", "attacher", "resizer", "snapshotter"] {
         let tool = fs::read_to_string(root().join(format!("tests/tools/external-{sidecar}/go.mod"))).unwrap();
-        let pinned = tool.lines().find(|line| line.starts_with("require github.com/kubernetes-csi/external-")).unwrap();
+        let module = format!("github.com/kubernetes-csi/external-{sidecar}/v");
+        let pinned = tool.lines().find(|line| line.contains(&module) && !line.contains("// indirect")).unwrap();
         let version = pinned.split_whitespace().last().unwrap();
         let container = list(&pod["containers"]).iter().find(|c| c["name"] == format!("csi-{sidecar}")).unwrap();
         assert_eq!(container["image"], format!("registry.k8s.io/sig-storage/csi-{sidecar}:{version}"));
@@ -281,7 +285,8 @@ fn the_chart_is_of_the_programs_version_and_the_sidecars_are_those_that_are_test
 
 #[test]
 fn sidecars_have_many_workers_much_time_and_one_leader() {
-    let pod = controller(RENDERED[0]);
+    let pod = controller(WITH_SNAPSHOTS);
+    assert_eq!(list(&pod["containers"]).len(), 5);
     for container in &list(&pod["containers"])[1..] {
         let arguments = arguments(container);
         let name = container["name"].as_str().unwrap();
@@ -293,7 +298,88 @@ fn sidecars_have_many_workers_much_time_and_one_leader() {
         assert_eq!(value("--leader-election-namespace"), Some("kube-system"), "{name}");
         assert_eq!(value("--csi-address"), Some("unix:///csi/csi.sock"), "{name}");
     }
-    assert!(arguments(&pod["containers"][1]).contains(&"--extra-create-metadata".to_owned()));
+    // What names claims and VolumeSnapshots, for tags and templates.
+    for (at, argument) in
+        [(1, "--extra-create-metadata"), (3, "--extra-modify-metadata"), (4, "--extra-create-metadata")]
+    {
+        assert!(arguments(&pod["containers"][at]).contains(&argument.to_owned()), "{}", pod["containers"][at]["name"]);
+    }
+}
+
+/// Source: csi-snapshotter ends without the types of its API, and csi-provisioner asks for them at a sweep alone.
+#[test]
+fn snapshots_are_taken_with_a_container_rights_and_a_lease_where_they_are_asked_for_and_with_nothing_else() {
+    const LEASE: &str = "external-snapshotter-leader-disk-csi-azure-com";
+    let expected: BTreeSet<(&str, &str)> = [
+        ("volumesnapshotclasses", "list"),
+        ("volumesnapshotclasses", "watch"),
+        ("volumesnapshotcontents", "get"),
+        ("volumesnapshotcontents", "list"),
+        ("volumesnapshotcontents", "patch"),
+        ("volumesnapshotcontents", "watch"),
+        ("volumesnapshotcontents/status", "patch"),
+        ("volumesnapshotcontents/status", "update"),
+        ("volumesnapshots", "get"),
+        ("volumesnapshots", "list"),
+        ("volumesnapshots", "update"),
+        ("volumesnapshots", "watch"),
+    ]
+    .into();
+    for (file, asked) in [(RENDERED[0], false), (RENDERED[1], true), (WITH_SNAPSHOTS, true), (DEPLOYED, true)] {
+        let pod = controller(file);
+        let containers = list(&pod["containers"]);
+        let snapshotter = containers.iter().find(|one| one["name"] == "csi-snapshotter");
+        assert_eq!(snapshotter.is_some(), asked, "{file}");
+        let of_provisioner = arguments(&containers[1]);
+        let never_sweeps = of_provisioner.contains(&"--snapshot-orphan-sweep-interval=0".to_owned());
+        assert_eq!(never_sweeps, !asked, "{file}");
+        let roles = of_kind(file, "ClusterRole");
+        let rules: Vec<&Value> = roles.iter().flat_map(|role| list(&role["rules"])).collect();
+        let of_snapshots =
+            rules.into_iter().filter(|rule| strings(&rule["apiGroups"]).contains(&"snapshot.storage.k8s.io"));
+        let given: BTreeSet<(&str, &str)> = of_snapshots
+            .flat_map(|rule| {
+                let verbs = strings(&rule["verbs"]);
+                strings(&rule["resources"])
+                    .into_iter()
+                    .flat_map(move |of| verbs.clone().into_iter().map(move |verb| (of, verb)))
+            })
+            .collect();
+        assert_eq!(given, if asked { expected.clone() } else { BTreeSet::new() }, "{file}");
+        let leases = &named(file, "Role", "lazuli-controller")["rules"][1]["resourceNames"];
+        assert_eq!(strings(leases).contains(&LEASE), asked, "{file}");
+        let Some(snapshotter) = snapshotter else { continue };
+        // It takes snapshots of single volumes alone, and has no rights on those of groups.
+        assert!(arguments(snapshotter).contains(&"--feature-gates=CSIVolumeGroupSnapshot=false".to_owned()), "{file}");
+        let port = &snapshotter["ports"][0]["containerPort"];
+        assert!(arguments(snapshotter).contains(&format!("--http-endpoint=:{port}")), "{file}");
+        // There is none on the node's network.
+        for policy in of_kind(file, "NetworkPolicy").iter().filter(|one| one["metadata"]["name"] == "lazuli-controller")
+        {
+            let ports = &policy["spec"]["ingress"][0]["ports"];
+            assert!(list(ports).contains(&json!({"protocol": "TCP", "port": port})), "{file}");
+        }
+        assert_eq!(snapshotter["livenessProbe"]["httpGet"]["port"], snapshotter["ports"][0]["name"], "{file}");
+    }
+    let monitor = named(RENDERED[1], "ServiceMonitor", "lazuli-controller");
+    assert!(list(&monitor["spec"]["endpoints"]).iter().any(|endpoint| endpoint["port"] == "snapshotter"));
+}
+
+/// Source: csi-provisioner and csi-resizer turn the gate off by themselves where the API server has no such classes.
+#[test]
+fn the_sidecars_of_disks_find_out_whether_there_are_attributes_classes() {
+    for file in RENDERED {
+        let pod = controller(file);
+        for container in list(&pod["containers"]) {
+            let arguments = arguments(container);
+            assert!(!arguments.iter().any(|one| one.contains("VolumeAttributesClass")), "{file}: {arguments:?}");
+        }
+        for (role, verbs) in [("lazuli-provisioner", json!(["get"])), ("lazuli-resizer", json!(["list", "watch"]))] {
+            let rule =
+                json!({"apiGroups": ["storage.k8s.io"], "resources": ["volumeattributesclasses"], "verbs": verbs});
+            assert!(list(&named(file, "ClusterRole", role)["rules"]).contains(&rule), "{file}: {role}");
+        }
+    }
 }
 
 /// What the level `restricted` asks (source: Pod Security Standards), and more: a read-only root and one user.
@@ -403,7 +489,7 @@ fn the_node_plugin_sees_kubelets_volume_folders_the_devices_and_nothing_else_of_
 
 #[test]
 fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
-    for (file, count) in RENDERED.into_iter().zip([10, 12]) {
+    for (file, count) in RENDERED.into_iter().zip([10, 13]) {
         let roles = [of_kind(file, "ClusterRole"), of_kind(file, "Role")].concat();
         assert_eq!(roles.len(), count, "{file}");
         for role in &roles {
@@ -421,9 +507,10 @@ fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
         }
         // Source: the sidecars make the names of their leases from the driver's, so the Go driver's have these too.
         let leases = &named(file, "Role", "lazuli-controller")["rules"][1]["resourceNames"];
-        let expected =
-            ["", "external-attacher-leader-", "external-resizer-"].map(|of| format!("{of}disk-csi-azure-com"));
-        assert_eq!(*leases, json!(expected), "{file}");
+        let expected = ["", "external-attacher-leader-", "external-resizer-", "external-snapshotter-leader-"]
+            .map(|of| format!("{of}disk-csi-azure-com"));
+        let snapshots = file == RENDERED[1];
+        assert_eq!(*leases, json!(&expected[..if snapshots { 4 } else { 3 }]), "{file}");
         // The published VM sizes are a volume: the node plugin has rights in no namespace.
         let in_namespaces = of_kind(file, "RoleBinding");
         assert!(in_namespaces.iter().all(|binding| !subjects(binding).contains(&"lazuli-node".to_owned())), "{file}");
@@ -483,6 +570,11 @@ fn metrics_that_other_machines_can_reach_are_for_those_whom_the_cluster_lets_get
         let policy = &named(file, "NetworkPolicy", "lazuli-controller")["spec"]["ingress"][0]["ports"];
         let health: u64 = controller(file)["containers"][0]["ports"][0]["containerPort"].as_u64().expect("is a number");
         let mut expected = vec![json!({"protocol": "TCP", "port": health + 1, "endPort": health + 4})];
+        let snapshotter = list(&controller(file)["containers"])
+            .iter()
+            .find(|container| container["name"] == "csi-snapshotter")
+            .map(|container| container["ports"][0]["containerPort"].clone());
+        expected.extend(snapshotter.map(|port| json!({"protocol": "TCP", "port": port})));
         if cloud_controllers(file).is_some() {
             expected.push(json!({"protocol": "TCP", "port": health + 6}));
         }

@@ -10,8 +10,20 @@ use std::{
 };
 
 /// The crates whose business faults are.
-const DECIDES: [&str; 11] =
-    ["model", "azure", "quota", "engine", "volume", "storage", "vm-disks", "shares", "nodes", "services", "balancing"];
+const DECIDES: [&str; 12] = [
+    "model",
+    "azure",
+    "quota",
+    "engine",
+    "volume",
+    "staging",
+    "storage",
+    "vm-disks",
+    "shares",
+    "nodes",
+    "services",
+    "balancing",
+];
 
 /// How often a file names a fault.
 const NAMED: [(&str, usize); 29] = [

@@ -9,6 +9,7 @@ mod containers;
 mod files;
 mod go_driver;
 mod rights;
+mod snapshots;
 mod ssh_key;
 mod take_over;
 mod wrong_lists;

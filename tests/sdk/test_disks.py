@@ -110,3 +110,22 @@ def test_a_body_that_is_no_json_is_refused(cloud, group):
     answer = cloud.send("PUT", path, json_body=["not", "a", "disk"])
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "InvalidRequestContent"
+
+
+def test_a_disk_becomes_premium_v2_in_the_background(cloud, group):
+    disks = cloud.compute.disks
+    body = {
+        "location": LOCATION,
+        "zones": ["1"],
+        "sku": {"name": "Premium_LRS"},
+        "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": 8},
+    }
+    before = disks.begin_create_or_update(group.name, "disk", body).result()
+    assert before.properties.completion_percent is None
+    disks.begin_update(group.name, "disk", {"sku": {"name": "PremiumV2_LRS"}}).result()
+    changed = disks.get(group.name, "disk")
+    assert (changed.sku.name, changed.properties.completion_percent) == ("PremiumV2_LRS", 100)
+    disks.begin_update(group.name, "disk", {"properties": {"diskIOPSReadWrite": 4000}}).result()
+    assert disks.get(group.name, "disk").properties.disk_iops_read_write == 4000
+    error = refusal(lambda: disks.begin_update(group.name, "disk", {"sku": {"name": "Premium_LRS"}}).result())
+    assert (error.status_code, error.error.code) == (409, "OperationNotAllowed")

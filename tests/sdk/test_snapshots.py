@@ -166,3 +166,46 @@ def test_the_source_of_a_snapshot_stays(group, snapshots):
     error = refusal(lambda: snapshots.put("snap", other))
     assert (error.status_code, error.error.code) == (400, "BadRequest")
     assert "sourceResourceId" in error.error.message
+
+
+def zonal(name: str, group, **properties):
+    """Creates a Premium v2 disk in a zone and returns what Azure shows of it."""
+    body = {
+        "location": LOCATION,
+        "zones": ["1"],
+        "sku": {"name": "PremiumV2_LRS"},
+        "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": 4, **properties},
+    }
+    return group.cloud.compute.disks.begin_create_or_update(group.name, name, body).result()
+
+
+def test_a_snapshot_with_instant_access_makes_disks_of_its_size(group, snapshots):
+    disk = zonal("disk", group)
+    data = {"createOption": "Copy", "sourceResourceId": disk.id, "instantAccessDurationMinutes": 60}
+    body = {"location": LOCATION, "properties": {"creationData": data, "incremental": True}}
+    made = snapshots.client.begin_create_or_update(group.name, "snap", body).result()
+    assert made.properties.creation_data.instant_access_duration_minutes == 60
+    complete = snapshots.complete("snap")
+    assert complete.properties.snapshot_access_state == "AvailableWithInstantAccess"
+    change = {"sku": {"name": "PremiumV2_LRS"}, "zones": ["2"]}
+    copy = restored(group, "copy", made.id, **change)
+    assert copy.properties.disk_size_bytes == 4 * 1024**3
+    for _ in range(600):
+        copy = group.cloud.compute.disks.get(group.name, "copy")
+        if copy.properties.completion_percent == 100:
+            break
+        time.sleep(0.1)
+    assert copy.properties.completion_percent == 100
+    data = {"createOption": "Copy", "sourceResourceId": made.id}
+    larger = {**change, "properties": {"creationData": data, "diskSizeGB": 8}}
+    for name, wrong in [("larger", larger), ("premium", {"zones": ["1"]})]:
+        error = refusal(lambda: restored(group, name, made.id, **wrong))
+        assert (error.status_code, error.error.code) == (409, "OperationNotAllowed")
+
+
+def test_a_disk_is_copied_within_its_zone(group):
+    disk = zonal("disk", group)
+    restored(group, "near", disk.id, sku={"name": "PremiumV2_LRS"}, zones=["1"])
+    error = refusal(lambda: restored(group, "far", disk.id, sku={"name": "PremiumV2_LRS"}, zones=["2"]))
+    assert (error.status_code, error.error.code) == (400, "InvalidParameter")
+    assert "in a different availability zone" in error.error.message

@@ -3,8 +3,7 @@ Arguments of one sidecar beside the sockets and the leader election: dict "root"
 "file".
 */}}
 {{- define "lazuli.sidecarArgs" -}}
-{{- $values := index .root.Values.sidecars .sidecar }}
-{{- $attributes := and (eq .driver "file") .root.Values.azureFile.volumeAttributesClasses -}}
+{{- $values := index .root.Values.sidecars .sidecar -}}
 - --timeout={{ $values.timeout }}
 - {{ ternary "--workers" "--worker-threads" (eq .sidecar "resizer") }}={{ int $values.workers }}
 {{- if eq .sidecar "provisioner" }}
@@ -13,17 +12,30 @@ Arguments of one sidecar beside the sockets and the leader election: dict "root"
 {{- if eq .driver "disk" }}
 - --strict-topology
 {{- end }}
-# No driver has snapshots: no rights for them are needed.
+{{- if not (and (eq .driver "disk") (include "lazuli.snapshots" .root)) }}
+# No claim is made from a snapshot: no rights for them are needed.
 - --snapshot-orphan-sweep-interval=0
+{{- end }}
 {{- end }}
 {{- if eq .sidecar "resizer" }}
 # The driver says itself which volumes grow only while they are detached.
 - --handle-volume-inuse-error=false
+{{- if eq .driver "disk" }}
+# For the templates of tags.
+- --extra-modify-metadata
+{{- end }}
+{{- end }}
+{{- if eq .sidecar "snapshotter" }}
+# For the tags that name the VolumeSnapshot.
+- --extra-create-metadata
 {{- end }}
 {{- $gates := dict }}
-{{- if ne .sidecar "attacher" }}
-{{- /* The rights for these classes are there where azureFile.volumeAttributesClasses asks for them. */}}
-{{- $_ := set $gates "VolumeAttributesClass" $attributes }}
+{{- if and (eq .driver "file") (ne .sidecar "attacher") }}
+{{- $_ := set $gates "VolumeAttributesClass" .root.Values.azureFile.volumeAttributesClasses }}
+{{- end }}
+{{- if eq .sidecar "snapshotter" }}
+{{- /* Its rights are not given, so that it would look for these classes in vain. */}}
+{{- $_ := set $gates "CSIVolumeGroupSnapshot" false }}
 {{- end }}
 {{- $gates = merge $gates ($values.featureGates | default dict) }}
 {{- $list := list }}

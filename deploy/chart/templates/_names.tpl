@@ -165,11 +165,34 @@ tlsConfig:
 disk.csi.azure.com
 {{- end }}
 
+{{/* Text where the controller takes snapshots, and nothing where it does not. */}}
+{{- define "lazuli.snapshots" -}}
+{{- $enabled := .Values.snapshots.enabled }}
+{{- if kindIs "invalid" $enabled }}
+{{- if .Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1/VolumeSnapshotContent" }}yes{{ end }}
+{{- else if $enabled }}yes{{ end }}
+{{- end }}
+
+{{/* The sidecars of the disk driver, as JSON. */}}
+{{- define "lazuli.diskSidecars" -}}
+{{- concat (list "provisioner" "attacher" "resizer") (ternary (list "snapshotter") (list) (eq (include "lazuli.snapshots" .) "yes")) | toJson }}
+{{- end }}
+
+{{/* The port of a sidecar of the disk driver: dict "root" . "sidecar" its name. */}}
+{{- define "lazuli.sidecarPort" -}}
+{{- with .root.Values }}
+{{- index (dict "provisioner" (add (int .controller.port) 1) "attacher" (add (int .controller.port) 2) "resizer" (add (int .controller.port) 3) "snapshotter" (int .snapshots.port)) $.sidecar }}
+{{- end }}
+{{- end }}
+
 {{/* The names of the sidecars' leases, which are those of the Go driver: two drivers never act at once. */}}
 {{- define "lazuli.leases" -}}
 - disk-csi-azure-com
 - external-attacher-leader-disk-csi-azure-com
 - external-resizer-disk-csi-azure-com
+{{- if include "lazuli.snapshots" . }}
+- external-snapshotter-leader-disk-csi-azure-com
+{{- end }}
 {{- if .Values.azureFile.enabled }}
 - file-csi-azure-com
 - external-resizer-file-csi-azure-com

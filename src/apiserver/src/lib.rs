@@ -37,8 +37,8 @@
 //!
 //! It knows the kinds of [`resource`] and no others, authorizes every request (who serves it over a socket checks that no web
 //! page of another site asks), runs no admission webhooks and no
-//! controllers (Pods do not run and claims are not bound: whoever creates one gets a warning), reads and writes JSON alone,
-//! tracks no field managers (server-side apply is refused), and keeps everything in memory.
+//! controllers (Pods do not run, claims are not bound and snapshots are not taken: whoever creates one gets a warning),
+//! reads and writes JSON alone, tracks no field managers (server-side apply is refused), and keeps everything in memory.
 //!
 //! It takes what a real server refuses: an object in a namespace that does not exist, an `apiVersion` and a `kind` of another
 //! collection, a change of what is immutable in PersistentVolumes, claims, StorageClasses, CSIDrivers and Secrets, and

@@ -25,9 +25,9 @@ use crate::{
 /// The longest body. Source: `maxRequestBodyBytes` of kube-apiserver.
 const LONGEST: usize = 3 * 1024 * 1024;
 
-/// What the creator of a Pod or a claim is told: nothing carries them out here.
-const NOT_CARRIED_OUT: &str = "this API server keeps the object and nothing carries it out: no Pod runs here and no claim is \
-                               bound; scripts/cluster up starts a real Kubernetes whose claims bind and whose Pods run";
+/// What the creator of a Pod, a claim or a VolumeSnapshot is told: nothing carries them out here.
+const NOT_CARRIED_OUT: &str = "this API server keeps the object and nothing carries it out: no Pod runs here, no claim is \
+                               bound and no snapshot is taken; scripts/cluster up starts a real Kubernetes whose claims bind and whose Pods run";
 
 /// A request for an object or a collection.
 pub(crate) struct Request<'a> {
@@ -289,7 +289,7 @@ impl<'a> Request<'a> {
             return Err(status::method_not_allowed());
         }
         let made = self.store.create(self.resource.kept(), object, self.keeping()?)?;
-        if ["Pod", "PersistentVolumeClaim"].contains(&self.resource.kind) {
+        if ["Pod", "PersistentVolumeClaim", "VolumeSnapshot"].contains(&self.resource.kind) {
             warnings.push(NOT_CARRIED_OUT.to_owned());
         }
         Ok(self.one(StatusCode::CREATED, &made)?.warning(warnings))

@@ -54,6 +54,17 @@ const fn grouped(group: &'static str, plural: &'static str, kind: &'static str, 
     Resource { group, ..core(plural, kind, namespaced, false) }
 }
 
+/// A kind of the snapshot API, which a cluster has by definitions of its own (source: kubernetes-csi/external-snapshotter).
+const fn snapshot(
+    short_names: &'static [&'static str],
+    plural: &'static str,
+    kind: &'static str,
+    namespaced: bool,
+    has_status: bool,
+) -> Resource {
+    Resource { has_status, short_names, ..grouped("snapshot.storage.k8s.io", plural, kind, namespaced) }
+}
+
 /// All of them.
 pub static ALL: &[Resource] = &[
     Resource { short_names: &["ns"], ..core("namespaces", "Namespace", false, true) },
@@ -75,6 +86,13 @@ pub static ALL: &[Resource] = &[
     grouped("storage.k8s.io", "csinodes", "CSINode", false),
     grouped("storage.k8s.io", "csidrivers", "CSIDriver", false),
     Resource { short_names: &["sc"], ..grouped("storage.k8s.io", "storageclasses", "StorageClass", false) },
+    Resource {
+        short_names: &["vac"],
+        ..grouped("storage.k8s.io", "volumeattributesclasses", "VolumeAttributesClass", false)
+    },
+    snapshot(&["vs"], "volumesnapshots", "VolumeSnapshot", true, true),
+    snapshot(&["vsc", "vscs"], "volumesnapshotcontents", "VolumeSnapshotContent", false, true),
+    snapshot(&["vsclass", "vsclasses"], "volumesnapshotclasses", "VolumeSnapshotClass", false, false),
 ];
 
 /// The kind of a collection's name.

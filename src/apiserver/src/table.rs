@@ -1,7 +1,8 @@
 //! Rows of cells for people, as `kubectl get` prints them: `meta.k8s.io/v1` `Table`.
 //!
 //! Source of the columns and of what a cell shows: the printers of kube-apiserver 1.36
-//! (`pkg/printers/internalversion`). A kind that is not named here has its name and its age.
+//! (`pkg/printers/internalversion`); of the snapshot API, the definitions of its kinds. A kind that is not named here has its
+//! name and its age.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -98,6 +99,15 @@ fn layout(resource: &Resource) -> Layout {
         }),
         ("storage.k8s.io", "csidrivers") => of(CSI_DRIVER, cells::csi_driver),
         ("storage.k8s.io", "storageclasses") => of(CLASS, cells::class),
+        ("storage.k8s.io", "volumeattributesclasses") => {
+            of(ATTRIBUTES, |object, now| vec![named(object), json!(text(object, "/driverName")), age(object, now)])
+        }
+        ("snapshot.storage.k8s.io", "volumesnapshots") => of(SNAPSHOT, cells::snapshot),
+        ("snapshot.storage.k8s.io", "volumesnapshotcontents") => of(CONTENT, cells::snapshot_content),
+        ("snapshot.storage.k8s.io", "volumesnapshotclasses") => of(SNAPSHOT_CLASS, |object, now| {
+            let of = |field| json!(text(object, field));
+            vec![named(object), of("/driver"), of("/deletionPolicy"), age(object, now)]
+        }),
         _ => of(PLAIN, |object, now| vec![named(object), age(object, now)]),
     }
 }
@@ -199,6 +209,30 @@ const CLASS: &[Column] = &[
     ("AllowVolumeExpansion", Always),
     ("Age", Always),
 ];
+const ATTRIBUTES: &[Column] = &[("Name", Always), ("DriverName", Always), ("Age", Always)];
+const SNAPSHOT: &[Column] = &[
+    ("Name", Always),
+    ("ReadyToUse", Always),
+    ("SourcePVC", Always),
+    ("SourceSnapshotContent", Always),
+    ("RestoreSize", Always),
+    ("SnapshotClass", Always),
+    ("SnapshotContent", Always),
+    ("CreationTime", Always),
+    ("Age", Always),
+];
+const CONTENT: &[Column] = &[
+    ("Name", Always),
+    ("ReadyToUse", Always),
+    ("RestoreSize", Always),
+    ("DeletionPolicy", Always),
+    ("Driver", Always),
+    ("VolumeSnapshotClass", Always),
+    ("VolumeSnapshot", Always),
+    ("VolumeSnapshotNamespace", Always),
+    ("Age", Always),
+];
+const SNAPSHOT_CLASS: &[Column] = &[("Name", Always), ("Driver", Always), ("DeletionPolicy", Always), ("Age", Always)];
 
 /// How much of each object a row carries beside its cells: the query's `includeObject`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -305,6 +339,28 @@ mod tests {
             "<unknown>"
         ]);
         assert_eq!(cells_of("nodes", &node, 0), cells);
+    }
+
+    #[test]
+    fn a_snapshot_shows_whether_it_is_ready_and_what_it_is_of() {
+        let snapshot = json!({
+            "metadata": {"name": "s", "creationTimestamp": "1970-01-01T00:00:10Z"},
+            "spec": {"source": {"persistentVolumeClaimName": "data"}, "volumeSnapshotClassName": "c"},
+            "status": {"readyToUse": true, "restoreSize": "10Gi", "boundVolumeSnapshotContentName": "content",
+                "creationTime": "1970-01-01T00:00:20Z"},
+        });
+        let cells = json!(["s", "true", "data", "", "10Gi", "c", "content", "40s", "50s"]);
+        assert_eq!(cells_of("volumesnapshots", &snapshot, 60), cells);
+        // One that nothing has answered yet.
+        let begun = json!({"metadata": {"name": "s"}, "spec": {}});
+        let cells = json!(["s", "", "", "", "", "", "", "", "<unknown>"]);
+        assert_eq!(cells_of("volumesnapshots", &begun, 60), cells);
+        let content = json!({
+            "metadata": {"name": "c"}, "status": {"readyToUse": false, "restoreSize": 1024},
+            "spec": {"driver": "d", "deletionPolicy": "Delete", "volumeSnapshotRef": {"namespace": "shop", "name": "s"}},
+        });
+        let cells = json!(["c", "false", "1024", "Delete", "d", "", "s", "shop", "<unknown>"]);
+        assert_eq!(cells_of("volumesnapshotcontents", &content, 60), cells);
     }
 
     #[test]

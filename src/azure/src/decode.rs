@@ -86,10 +86,16 @@ pub(crate) fn provisioning_state(value: &Value) -> Result<ProvisioningState, Dec
 }
 
 /// A stamp. One that cannot be read is as if it were absent: then nothing rests on it.
+/// A stamp in whole seconds, for what is compared with Azure's `Date`.
 pub(crate) fn stamp(raw: &Value, path: &str) -> Option<AzureTime> {
+    Some(AzureTime::from_unix_seconds(exact_stamp(raw, path)?.unix_seconds()))
+}
+
+/// A stamp as exact as Azure tells it.
+pub(crate) fn exact_stamp(raw: &Value, path: &str) -> Option<AzureTime> {
     let text = at(raw, path)?.as_str()?;
     let time: Timestamp = text.parse().ok()?;
-    Some(AzureTime::from_unix_seconds(time.as_second()))
+    Some(AzureTime::from_unix(time.as_second(), u32::try_from(time.subsec_nanosecond()).unwrap_or(0)))
 }
 
 pub(crate) fn readable_tags(raw: &Value) -> Result<BTreeMap<String, String>, DecodeError> {

@@ -249,6 +249,8 @@ fn kind_label(kind: Kind) -> Label {
         Kind::DiskCreate => "disk_create",
         Kind::DiskUpdate => "disk_update",
         Kind::DiskDelete => "disk_delete",
+        Kind::SnapshotCreate => "snapshot_create",
+        Kind::SnapshotDelete => "snapshot_delete",
         Kind::VmAttach => "vm_attach",
         Kind::VmDetach => "vm_detach",
         Kind::LoadBalancer => "load_balancer",

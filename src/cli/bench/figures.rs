@@ -69,7 +69,7 @@ pub(super) fn row(
         .iter()
         .filter_map(|call| {
             let [sent, answered] = [call.sent_last, call.answered].map(|at| begun.on_emulator(at).as_secs_f64());
-            ends.noticed(&call.volume_id, sent, answered)
+            ends.noticed(&call.id, sent, answered)
         })
         .collect();
     row.extend(lateness(&noticed));
@@ -89,7 +89,7 @@ fn vm_writes(counters: &Value) -> u64 {
         .sum()
 }
 
-/// When the operations of a phase ended, by disk.
+/// When the operations of a phase ended, by disk or snapshot.
 struct Ends(BTreeMap<String, Vec<(f64, f64)>>);
 
 /// How late a volume's caller learned that its operation had ended.
@@ -108,12 +108,16 @@ impl Ends {
             else {
                 continue;
             };
-            let of_kind = |kind: &str| if operation["kind"] == kind { operation["resource"].as_str() } else { None };
+            let of_kind = |kinds: &[&str]| {
+                let is = kinds.iter().any(|kind| operation["kind"] == *kind);
+                if is { operation["resource"].as_str() } else { None }
+            };
             let of_list = |list: &str| operation[list].as_array().into_iter().flatten().filter_map(Value::as_str);
             let disks: Vec<&str> = match step {
-                Step::Create => of_kind("diskCreate").into_iter().collect(),
-                Step::Delete => of_kind("diskDelete").into_iter().collect(),
-                Step::Expand => of_kind("diskUpdate").into_iter().collect(),
+                Step::Create | Step::Restore => of_kind(&["diskCreate"]).into_iter().collect(),
+                Step::Delete => of_kind(&["diskDelete", "snapshotDelete"]).into_iter().collect(),
+                Step::Expand | Step::Modify => of_kind(&["diskUpdate"]).into_iter().collect(),
+                Step::Snapshot => of_kind(&["snapshot"]).into_iter().collect(),
                 Step::Publish => of_list("attached").collect(),
                 Step::Unpublish => of_list("detached").collect(),
             };

@@ -12,10 +12,12 @@ use std::{
 };
 
 use csi_proto::csi::{
-    CapacityRange, ControllerExpandVolumeRequest, ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest,
-    CreateVolumeRequest, DeleteVolumeRequest, VolumeCapability,
+    CapacityRange, ControllerExpandVolumeRequest, ControllerModifyVolumeRequest, ControllerPublishVolumeRequest,
+    ControllerUnpublishVolumeRequest, CreateSnapshotRequest, CreateVolumeRequest, DeleteSnapshotRequest,
+    DeleteVolumeRequest, VolumeCapability, VolumeContentSource,
     controller_client::ControllerClient,
     volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
+    volume_content_source::{SnapshotSource, Type as SourceType},
 };
 use tokio::{process::Child, sync::Semaphore, task::JoinSet};
 use tonic::{Code, Request, Status, transport::Channel};
@@ -47,6 +49,10 @@ pub(super) struct Volume {
     pub(super) node: String,
     /// What its StorageClass says.
     pub(super) parameters: Vec<(String, String)>,
+    /// The name that its snapshot is asked for by; empty where none is.
+    pub(super) snapshot_name: String,
+    /// The handle of its snapshot; empty until that is made.
+    pub(super) snapshot: String,
 }
 
 /// What is asked of every volume.
@@ -56,6 +62,13 @@ pub(super) enum Step {
     Publish,
     Unpublish,
     Expand,
+    /// Its snapshot is taken. external-snapshotter asks until it is ready.
+    Snapshot,
+    /// It is made anew, from its snapshot.
+    Restore,
+    /// Its VolumeAttributesClass changes.
+    Modify,
+    /// It is deleted; its snapshot, where it is only that.
     Delete,
 }
 
@@ -66,6 +79,9 @@ impl Step {
             Self::Publish => "publish",
             Self::Unpublish => "unpublish",
             Self::Expand => "expand",
+            Self::Snapshot => "snapshot",
+            Self::Restore => "restore",
+            Self::Modify => "modify",
             Self::Delete => "delete",
         }
     }
@@ -74,8 +90,8 @@ impl Step {
 /// A call that was answered at last.
 #[derive(Debug, Clone)]
 pub(super) struct Answered {
-    /// The handle of its volume.
-    pub(super) volume_id: String,
+    /// The handle of what was asked for: of a volume, or of a snapshot.
+    pub(super) id: String,
     /// When the first attempt was sent, and when the last was answered.
     pub(super) sent: Instant,
     pub(super) answered: Instant,
@@ -156,7 +172,9 @@ async fn until_done(
         match answer {
             Ok(()) => {
                 let answered = Instant::now();
-                return Ok((volume.clone(), Answered { volume_id: volume.id, sent, answered, sent_last, repeated }));
+                let of_snapshot = step == Step::Snapshot || volume.id.is_empty();
+                let id = if of_snapshot { volume.snapshot.clone() } else { volume.id.clone() };
+                return Ok((volume, Answered { id, sent, answered, sent_last, repeated }));
             }
             Err(status) if is_final(status.code()) || repeated == REPEATED_MOST => {
                 let (step, name) = (step.name(), &volume.name);
@@ -205,9 +223,12 @@ fn capability() -> VolumeCapability {
 async fn send(mut client: ControllerClient<Channel>, step: Step, volume: &mut Volume) -> Result<(), Status> {
     let (volume_id, node_id) = (volume.id.clone(), volume.node.clone());
     match step {
-        Step::Create => {
+        Step::Create | Step::Restore => {
+            let snapshot_id = volume.snapshot.clone();
+            let source = || VolumeContentSource { r#type: Some(SourceType::Snapshot(SnapshotSource { snapshot_id })) };
             let request = CreateVolumeRequest {
                 name: volume.name.clone(),
+                volume_content_source: (step == Step::Restore).then(source),
                 capacity_range: Some(CapacityRange { required_bytes: 32 * GIB, limit_bytes: 0 }),
                 volume_capabilities: vec![capability()],
                 parameters: volume.parameters.iter().cloned().collect(),
@@ -235,6 +256,25 @@ async fn send(mut client: ControllerClient<Channel>, step: Step, volume: &mut Vo
             let capacity_range = Some(CapacityRange { required_bytes: 64 * GIB, limit_bytes: 0 });
             let request = ControllerExpandVolumeRequest { volume_id, capacity_range, ..Default::default() };
             client.controller_expand_volume(with_deadline(request)).await?;
+        }
+        Step::Snapshot => {
+            let (name, source_volume_id) = (volume.snapshot_name.clone(), volume_id);
+            let request = CreateSnapshotRequest { name, source_volume_id, ..Default::default() };
+            let made = client.create_snapshot(with_deadline(request)).await?.into_inner().snapshot;
+            let made = made.ok_or_else(|| Status::data_loss("CreateSnapshot answers no snapshot"))?;
+            volume.snapshot = made.snapshot_id;
+            if !made.ready_to_use {
+                return Err(Status::unavailable("the snapshot is not ready yet"));
+            }
+        }
+        Step::Modify => {
+            let mutable_parameters = [("skuName".to_owned(), "StandardSSD_LRS".to_owned())].into();
+            let request = ControllerModifyVolumeRequest { volume_id, mutable_parameters, ..Default::default() };
+            client.controller_modify_volume(with_deadline(request)).await?;
+        }
+        Step::Delete if volume_id.is_empty() => {
+            let request = DeleteSnapshotRequest { snapshot_id: volume.snapshot.clone(), ..Default::default() };
+            client.delete_snapshot(with_deadline(request)).await?;
         }
         Step::Delete => {
             let request = DeleteVolumeRequest { volume_id, ..Default::default() };

@@ -336,6 +336,8 @@ pub(super) fn to_be_made(names: impl Iterator<Item = String>, nodes: &[String]) 
             context: Default::default(),
             node: node.clone(),
             parameters: vec![("skuName".to_owned(), "Premium_LRS".to_owned())],
+            snapshot_name: String::new(),
+            snapshot: String::new(),
         })
         .collect()
 }

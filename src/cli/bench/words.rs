@@ -98,6 +98,16 @@ const FIGURES: &[(&str, [Figure; 5])] = &[
         ],
     ),
     (
+        "snapshot-storm",
+        [
+            ("until every snapshot was taken", "/phases/0/makespan_s", Seconds, Least("/phases/0/lower_bound_s")),
+            ("until every volume was restored", "/phases/1/makespan_s", Seconds, Least("/phases/1/lower_bound_s")),
+            ("until every one was changed", "/phases/2/makespan_s", Seconds, Least("/phases/2/lower_bound_s")),
+            ("until all of both were deleted", "/phases/3/makespan_s", Seconds, Least("/phases/3/lower_bound_s")),
+            REFUSED,
+        ],
+    ),
+    (
         "node-loss",
         [
             ("until every disk was free", "makespan_s", Seconds, Free),
@@ -211,8 +221,8 @@ fn said(result: &Value, width: Option<usize>) -> String {
 }
 
 /// What is said of how a bench was run.
-const ABOUT: [&str; 9] =
-    ["nodes", "disks", "shares", "services", "load_balancers", "lost", "latency", "reviews", "lists"];
+const ABOUT: [&str; 10] =
+    ["nodes", "disks", "shares", "snapshots", "services", "load_balancers", "lost", "latency", "reviews", "lists"];
 
 fn row((what, key, unit, bound): &Figure, result: &Value) -> Option<Vec<String>> {
     let number = |key: &str| match key.starts_with('/') {

@@ -44,7 +44,7 @@ use lazuli_telemetry::lossy;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use super::{super::get, disks, shares};
+use super::{super::get, disks, shares, snapshots::Snapshots};
 
 /// The cluster as a whole.
 pub(super) const CLUSTER: &str = "cluster";
@@ -74,6 +74,8 @@ pub(super) struct Listed {
     pub(super) unlisted: Vec<ListError>,
     /// The StorageClasses.
     pub(super) classes: Result<Vec<Class>, ListError>,
+    /// What there is of snapshots.
+    pub(super) snapshots: Snapshots,
 }
 
 impl Listed {
@@ -96,7 +98,8 @@ impl Listed {
             }
         }
         let services = list_load_balancers(client).await;
-        Ok(Self { nodes, services, containers, unlisted, classes: list_classes(client).await })
+        let (classes, snapshots) = (list_classes(client).await, Snapshots::list(client).await);
+        Ok(Self { nodes, services, containers, unlisted, classes, snapshots })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Goes through a cluster of the Go projects before a move. Decided in [`lazuli_diagnosis::migration`]; here are the reads.
 
 use lazuli_assembly::clients::Azure;
-use lazuli_cluster::{ListedNode, list_attributes_classes, list_azure_volumes, list_snapshots};
+use lazuli_cluster::{ListedNode, list_azure_volumes};
 use lazuli_config::Config;
 use lazuli_controllers::settings;
 use lazuli_csi::identity::{DISK_DRIVER, FILE_DRIVER};
@@ -24,6 +24,9 @@ use super::{
 const CLASSES: &str = "move: StorageClasses";
 /// That of VolumeAttributesClasses.
 const ATTRIBUTES: &str = "move: VolumeAttributesClasses";
+
+/// That of VolumeSnapshotClasses and VolumeSnapshotContents.
+const SNAPSHOTS: &str = "move: VolumeSnapshots";
 
 /// The domain of Azure's storage services in the public cloud. It stands where the clients of Azure do not tell it: no volume is
 /// refused for it.
@@ -59,7 +62,6 @@ pub(super) async fn examine(
         );
     let suffix = defaults.as_ref().map_or(STORAGE_SUFFIX, |defaults| &defaults.shares.storage_endpoint_suffix);
     let mounting = Mounting { refused_options, storage_endpoint_suffix: suffix };
-    let attributes = list_attributes_classes(client).await;
     match (&defaults, &cluster.classes) {
         (Ok(defaults), Ok(classes)) => {
             judged.extend(classes.iter().filter_map(|class| migration::class(class, defaults, &mounting)));
@@ -67,7 +69,7 @@ pub(super) async fn examine(
         (Err(finding), Ok(_)) => failures.push(finding.clone()),
         (_, Err(error)) => failures.push(unseen(CLASSES, error)),
     }
-    match (&defaults, &attributes) {
+    match (&defaults, &cluster.snapshots.attributes) {
         (Ok(defaults), Ok(classes)) => {
             judged.extend(classes.iter().filter_map(|class| migration::attributes_class(class, defaults)));
         }
@@ -78,9 +80,19 @@ pub(super) async fn examine(
         Ok(volumes) => judged.extend(volumes.iter().map(|volume| migration::volume(volume, &mounting))),
         Err(error) => failures.push(unseen("move: PersistentVolumes", &error)),
     }
-    match list_snapshots(client).await {
-        Ok(snapshots) => judged.extend(snapshots.iter().filter_map(migration::snapshot)),
-        Err(error) => failures.push(unseen("move: VolumeSnapshots", &error)),
+    match (&defaults, &cluster.snapshots.classes) {
+        (Ok(defaults), Ok(classes)) => {
+            judged.extend(classes.iter().filter_map(|class| migration::snapshot_class(class, &defaults.disks)));
+        }
+        (Err(finding), Ok(_)) => failures.push(Finding { check: SNAPSHOTS, ..finding.clone() }),
+        (_, Err(error)) => failures.push(unseen(SNAPSHOTS, error)),
+    }
+    match &cluster.snapshots.contents {
+        Ok(contents) => {
+            let own = (config.cluster.subscription_id.as_str(), config.cluster.resource_group.as_str());
+            judged.extend(contents.iter().filter_map(|content| migration::snapshot_content(content, own)));
+        }
+        Err(error) => failures.push(unseen(SNAPSHOTS, error)),
     }
     match &cluster.services {
         Ok((services, _)) => {

@@ -19,6 +19,8 @@ use super::cluster::{Listed, READS};
 pub(super) struct Needs {
     /// Machines are written with the whole list of their data disks.
     whole_list: bool,
+    /// Snapshots of disks are taken.
+    snapshots: bool,
     /// Pools list the network interfaces of uniform scale sets.
     scale_set_pools: bool,
     /// Resource groups in which StorageClasses have networks and private endpoints made.
@@ -45,6 +47,7 @@ impl Needs {
         Self {
             whole_list: config.is_stack_cloud
                 || listed.is_some_and(|listed| listed.containers.iter().any(|one| asks_for_whole_lists(&one.command))),
+            snapshots: listed.is_some_and(|listed| listed.snapshots.are_of_disks()),
             scale_set_pools: lists_nics && has_instances,
             networks: roles::groups_of_network_classes(classes, FILE_DRIVER, places),
         }
@@ -84,6 +87,13 @@ fn wanted(config: &Config, needs: &Needs, controllers: Grade) -> Vec<(Role, Plac
     let own: Place = (cluster.subscription_id.clone(), cluster.resource_group.as_str().to_owned());
     let mut all = vec![
         (Role::disks(), own.clone(), "disks", Grade::Wrong),
+        // Not every cluster has these either, and roles of earlier versions lack their actions.
+        (
+            Role::snapshots(),
+            own.clone(),
+            "snapshots and copies",
+            if needs.snapshots { Grade::Wrong } else { Grade::Note },
+        ),
         // Not every cluster has shares.
         (Role::files(), own.clone(), "file shares", Grade::Note),
     ];
@@ -120,10 +130,10 @@ fn wanted(config: &Config, needs: &Needs, controllers: Grade) -> Vec<(Role, Plac
 mod tests {
     use lazuli_cluster::ListedNode;
     use lazuli_config::{Document, Environment};
-    use lazuli_diagnosis::{managers::Container, migration::Class};
+    use lazuli_diagnosis::{managers::Container, migration::Class, snapshots::SnapshotClass};
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::snapshots::Snapshots, *};
 
     fn config(more: &[(&str, Value)]) -> Config {
         let mut keys = json!({"tenantId": "t", "subscriptionId": "s", "resourceGroup": "own", "location": "l",
@@ -158,7 +168,26 @@ mod tests {
             containers: vec![Container { command: vec![argument.to_owned()], ..Container::default() }],
             unlisted: vec![],
             classes: Ok(vec![class]),
+            snapshots: Snapshots {
+                types: Ok(vec![]),
+                classes: Ok(vec![]),
+                contents: Ok(vec![]),
+                attributes: Ok(vec![]),
+            },
         }
+    }
+
+    #[test]
+    fn the_actions_on_snapshots_must_be_there_where_snapshots_of_disks_are() {
+        let grade = |driver: &str| {
+            let mut listed = listed("azure:///s/virtualMachines/n", "--v=2", "skuName");
+            listed.snapshots.classes =
+                Ok(vec![SnapshotClass { driver: driver.to_owned(), ..SnapshotClass::default() }]);
+            let config = config(&[]);
+            let wanted = wanted(&config, &Needs::of(&config, Some(&listed)), Grade::Note);
+            wanted.into_iter().find(|(_, _, purpose, _)| *purpose == "snapshots and copies").unwrap().3
+        };
+        assert_eq!((grade("disk.csi.azure.com"), grade("ebs.csi.aws.com")), (Grade::Wrong, Grade::Note));
     }
 
     #[test]

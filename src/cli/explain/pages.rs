@@ -111,13 +111,13 @@ pub(super) fn all() -> Vec<Page> {
         (
             "parameters.md",
             page(
-                "Parameters of StorageClasses",
+                "Parameters of classes",
                 "Letter case of names does not count, that of values does. A value that cannot be right is refused before \
                  anything is made, with its name, its value and what is allowed. `effect` says whether it counts: `no effect` \
                  is accepted for classes of the Go drivers. Templates are `${pvc.metadata.name}`, `${pvc.metadata.namespace}` \
                  and `${pv.metadata.name}`. `lazuli explain parameter NAME` prints a row.",
                 Kind::Parameter,
-                &["driver"],
+                &["class", "driver"],
             ),
         ),
         (

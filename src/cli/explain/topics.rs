@@ -66,27 +66,40 @@ fn section(title: &'static str, columns: &'static [&'static str], rows: Vec<(Str
     Section { title, columns, topics: topics.collect() }
 }
 
-const PARAMETER: &[&str] = &["driver", "values", "default", "effect"];
+const PARAMETER: &[&str] = &["class", "driver", "values", "default", "effect"];
 
-/// Parameters of both drivers.
+/// Parameters of the classes of both drivers.
 pub(super) fn parameters() -> Vec<Section> {
-    let rows = |driver: &str, rows: Vec<&ParameterRow>| {
+    let rows = |class: &str, driver: &str, rows: Vec<&ParameterRow>| {
         let row = |row: &&ParameterRow| {
             let default = row.alias_of.map_or_else(|| row.default.to_owned(), |of| format!("that of {of}"));
             let meaning = row.alias_of.map_or_else(
                 || row.meaning.to_owned(),
                 |of| format!("Another name of {of}; both together must say the same."),
             );
-            let values = [driver, row.values, default.as_str(), row.effect.as_str()].map(str::to_owned);
+            let values = [class, driver, row.values, default.as_str(), row.effect.as_str()].map(str::to_owned);
             (row.name.to_owned(), meaning, values.to_vec())
         };
         rows.iter().map(row).collect()
     };
     let disk: Vec<&ParameterRow> = lazuli_volume::PARAMETERS.iter().chain([&lazuli_volume::DEVICE_SETTING]).collect();
     let file: Vec<&ParameterRow> = lazuli_shares::parameters::PARAMETERS.iter().collect();
+    let snapshots: Vec<&ParameterRow> = lazuli_volume::snapshot::SNAPSHOT_PARAMETERS.iter().collect();
+    let attributes: Vec<&ParameterRow> = lazuli_volume::modify::ATTRIBUTE_PARAMETERS.iter().collect();
+    let (disks, shares) = ("disk.csi.azure.com", "file.csi.azure.com");
     vec![
-        section("Parameters of disk.csi.azure.com", PARAMETER, rows("disk.csi.azure.com", disk)),
-        section("Parameters of file.csi.azure.com", PARAMETER, rows("file.csi.azure.com", file)),
+        section("Parameters of disk.csi.azure.com", PARAMETER, rows("StorageClass", disks, disk)),
+        section("Parameters of file.csi.azure.com", PARAMETER, rows("StorageClass", shares, file)),
+        section(
+            "Parameters of VolumeSnapshotClasses of disk.csi.azure.com",
+            PARAMETER,
+            rows("VolumeSnapshotClass", disks, snapshots),
+        ),
+        section(
+            "Parameters of VolumeAttributesClasses of disk.csi.azure.com",
+            PARAMETER,
+            rows("VolumeAttributesClass", disks, attributes),
+        ),
     ]
 }
 

@@ -9,7 +9,7 @@ use lazuli_azure::Until;
 use lazuli_cluster::{list_nodes, list_reservations, list_volumes, published_sizes};
 use lazuli_config::Config;
 use lazuli_csi::identity::DISK_DRIVER;
-use lazuli_model::{ArmId, DataDisk, DataDiskSource, Disk, DiskState, Vm, node::Machine, size::SizeLimits};
+use lazuli_model::{ArmId, Completion, DataDisk, DataDiskSource, Disk, DiskState, Vm, node::Machine, size::SizeLimits};
 use lazuli_storage::{
     inventory::{Holder, Inventory, Row, Slots, Volume, VolumeNames, slots},
     list::{HandleCasing, ResourceGroup, groups},
@@ -190,12 +190,24 @@ pub(super) const FIELDS: &[Field] = &[
     ("sku", "such as Premium_LRS"),
     ("zones", "a list"),
     ("state", "as Azure names it, such as Attached"),
+    (
+        "filledPercent",
+        "how much is filled of a disk that Azure still fills: a copy, or one that gets another type; else null",
+    ),
     ("attached", "a list: node; lun (null where the machine does not list the disk); caching; detaching"),
 ];
 
 fn held_at(holder: &Holder) -> String {
     let lun = holder.lun.map_or_else(|| NONE.to_owned(), |lun| lun.to_string());
     if holder.is_leaving { format!("{lun} (detaching)") } else { lun }
+}
+
+fn state(row: &Row) -> String {
+    let state = joined(row.state.map(|state| state.to_string()));
+    match row.filling {
+        Some(filling) => format!("{state} ({} % filled)", filling.percent()),
+        None => state,
+    }
 }
 
 /// A disk, whichever way it was found.
@@ -209,7 +221,7 @@ fn item(row: &Row) -> Item {
         name: row.name.clone(),
         object: json!({"name": row.name, "id": row.id, "resourceGroup": row.resource_group, "volume": volume,
             "claim": claim, "sizeGib": row.size.map(|size| size.get()), "sku": row.sku.map(|sku| sku.as_str()),
-            "zones": row.zones, "state": row.state.map(DiskState::as_str),
+            "zones": row.zones, "state": row.state.map(DiskState::as_str), "filledPercent": row.filling.map(Completion::percent),
             "attached": row.holders.iter().map(holder).collect::<Vec<_>>()}),
         cells: vec![
             row.name.clone(),
@@ -219,7 +231,7 @@ fn item(row: &Row) -> Item {
             joined(row.size.map(|size| format!("{} GiB", size.get()))),
             joined(row.sku.map(|sku| sku.to_string())),
             joined(row.zones.iter().cloned()),
-            joined(row.state.map(|state| state.to_string())),
+            state(row),
             joined(row.holders.iter().map(|holder| holder.node.clone())),
             joined(row.holders.iter().map(held_at)),
             joined(row.holders.iter().filter_map(|holder| Some(holder.caching?.to_string()))),

@@ -208,13 +208,13 @@ impl Program for DiskController {
             "what was read of Azure is not kept for a time: it is read again when a decision needs it",
         ),
         row("disable-update-cache", Flag, NotNeeded, "there is no such cache"),
+        row("enable-list-snapshots", Flag, NotNeeded, "snapshots are always listed",),
         row(
-            "enable-list-snapshots",
+            "wait-for-snapshot-ready",
             Flag,
-            NotDone,
-            "snapshots are not served; external-snapshotter learns that from the driver's capabilities",
+            NotNeeded,
+            "external-snapshotter asks for a snapshot until it is ready, and no call waits for that",
         ),
-        row("wait-for-snapshot-ready", Flag, NotDone, "snapshots are not served"),
         row(
             "enable-disk-capacity-check",
             Flag,

@@ -17,7 +17,7 @@ use crate::node_facts::LEASES;
 pub(super) use crate::nodes::NODES;
 use crate::own_node::CSI_NODES;
 pub(super) use crate::reservations::{ATTACHMENTS, VOLUMES};
-use crate::shares::CONTENTS;
+use crate::snapshots::CONTENTS;
 
 /// The server's clock.
 pub(super) const DATE: &str = "Sun, 01 Mar 2026 12:00:00 GMT";

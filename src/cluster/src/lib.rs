@@ -35,6 +35,7 @@ mod server;
 mod services;
 mod shares;
 mod sizes;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -61,7 +62,7 @@ pub use lease::{Ended, LeaseName, LeaseView, SeenLease, lead, read_mark, write_m
 pub use levels::{GO_FAMILIES, KnownVolumes, LEVELS, register_leadership, register_volumes};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};
-pub use migration::{list_attributes_classes, list_azure_volumes, list_classes, list_snapshots};
+pub use migration::{list_attributes_classes, list_azure_volumes, list_classes};
 pub use namespaces::{NamespacesChange, follow_namespaces};
 pub use node_facts::{NodeFactsError, attached_volumes, node_facts};
 pub use nodes::watch_nodes;
@@ -76,6 +77,7 @@ pub use services::{
     PatchServiceError, ServicePatch, ServicesChange, VersionedService, WatchedService, follow_services,
     list_load_balancers, patch_service,
 };
-pub use shares::{list_share_volumes, list_snapshot_handles, watch_share_volumes};
+pub use shares::{list_share_volumes, watch_share_volumes};
 pub use sizes::{SizesError, SizesFileError, mounted_sizes, publish_sizes, published_sizes};
+pub use snapshots::{list_snapshot_classes, list_snapshot_contents, list_snapshot_handles, snapshot_types};
 pub use volumes::{ReadVolumeError, read_volume};

@@ -1,24 +1,21 @@
 //! What a cluster of the Go projects has, for who wants to move: StorageClasses, PersistentVolumes of every kind that Azure's
-//! drivers and in-tree plugins serve, and snapshots.
+//! drivers and in-tree plugins serve.
 
 use std::collections::BTreeMap;
 
 use kube::Client;
-use lazuli_diagnosis::migration::{Class, Csi, Snapshot, Source, Volume};
+use lazuli_diagnosis::migration::{Class, Csi, Source, Volume};
 use serde::Deserialize;
 
 use super::{
     inventory::{ListError, list},
     reservations::VOLUMES,
-    shares::CONTENTS,
 };
 
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 /// Where VolumeAttributesClasses are, by the version of Kubernetes: from 1.34, and from 1.31.
 const ATTRIBUTES_CLASSES: [&str; 2] =
     ["/apis/storage.k8s.io/v1/volumeattributesclasses", "/apis/storage.k8s.io/v1beta1/volumeattributesclasses"];
-/// Where VolumeSnapshotClasses are (source: the snapshot API of Kubernetes, kubernetes-csi/external-snapshotter).
-const SNAPSHOT_CLASSES: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses";
 /// The annotation of a PersistentVolume whose options count in place of `mountOptions`, between commas. Source: kubelet.
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
@@ -178,45 +175,6 @@ impl SlimVolume {
 pub async fn list_azure_volumes(client: &Client, disks: &str, shares: &str) -> Result<Vec<Volume>, ListError> {
     let all = list::<SlimVolume>(client, VOLUMES, "persistentvolumes").await?;
     Ok(all.into_iter().filter_map(|volume| volume.into_volume(disks, shares)).collect())
-}
-
-#[derive(Deserialize)]
-struct SlimSnapshotClass {
-    metadata: Name,
-    driver: String,
-}
-
-#[derive(Deserialize)]
-struct SlimContent {
-    metadata: Name,
-    spec: SlimContentSpec,
-}
-
-#[derive(Deserialize)]
-struct SlimContentSpec {
-    driver: String,
-}
-
-/// Lists the VolumeSnapshotClasses and VolumeSnapshotContents; none where the API server does not know such objects.
-///
-/// # Errors
-/// [`ListError`].
-pub async fn list_snapshots(client: &Client) -> Result<Vec<Snapshot>, ListError> {
-    let class =
-        |SlimSnapshotClass { metadata, driver }: SlimSnapshotClass| Snapshot::Class { name: metadata.name, driver };
-    let content =
-        |SlimContent { metadata, spec }: SlimContent| Snapshot::Content { name: metadata.name, driver: spec.driver };
-    let classes = known(list::<SlimSnapshotClass>(client, SNAPSHOT_CLASSES, "volumesnapshotclasses").await)?;
-    let contents = known(list::<SlimContent>(client, CONTENTS, "volumesnapshotcontents").await)?;
-    Ok(classes.into_iter().map(class).chain(contents.into_iter().map(content)).collect())
-}
-
-/// What was listed; nothing where the API server does not know such objects.
-fn known<T>(listed: Result<Vec<T>, ListError>) -> Result<Vec<T>, ListError> {
-    match listed {
-        Err(error) if error.is_unknown_resource() => Ok(vec![]),
-        listed => listed,
-    }
 }
 
 #[cfg(test)]

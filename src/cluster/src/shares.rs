@@ -260,53 +260,6 @@ pub async fn list_share_volumes(client: &Client, driver: &str) -> Result<Vec<Sha
     Ok(all.into_iter().filter_map(|volume| volume.listed(driver)).collect())
 }
 
-/// Where VolumeSnapshotContents are (source: the snapshot API of Kubernetes, kubernetes-csi/external-snapshotter).
-pub(super) const CONTENTS: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents";
-
-#[derive(Deserialize)]
-struct SlimContent {
-    spec: SlimContentSpec,
-    #[serde(default)]
-    status: Option<SlimContentStatus>,
-}
-
-#[derive(Deserialize)]
-struct SlimContentSpec {
-    #[serde(default)]
-    driver: String,
-    #[serde(default)]
-    source: SlimContentSource,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SlimContentSource {
-    snapshot_handle: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SlimContentStatus {
-    snapshot_handle: Option<String>,
-}
-
-/// Lists the handles of the VolumeSnapshotContents of a driver: none where the cluster does not know such objects.
-///
-/// # Errors
-/// [`ListError`].
-pub async fn list_snapshot_handles(client: &Client, driver: &str) -> Result<Vec<String>, ListError> {
-    let handles = |SlimContent { spec, status }: SlimContent| {
-        let of_status = status.and_then(|status| status.snapshot_handle);
-        let handles = spec.source.snapshot_handle.into_iter().chain(of_status);
-        handles.filter(|_| spec.driver == driver).collect::<Vec<_>>()
-    };
-    match list::<SlimContent>(client, CONTENTS, "volumesnapshotcontents").await {
-        Ok(all) => Ok(all.into_iter().flat_map(handles).collect()),
-        Err(error) if error.is_unknown_resource() => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -317,7 +270,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::fake::{FakeApiServer, Mood};
+    use crate::fake::FakeApiServer;
 
     fn volume(name: &str, spec: Value, phase: &str) -> Value {
         json!({"metadata": {"name": name}, "spec": spec, "status": {"phase": phase}})
@@ -392,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_gets_volumes_with_claim_and_mount_options_and_the_handles_of_snapshots() {
+    async fn a_command_gets_volumes_with_claim_and_mount_options() {
         let server = FakeApiServer::default();
         let csi = json!({"driver": "file.csi.azure.com", "volumeHandle": "rg#account#pvc-1###default",
             "volumeAttributes": {"protocol": "smb"}, "nodeStageSecretRef": {"name": "mine", "namespace": "db"}});
@@ -405,12 +358,7 @@ mod tests {
             VOLUMES,
             volume("disk", json!({"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "d"}}), "Bound"),
         );
-        let content = |name: &str, driver: &str, source: Value, status: Value| json!({"metadata": {"name": name}, "spec": {"driver": driver, "source": source}, "status": status});
         let driver = "file.csi.azure.com";
-        let made = json!({"snapshotHandle": "made"});
-        server.put(CONTENTS, content("a", driver, json!({"volumeHandle": "v"}), made.clone()));
-        server.put(CONTENTS, content("b", driver, json!({"snapshotHandle": "given"}), Value::Null));
-        server.put(CONTENTS, content("c", "disk.csi.azure.com", json!({"volumeHandle": "v"}), made));
         let listed = list_share_volumes(&server.client(), driver).await.unwrap();
         let shown: Vec<_> = listed
             .iter()
@@ -419,9 +367,5 @@ mod tests {
         assert_eq!(shown, [("pv-2", None, 0, 0), ("pvc-1", Some("shop/data"), 1, 1)]);
         let staged: Vec<_> = listed.iter().map(|one| one.stage_secret.clone()).collect();
         assert_eq!(staged, [None, Some(SecretRef { namespace: "db".into(), name: "mine".into() })]);
-        assert_eq!(list_snapshot_handles(&server.client(), driver).await.unwrap(), ["made", "given"]);
-        server.mood(CONTENTS, Mood::Forbids);
-        let refused = list_snapshot_handles(&server.client(), driver).await.unwrap_err().to_string();
-        assert!(refused.contains("cannot list volumesnapshotcontents"), "{refused}");
     }
 }

@@ -24,11 +24,11 @@ mod locks;
 mod mount_code;
 mod mount_flags;
 pub mod node;
+mod pages;
 mod pod_mount;
 pub mod registration;
 pub mod server;
 mod usage;
-mod volume_pages;
 mod wire;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `csi.v1.Node` of `disk.csi.azure.com`: from an attached disk to a folder or a device in a pod.
 //!
 //! This module says what a call means, looks and acts: which device is staged, published raw or proved released, and what
-//! becomes of it, is decided step by step in [`lazuli_storage::staging`], and every look at a device and a mount is made by
+//! becomes of it, is decided step by step in [`lazuli_staging`], and every look at a device and a mount is made by
 //! [`lazuli_host`]. It holds no Azure credentials: what it knows of Azure is the instance metadata.
 //!
 //! # Life of a volume
@@ -84,8 +84,8 @@ use lazuli_host::{
     volume_records::{Record, VolumeRecords, VolumeRecordsError},
 };
 use lazuli_model::{event::Event, fault::Code, node::MachineLabels, size::SizeLimits};
-pub use lazuli_storage::device_identity::OnSilence;
-use lazuli_storage::staging::Records;
+use lazuli_staging::Records;
+pub use lazuli_staging::device_identity::OnSilence;
 use lazuli_telemetry::lossy;
 use request::{Publish, Stage};
 use tokio::sync::{Semaphore, watch};

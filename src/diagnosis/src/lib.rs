@@ -15,6 +15,7 @@
 //! | [`plausible`] | values of the configuration that cannot be right |
 //! | [`roles`] | actions of the roles in `deploy/azure` that the identity lacks |
 //! | [`routes`] | routes that stay although none would be added for them, and routes of no Node |
+//! | [`snapshots`] | what snapshots of disks need, their classes, VolumeAttributesClasses, and snapshots that nothing names |
 //! | [`shares`] | file shares, their accounts and volumes; also which volume each share is |
 
 pub mod addresses;
@@ -29,6 +30,7 @@ pub mod plausible;
 pub mod roles;
 pub mod routes;
 pub mod shares;
+pub mod snapshots;
 #[cfg(test)]
 mod tests;
 

@@ -24,8 +24,19 @@ impl Role {
         Self { file, actions: texts(&role["Actions"]) }
     }
 
-    /// What the controller of disks needs.
+    /// What the controller of disks needs for volumes.
     pub fn disks() -> Self {
+        let role = Self::of_disks();
+        Self { actions: role.actions.into_iter().filter(|action| !is_of_snapshots(action)).collect(), ..role }
+    }
+
+    /// What it needs on top for snapshots and copies: roles that were made before there were any lack it.
+    pub fn snapshots() -> Self {
+        let role = Self::of_disks();
+        Self { actions: role.actions.into_iter().filter(|action| is_of_snapshots(action)).collect(), ..role }
+    }
+
+    fn of_disks() -> Self {
         Self::of("role.json", include_str!("../../../deploy/azure/role.json"))
     }
 
@@ -56,6 +67,11 @@ impl Role {
         let of_group = |action: &String| !action.starts_with("Microsoft.Resources/subscriptions/");
         Self { actions: role.actions.into_iter().filter(of_group).collect(), ..role }
     }
+}
+
+/// Whether an action is used for snapshots and copies alone.
+fn is_of_snapshots(action: &str) -> bool {
+    action.starts_with("Microsoft.Compute/snapshots/") || action.ends_with("/beginGetAccess/action")
 }
 
 /// The resource groups in which StorageClasses of the file driver have networks, private endpoints and zones made: those
@@ -203,6 +219,10 @@ mod tests {
         for role in [Role::files_network(), Role::whole_list(), Role::scale_set_pools()] {
             assert!(role.actions.len() > 1, "{role:?}");
         }
+        // Volumes are served without what only snapshots and copies need.
+        let of_snapshots = Role::snapshots().actions;
+        assert_eq!((of_snapshots.len(), Role::snapshots().file), (5, Role::disks().file));
+        assert!(!Role::disks().actions.iter().any(|action| of_snapshots.contains(action)));
         let cloud = Role::cloud_controllers();
         assert!(cloud.actions.len() > 30 && cloud.actions.iter().all(|action| !action.contains("/providers/read")));
     }

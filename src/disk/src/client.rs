@@ -2,12 +2,14 @@
 //!
 //! No deadline here is a caller's: a write goes on when its caller gives up, for as long as Azure may need.
 
+mod snapshots;
+
 use std::time::Duration;
 
 use lazuli_azure::{
     Until,
     arm::Operation,
-    compute::{self, Compute, Freshness, ListedDisk, Snapshot, UnreadableDisk, decode_disk},
+    compute::{self, Compute, Freshness, ListedDisk, Snapshot, UnreadableDisk, decode_disk, decode_disk_details},
     error::{ArmError, Verb},
     permits::Permit,
 };
@@ -16,13 +18,14 @@ use lazuli_model::{
     ArmId, Disk, Gib, InstanceView, Vm,
     disk_spec::DiskSpec,
     fault::Fault,
-    op::{VmWrite, VmWriteMethod},
+    op::{DiskChange, VmWrite, VmWriteMethod},
 };
 use lazuli_quota::permit::Priority;
-use lazuli_storage::list::ResourceGroup;
+use lazuli_storage::{list::ResourceGroup, whole_disk::SeenDisk};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 /// How long a list may take, with its repetitions and without its waits for permits.
 const LIST: Duration = Duration::from_secs(90);
@@ -46,6 +49,15 @@ impl Client {
 
     pub(crate) async fn read_disk(&self, disk: &ArmId, freshness: Freshness) -> Result<Snapshot<Disk>, ArmError> {
         self.0.read_disk(disk, freshness, &unbounded()).await
+    }
+
+    /// Reads a disk alone, with what only a change of its attributes rests on.
+    pub(crate) async fn see_disk(&self, disk: &ArmId, priority: Priority) -> Result<SeenDisk, ArmError> {
+        let read = self.read_disk(disk, Freshness::single().priority(priority)).await?;
+        let details = decode_disk_details(&read.raw);
+        let details =
+            details.inspect_err(|error| warn!(%disk, %error, "the attributes of the disk cannot be read")).ok();
+        Ok(SeenDisk { disk: read.model, details })
     }
 
     /// Lists the disks of a resource group and gives each to `take`.
@@ -86,6 +98,23 @@ impl Client {
         self.0.resize_disk(disk, to, Some(permit), &until).await
     }
 
+    /// Sends a change of a disk's attributes once and at once, if it is wanted.
+    pub(crate) async fn change_disk(
+        &self,
+        disk: &ArmId,
+        change: &DiskChange,
+        permit: Permit,
+        wanted: &CancellationToken,
+    ) -> Result<Operation, ArmError> {
+        let until = Until::working(WRITE).while_wanted(wanted.clone());
+        self.0.change_disk(disk, change, Some(permit), &until).await
+    }
+
+    /// Waits for the end of a change, without a read of the disk after it.
+    pub(crate) async fn changed_disk(&self, mut change: Operation) -> Result<(), ArmError> {
+        change.settle(&Until::working(WRITE)).await
+    }
+
     /// Waits for the end of a disk's creation or expansion and gives the disk as Azure then describes it.
     pub(crate) async fn written_disk(&self, disk: &ArmId, mut operation: Operation) -> Result<Disk, ArmError> {
         let result = operation.wait(&Until::working(WRITE)).await?;
@@ -111,8 +140,8 @@ impl Client {
         self.0.delete_disk(disk, Some(permit), &until).await
     }
 
-    /// Waits for the end of a disk's deletion.
-    pub(crate) async fn deleted_disk(&self, mut deletion: Operation) -> Result<(), ArmError> {
+    /// Waits for the end of the deletion of a disk or a snapshot.
+    pub(crate) async fn deleted(&self, mut deletion: Operation) -> Result<(), ArmError> {
         match deletion.settle(&Until::working(WRITE)).await {
             // Another writer deleted it first.
             Err(error) if error.fault == Fault::NotFound => Ok(()),

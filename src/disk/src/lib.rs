@@ -1,4 +1,4 @@
-//! Managed disks as volumes: create, delete, publish, unpublish, expand, get, list.
+//! Managed disks as volumes: create, delete, publish, unpublish, expand, modify, get, list.
 //!
 //! This crate turns decisions of `lazuli-storage` and `lazuli-vm-disks` into calls of `lazuli-azure`. Writes go through tasks
 //! that outlive their callers: one worker per VM ([`worker`]) and one per disk that is made, changed or deleted
@@ -10,6 +10,8 @@
 mod admission;
 mod client;
 mod cluster_snapshot;
+mod conversions;
+mod copies;
 mod error;
 mod list;
 mod node_facts;
@@ -18,10 +20,16 @@ mod occupied;
 #[cfg(test)]
 mod on_nowhere;
 mod publish;
+mod snapshot;
+mod snapshot_lists;
 mod whole_disk;
+mod whole_snapshot;
 mod worker;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use lazuli_azure::compute::Compute;
 use lazuli_journal::Recorder;
@@ -40,19 +48,31 @@ use lazuli_storage::{
 };
 use lazuli_telemetry::lossy;
 use lazuli_vm_disks::Memory;
-use lazuli_volume::{Adopted, CreatePlan, Expand, ParameterError, plan_expand};
+use lazuli_volume::{
+    Adopted, Cloud, CreatePlan, Expand, ParameterError,
+    modify::ModifyPlan,
+    plan_expand,
+    snapshot::{GrowthBlocked, SnapshotsDepend},
+};
 use tokio::{sync::watch, time::Instant};
 
 pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
 use cluster_snapshot::ClusterSnapshot;
+use conversions::Conversions;
+use copies::Copies;
+pub use copies::CopyError;
 pub use error::VolumeError;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
 pub use node_facts::NodeFactsReader;
 use nodes::Nodes;
 use occupied::Occupied;
+use snapshot::Unfinished;
+pub use snapshot::{SnapshotError, SnapshotFailure, SnapshotList};
+use snapshot_lists::SnapshotLists;
 use whole_disk::{WholeDisks, grows_only_detached};
+use whole_snapshot::WholeSnapshots;
 use worker::VmWorkers;
 
 /// What [`Volumes`] is made from.
@@ -128,6 +148,10 @@ pub struct Volumes {
     nodes: Nodes,
     workers: VmWorkers,
     whole_disks: WholeDisks,
+    conversions: Conversions,
+    whole_snapshots: WholeSnapshots,
+    unfinished: Unfinished,
+    snapshot_lists: SnapshotLists,
     occupied: Occupied,
     reservations: ClusterSnapshot<LunReservations>,
     /// The handles of the requests so far, and of the disks that this process made.
@@ -139,6 +163,7 @@ pub struct Volumes {
     attachment_source: Option<AttachmentSourceReader>,
     events: lossy::Sender<Event>,
     lists: Lists,
+    copies: Arc<Mutex<Copies>>,
 }
 
 impl Volumes {
@@ -167,6 +192,8 @@ impl Volumes {
         let occupied = Occupied::default();
         let whole_disks =
             WholeDisks::new(client.clone(), nodes.clone(), occupied.clone(), metrics.clone(), journal.clone());
+        let conversions = Conversions::new(client.clone(), events.clone(), metrics.clone());
+        let whole_snapshots = WholeSnapshots::new(client.clone(), metrics.clone(), journal.clone());
         let policy = worker::Policy { force_detach, events: events.clone() };
         let memory = Memory::new(method);
         let workers = VmWorkers::new(
@@ -178,6 +205,7 @@ impl Volumes {
             policy,
             worker::Notes { metrics, journal },
         );
+        let snapshot_lists = SnapshotLists::new(client.clone(), workers.clock());
         let group = ResourceGroup { subscription, name: resource_group };
         let Admission { resource_groups, inline, source } = admission;
         let requests = Policy {
@@ -194,6 +222,10 @@ impl Volumes {
             nodes,
             workers,
             whole_disks,
+            conversions,
+            whole_snapshots,
+            unfinished: Unfinished::default(),
+            snapshot_lists,
             occupied,
             reservations,
             handle_casing: Arc::default(),
@@ -203,6 +235,7 @@ impl Volumes {
             attachment_source: source,
             events,
             lists: Lists::default(),
+            copies: Arc::default(),
         }
     }
 
@@ -216,22 +249,30 @@ impl Volumes {
         let made = self.whole_disks.request(&plan.disk, Wanted::Made(Arc::new(plan.spec.clone()))).await?;
         let disk = resulting_disk(made);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
+        Ok(self.made(&disk, adopted, requested_at))
+    }
+
+    fn made(&self, disk: &Disk, adopted: Adopted, requested_at: Instant) -> Created {
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
-        self.workers.created(&disk, requested_at);
+        self.workers.created(disk, requested_at);
+        self.copies().learn(disk);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
-        Ok(Created { volume_id, adopted })
+        Created { volume_id, adopted }
     }
 
     /// Deletes a disk. Succeeds when there is none. A disk that is attached to a node on which Kubernetes does not use it
     /// is detached first.
     ///
     /// # Errors
-    /// `Fault::InUse` naming the nodes while it is attached; otherwise Azure's own failures.
-    pub async fn delete(&self, disk: &ArmId) -> Result<(), VolumeError> {
-        self.carry(Request::Delete { disk: disk.clone() }).await?;
+    /// [`DeleteError::Snapshots`] while the content of snapshots is only in it; `Fault::InUse` naming the nodes while it is
+    /// attached; otherwise Azure's own failures.
+    pub async fn delete(&self, disk: &ArmId) -> Result<(), DeleteError> {
+        let carrier = self.check_dependents(disk).await?;
+        self.remove(disk, carrier).await?;
         self.handle_casing().remove(disk);
         self.workers.forget(disk);
+        self.copies().forget(disk);
         Ok(())
     }
 
@@ -265,7 +306,8 @@ impl Volumes {
     /// Grows a disk to `required_bytes`, unless it is that large. Returns its size then.
     ///
     /// # Errors
-    /// [`ExpandError::Range`] when no size fits the limits; `Fault::InUse` when Azure grows it only while detached.
+    /// [`ExpandError::Range`] when no size fits the limits; [`ExpandError::Snapshots`] while its growth would make snapshots
+    /// of it fail; `Fault::InUse` when Azure grows it only while detached.
     pub async fn expand(&self, disk: &ArmId, required_bytes: i64, limit_bytes: i64) -> Result<Gib, ExpandError> {
         let read = self
             .client
@@ -278,12 +320,31 @@ impl Volumes {
                 if let (Some(why), false) = (needs_detach, read.model.holders().is_empty()) {
                     return Err(grows_only_detached(disk, to, why).into());
                 }
+                self.check_growth(&read.model).await?;
                 to
             }
         };
         let read_at = self.whole_disks.since_start(read.seen.sent_at);
         let grown = self.whole_disks.request(disk, Wanted::Grown { before: Arc::new(read.model), read_at, to }).await?;
         Ok(resulting_disk(grown).size)
+    }
+
+    /// Gives a disk the attributes of a VolumeAttributesClass, unless it has them. Returns what was sent, and what a person
+    /// is to know of it. A conversion that the change begins goes on in Azure, and is watched.
+    ///
+    /// # Errors
+    /// `Fault::Invalid` with the parameter that this disk cannot have, before anything is sent; `Fault::Unclear` or
+    /// `Fault::InUse` where Azure makes the change at another time; otherwise Azure's own failures.
+    pub async fn modify(
+        &self,
+        disk: &ArmId,
+        class: BTreeMap<String, String>,
+        cloud: Cloud,
+    ) -> Result<ModifyPlan, VolumeError> {
+        let wanted = Wanted::Changed { class: Arc::new(class), cloud };
+        let plan = changed(self.whole_disks.request(disk, wanted).await?);
+        plan.conversion.iter().for_each(|conversion| self.conversions.began(disk, *conversion));
+        Ok(plan)
     }
 
     /// A disk and its nodes.
@@ -313,6 +374,10 @@ impl Volumes {
         }
     }
 
+    fn copies(&self) -> MutexGuard<'_, Copies> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn handle_casing(&self) -> MutexGuard<'_, HandleCasing> {
         self.handle_casing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -329,12 +394,26 @@ pub enum CreateError {
     Failed(#[from] VolumeError),
 }
 
+/// Why a disk was not deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteError {
+    /// The content of snapshots is only in it.
+    #[error(transparent)]
+    Snapshots(SnapshotsDepend),
+    /// It could not be deleted.
+    #[error(transparent)]
+    Failed(#[from] VolumeError),
+}
+
 /// Why a disk was not grown.
 #[derive(Debug, thiserror::Error)]
 pub enum ExpandError {
     /// No size of a disk of this kind fits the limits.
     #[error(transparent)]
     Range(ParameterError),
+    /// Its growth would make snapshots of it fail.
+    #[error(transparent)]
+    Snapshots(GrowthBlocked),
     /// It could not be grown.
     #[error(transparent)]
     Failed(#[from] VolumeError),
@@ -344,6 +423,14 @@ fn resulting_disk(done: Done) -> Arc<Disk> {
     match done {
         Done::Disk(disk) => disk,
         Done::Gone | Done::Replaced => unreachable!("only a deletion leaves no disk"),
+        Done::Changed(_) => unreachable!("only a class changes attributes"),
+    }
+}
+
+fn changed(done: Done) -> ModifyPlan {
+    match done {
+        Done::Changed(plan) => *plan,
+        Done::Disk(_) | Done::Gone | Done::Replaced => unreachable!("a class changes attributes"),
     }
 }
 

@@ -4,6 +4,8 @@
 //! size and the nodes. Callers share reads: one list is read at a time, and all callers that come during that read share
 //! the next one. A caller never joins a read that has begun. The first page of that read may be older than the caller's
 //! last attach, and external-attacher would take that volume for detached.
+//!
+//! A disk that the list shows in conversion to PremiumV2 is watched from then on, if it is not yet.
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +25,7 @@ use lazuli_storage::{
     list::{GroupFailure, HandleCasing, ResourceGroup, VolumeHandles, group_failure, groups},
     lun::LunReservations,
 };
+use lazuli_volume::modify::is_converting;
 use tokio::{sync::Semaphore, time::timeout};
 use tracing::{debug, warn};
 
@@ -115,6 +118,7 @@ impl Volumes {
     /// detached: also one without a resource group that this identity may not read.
     pub async fn list(&self) -> Answer {
         let volumes = self.clone();
+        self.sweep().await;
         self.lists.read(move || async move { volumes.read_list().await }).await
     }
 
@@ -138,7 +142,7 @@ impl Volumes {
 
     /// The known handles with their casing: from requests, then from PersistentVolumes, then from VolumeAttachments. The
     /// last one counts: external-attacher compares the list with the VolumeAttachments.
-    async fn known_handles(&self) -> Result<HandleCasing, VolumeError> {
+    pub(crate) async fn known_handles(&self) -> Result<HandleCasing, VolumeError> {
         let unknown = || {
             VolumeError::new(
                 Fault::Unavailable,
@@ -184,6 +188,9 @@ impl Volumes {
             Ok(disk) => {
                 let handle = handles.of(&disk.id);
                 if disk.made_by_driver || handle.is_some() {
+                    if is_converting(disk.sku, disk.completion, disk.source.as_deref()) {
+                        self.conversions.found(&disk.id);
+                    }
                     volumes.push(ListedVolume {
                         volume_id: handle.cloned().unwrap_or_else(|| disk.id.as_str().into()),
                         size: disk.size,

@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -55,7 +56,7 @@ impl Occupied {
     pub(crate) fn whole(&self, disk: &ArmId, wanted: &Wanted) -> Result<Hold, VolumeError> {
         match self.lock().entry(disk.clone()).or_insert_with(|| Use::Whole(wanted.to_string(), 0)) {
             Use::Whole(_, count) => *count += 1,
-            Use::Attachments(_) => return Err(busy(disk, "it is being attached or detached")),
+            Use::Attachments(_) => return Err(busy_disk(disk, "it is being attached or detached")),
         }
         Ok(Hold { occupied: self.clone(), disk: disk.clone() })
     }
@@ -67,7 +68,7 @@ impl Occupied {
     pub(crate) fn attachment(&self, disk: &ArmId) -> Result<Hold, VolumeError> {
         match self.lock().entry(disk.clone()).or_insert(Use::Attachments(0)) {
             Use::Attachments(count) => *count += 1,
-            Use::Whole(goal, _) => return Err(busy(disk, &format!("{goal} is in progress"))),
+            Use::Whole(goal, _) => return Err(busy_disk(disk, &format!("{goal} is in progress"))),
         }
         Ok(Hold { occupied: self.clone(), disk: disk.clone() })
     }
@@ -78,9 +79,13 @@ impl Occupied {
     }
 }
 
-/// The failure of a request while something else is being done with the disk.
-pub(crate) fn busy(disk: &ArmId, why: &str) -> VolumeError {
-    VolumeError::new(Fault::Busy, format!("the disk {disk} is busy: {why}"))
+fn busy_disk(disk: &ArmId, why: &str) -> VolumeError {
+    busy(format_args!("the disk {disk}"), why)
+}
+
+/// The failure of a request while something else is being done with what it is about.
+pub(crate) fn busy(what: impl fmt::Display, why: &str) -> VolumeError {
+    VolumeError::new(Fault::Busy, format!("{what} is busy: {why}"))
 }
 
 impl Drop for Hold {

@@ -1,5 +1,8 @@
 //! Tests against the emulator, in one runtime on paused time.
 
 mod answers;
+mod changes;
+mod copies;
 mod late_requests;
 mod rig;
+mod snapshots;

@@ -4,21 +4,21 @@
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
-use lazuli_azure::{arm::Operation, compute::Freshness, error, error::ArmError, permits::Permit};
+use lazuli_azure::{arm::Operation, error, error::ArmError, permits::Permit};
 use lazuli_engine::single::{Action, Event, Written};
 use lazuli_journal::{Key, Note, Recorder};
-use lazuli_model::{ArmId, Disk};
+use lazuli_model::ArmId;
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::{
     metrics::Metrics,
     single::{Adapter, Singles},
 };
-use lazuli_storage::whole_disk::{Done, Op, Request, Verb, Wanted, WholeDisk};
+use lazuli_storage::whole_disk::{Done, Op, Request, SeenDisk, Verb, Wanted, WholeDisk};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-pub(crate) use words::grows_only_detached;
 use words::volume_error;
+pub(crate) use words::{broken_off, grows_only_detached};
 
 use super::{
     Nodes, VolumeError,
@@ -50,7 +50,7 @@ impl WholeDisks {
         self.disks.since_start(moment)
     }
 
-    /// Asks for a disk to be made, deleted or grown, or joins the same request, and waits for the outcome. Meanwhile no VM
+    /// Asks for a disk to be made, deleted, grown or changed, or joins the same request, and waits for the outcome. Meanwhile no VM
     /// may be given the disk.
     ///
     /// # Errors
@@ -72,6 +72,7 @@ impl Disks {
         let sent = match &op {
             Op::Put(spec) => client.create_disk(&disk, spec, permit, &wanted).await,
             Op::Resize(to) => client.resize_disk(&disk, *to, permit, &wanted).await,
+            Op::Change(change) => client.change_disk(&disk, change, permit, &wanted).await,
             Op::Delete => client.delete_disk(&disk, permit, &wanted).await,
         };
         let operation = match sent {
@@ -86,25 +87,30 @@ impl Disks {
         written.map_or_else(|error| Written::Failed(Answer(error)), Written::Done)
     }
 
-    async fn ended(client: &Client, disk: &ArmId, op: &Op, operation: Operation) -> Result<Option<Disk>, ArmError> {
+    async fn ended(client: &Client, disk: &ArmId, op: &Op, operation: Operation) -> Result<Option<SeenDisk>, ArmError> {
         match op {
-            Op::Put(_) | Op::Resize(_) => client.written_disk(disk, operation).await.map(Some),
-            Op::Delete => client.deleted_disk(operation).await.map(|()| None),
+            Op::Put(_) | Op::Resize(_) => {
+                let written = client.written_disk(disk, operation).await;
+                written.map(|disk| Some(SeenDisk { disk, details: None }))
+            }
+            Op::Change(_) => client.changed_disk(operation).await.map(|()| None),
+            Op::Delete => client.deleted(operation).await.map(|()| None),
         }
     }
 }
 
-fn log(disk: &ArmId, op: &Op, written: &Result<Option<Disk>, ArmError>) {
-    let size = written.as_ref().ok().and_then(|seen| Some(seen.as_ref()?.size.to_string()));
+fn log(disk: &ArmId, op: &Op, written: &Result<Option<SeenDisk>, ArmError>) {
+    let size = written.as_ref().ok().and_then(|seen| Some(seen.as_ref()?.disk.size.to_string()));
     match (op, written) {
         (_, Err(error)) => warn!(%disk, %error, "a write of the disk has failed"),
         (Op::Put(_), Ok(_)) => info!(%disk, size, "disk created"),
         (Op::Resize(_), Ok(_)) => info!(%disk, size, "disk expanded"),
+        (Op::Change(change), Ok(_)) => info!(%disk, ?change, "attributes of the disk changed"),
         (Op::Delete, Ok(_)) => info!(%disk, "disk deleted"),
     }
 }
 
-fn verb(verb: Verb) -> error::Verb {
+pub(crate) fn verb(verb: Verb) -> error::Verb {
     match verb {
         Verb::Put => error::Verb::Put,
         Verb::Patch => error::Verb::Patch,
@@ -127,14 +133,9 @@ impl Adapter for Disks {
         async move { client.permit_disk(verb(of), &disk).await.map_err(Answer) }.boxed()
     }
 
-    fn read(&self, disk: &ArmId, priority: Option<Priority>) -> BoxFuture<'static, Result<Disk, Answer>> {
+    fn read(&self, disk: &ArmId, priority: Option<Priority>) -> BoxFuture<'static, Result<SeenDisk, Answer>> {
         let (client, disk) = (self.0.clone(), disk.clone());
-        async move {
-            let single = Freshness::single();
-            let freshness = priority.map_or(single, |priority| single.priority(priority));
-            client.read_disk(&disk, freshness).await.map(|read| read.model).map_err(Answer)
-        }
-        .boxed()
+        async move { client.see_disk(&disk, priority.unwrap_or(Priority::Read)).await.map_err(Answer) }.boxed()
     }
 
     fn write(

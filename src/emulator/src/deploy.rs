@@ -127,6 +127,8 @@ fn write(shared: &Arc<Shared>, deployment: &Deployment, step: &Planned) -> Stand
     let now = shared.clock.elapsed();
     let answered = arm::find("PUT", &request.path, &step.id, &step.api_version).and_then(|route| {
         state.roles.check(&deployment.principal, "PUT", &request.path)?;
+        let asked = ("PUT", &request.path, request.json.as_ref());
+        state.roles.check_linked(&deployment.principal, asked, state.switches.linked_access_in_group)?;
         let principal = &deployment.principal;
         route.answer(&mut Context { shared, state: &mut state, request: &request, now, principal })
     });

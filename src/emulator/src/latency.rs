@@ -109,7 +109,7 @@ pub enum OperationKind {
     Snapshot,
     /// A snapshot is deleted.
     SnapshotDelete,
-    /// The content of a snapshot is copied in the background, after its creation has ended.
+    /// The content of a snapshot or disk is copied or converted in the background, after its operation has ended.
     SnapshotCopy,
     /// A storage account is created.
     StorageAccount,

@@ -30,7 +30,8 @@
 //! | HEAD of what is no group | 405 | D |
 //! | unknown subscription, group, resource, type, namespace | 404 from the gateway with `x-ms-failure-cause: gateway` | R, D |
 //! | a token that has expired / is for another service | 401 `ExpiredAuthenticationToken` / `InvalidAuthenticationTokenAudience` | D |
-//! | what no role of the caller allows | 403 `AuthorizationFailed` from the gateway with action and scope; also of what does not exist | D; for actions on what a body names (`LinkedAuthorizationFailed`) not emulated |
+//! | what no role of the caller allows | 403 `AuthorizationFailed` from the gateway with action and scope; also of what does not exist | D; of actions on what a body names only the next |
+//! | a copy without `beginGetAccess` on its source | 403 `LinkedAuthorizationFailed` from the gateway | D, within a group U: [`Switches::linked_access_in_group`] |
 //! | `Microsoft.Authorization/permissions` at a subscription, group or resource | one entry for each role of the caller there, `*` without roles | D; whether asking needs a role U: [`Switches::permissions_need_a_role`] |
 //! | a body over 4 MiB | 413 `RequestContentTooLarge` | D |
 //! | a member that no resource has at its top | 400 `InvalidRequestContent` from the gateway | D |
@@ -49,6 +50,13 @@
 //! | disk DELETE | 202 both headers; 204 when absent; 409 while attached | R, D |
 //! | … while another operation has the disk | 409 `Conflict` | D; that a deletion is one U |
 //! | disk of another SKU | HDD and SSD into each other and into Premium v2; nothing from or to Ultra | D |
+//! | … a third time in a day; a fifth change of IOPS and MB/s; a tier lowered again, bursting disabled within 12 hours | 409 | D, codes and texts U, whether SKUs are counted: [`Switches::sku_twice_a_day`] |
+//! | Ultra and Premium v2 disks made from snapshots and disks, disks converted to Premium v2 | `completionPercent` grows from 0 to 100 after the operation has ended; they are used meanwhile | D, from disks and by tens U |
+//! | … 51 of them in a subscription, six of a snapshot, 16 by instant access of a disk at a time | 409 | D, codes and texts U, what counts: [`Switches::filling_disk_counts`] |
+//! | … a snapshot or copy of one that is being filled | taken; 409 with instant access | U: [`Switches::filling_disk_is_source`] / D |
+//! | disk copied into another zone | 400 `InvalidParameter` | D, into and from no zone U: [`Switches::zonal_disk_stays_in_zone`] |
+//! | copy in another edge zone than its source | 400 `InvalidParameter` | D |
+//! | size that is no whole GiB, of an uploaded disk and its copies | `diskSizeBytes` exact | D, `diskSizeGB` U: [`Switches::size_rounding`] |
 //! | disk grown past 4 TiB | 409 while attached, also to a deallocated machine; not Ultra and Premium v2 | D |
 //! | disk `beginGetAccess`, `endGetAccess` | 202, result at `Location` and in `properties.output` | D |
 //! | snapshot PUT, PATCH, DELETE | as of a disk | R, D |
@@ -58,10 +66,13 @@
 //! | the SKU that an incremental snapshot is not asked to have | that of the one before, else `Standard_ZRS` where there are zones | D |
 //! | full snapshot of an Ultra or Premium v2 disk; incremental one on Premium; an eighth in five minutes, a 501st of a disk | refused | D, the texts U |
 //! | snapshot by `CopyStart`, incremental snapshot of an Ultra or Premium v2 disk | `completionPercent` grows from 0 to 100 after the operation has ended | D, by tens U |
-//! | … of a full snapshot, of a disk, while another of the disk is copied, out of order | 400 or 409 | D, the texts U |
-//! | … within its region | 409 | U: [`Switches::copy_start_in_region`] |
+//! | … with instant access | used from the start, for its time, for Ultra and Premium v2 disks of its size | D, codes and texts U |
+//! | … a fourth of a disk at a time | 409 | D, code and text U |
+//! | … whose disk grows or is deleted before 100 | `copyCompletionError` | D that growth fails it; U: [`Switches::failed_snapshot_shows`], [`Switches::pending_source_deletable`] |
+//! | `CopyStart` of a full snapshot, of a disk, while another of the disk is copied, out of order | 400 or 409 | D, the texts U |
+//! | `CopyStart` within its region | 409 | U: [`Switches::copy_start_in_region`] |
 //! | snapshot DELETE while it is copied in the background | 202, and the copy gets `copyCompletionError` | D, that nothing refuses it U: [`Switches::copy_source_deletable`] |
-//! | … while a disk or snapshot is created from it | 409 `OperationNotAllowed` | U |
+//! | … while a disk or snapshot is created from it | 409 `OperationNotAllowed` | U; once a disk is made and is being filled: [`Switches::filled_source_deletable`] |
 //! | snapshot `beginGetAccess` | for reading alone, of five snapshots of a family at a time | D, the refusals U |
 //! | machine PUT, new | 201, `Azure-AsyncOperation` only, `ETag: "1"`, then `"2"` | R |
 //! | machine PUT, nothing changes | 200, etag + 1, `Updating`, no operation header | R |
@@ -187,6 +198,7 @@ pub mod api_versions;
 pub mod call_log;
 pub mod changes;
 pub mod control;
+mod counted_changes;
 pub mod disk_skus;
 pub mod ended;
 pub mod hypervisor;

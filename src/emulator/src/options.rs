@@ -164,6 +164,24 @@ pub enum ConcurrentNetwork {
     Retry,
 }
 
+/// What a snapshot shows whose content can no longer come from its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedSnapshot {
+    /// `copyCompletionError`, as a copy by `CopyStart` does, which is documented.
+    CopyError,
+    /// The provisioning state `Failed`.
+    State,
+}
+
+/// How `diskSizeGB` names a size of no whole GiB; `diskSizeBytes` is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeRounding {
+    /// 1024.25 GiB are 1024.
+    Down,
+    /// 1024.25 GiB are 1025.
+    Up,
+}
+
 /// What a GET of an instance that a scale set does not have answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingInstance {
@@ -218,6 +236,34 @@ pub struct Switches {
     /// A snapshot may be deleted while a background copy of it runs, which then ends with the published error
     /// `CopySourceNotFound`; else the deletion is refused: 409. Default true.
     pub copy_source_deletable: bool,
+    /// A snapshot may be deleted while a disk that was made from it is being filled, which goes on; else the deletion is
+    /// refused: 409. Default true.
+    pub filled_source_deletable: bool,
+    /// A disk may be deleted while the content of its snapshots is still copied from it, which then fail; else the
+    /// deletion is refused: 409. That these snapshots depend on the disk is documented (disks-instant-access-snapshots),
+    /// what happens is not. Default true.
+    pub pending_source_deletable: bool,
+    /// What a snapshot shows whose disk has grown or is gone before the content was copied. That it fails when the disk
+    /// grows is documented (disks-incremental-snapshots), how is not. Default [`FailedSnapshot::CopyError`].
+    pub failed_snapshot_shows: FailedSnapshot,
+    /// An Ultra or Premium v2 disk that is still being filled may be copied, and have snapshots. That it has none with
+    /// instant access is documented (disks-instant-access-snapshots), nothing of others. Default true.
+    pub filling_disk_is_source: bool,
+    /// A disk counts as being created from a snapshot until it is filled, rather than until its operation has ended:
+    /// for the limits of 5 and 15 disks at a time. Default true.
+    pub filling_disk_counts: bool,
+    /// A disk in a zone is copied into that zone only, and a disk in none into none, rather than into no other zone,
+    /// which is documented (azuredisk#571). Default false.
+    pub zonal_disk_stays_in_zone: bool,
+    /// How sizes of no whole GiB are named. That a snapshot of 1024.25 GiB is offered to claims of 1024 is reported
+    /// (azuredisk PR#3379). Default [`SizeRounding::Down`].
+    pub size_rounding: SizeRounding,
+    /// The SKU of a disk may change twice within 24 hours. The limit is documented (disks-convert-types), and reported
+    /// not to be enforced (azure-docs#107903). Default true.
+    pub sku_twice_a_day: bool,
+    /// A copy within a resource group needs the action `beginGetAccess` on its source too, as one between groups does,
+    /// which is documented. Default true.
+    pub linked_access_in_group: bool,
     /// A second write of a network resource while one runs. Default [`ConcurrentNetwork::Cancel`].
     pub concurrent_network_write: ConcurrentNetwork,
     /// Whether a write changes the etag of what it names and of what shows who names it: a network interface's that of
@@ -269,6 +315,15 @@ impl Default for Switches {
             list_lag: false,
             copy_start_in_region: false,
             copy_source_deletable: true,
+            filled_source_deletable: true,
+            pending_source_deletable: true,
+            failed_snapshot_shows: FailedSnapshot::CopyError,
+            filling_disk_is_source: true,
+            filling_disk_counts: true,
+            zonal_disk_stays_in_zone: false,
+            size_rounding: SizeRounding::Down,
+            sku_twice_a_day: true,
+            linked_access_in_group: true,
             concurrent_network_write: ConcurrentNetwork::Cancel,
             related_etags: RelatedEtags::EveryWrite,
             load_balancer_shows_updating: false,
@@ -313,7 +368,7 @@ pub enum SwitchError {
 
 /// Every switch by the name that the command line and the documentation use, with its positions; the
 /// first is the default.
-pub const SWITCHES: [(&str, &str); 21] = [
+pub const SWITCHES: [(&str, &str); 30] = [
     ("concurrent-vm-write", "conflict|preempt"),
     ("left-out-of-put", "detach|keep"),
     ("left-out-of-patch", "detach|keep"),
@@ -326,6 +381,15 @@ pub const SWITCHES: [(&str, &str); 21] = [
     ("list-lag", "false|true"),
     ("copy-start-in-region", "false|true"),
     ("copy-source-deletable", "true|false"),
+    ("filled-source-deletable", "true|false"),
+    ("pending-source-deletable", "true|false"),
+    ("failed-snapshot-shows", "copy-error|state"),
+    ("filling-disk-is-source", "true|false"),
+    ("filling-disk-counts", "true|false"),
+    ("zonal-disk-stays-in-zone", "false|true"),
+    ("size-rounding", "down|up"),
+    ("sku-twice-a-day", "true|false"),
+    ("linked-access-in-group", "true|false"),
     ("concurrent-network-write", "cancel|conflict|retry"),
     ("related-etags", "every-write|references"),
     ("load-balancer-shows-updating", "false|true"),
@@ -362,14 +426,15 @@ impl Switches {
             "left-out-of-patch" => self.left_out_of_patch = left_out(&value).ok_or_else(refused)?,
             "attach-attached" => self.attach_attached = already(&value).ok_or_else(refused)?,
             "detach-unattached" => self.detach_unattached = already(&value).ok_or_else(refused)?,
-            "failed-attach-stays-in-model" => {
-                self.failed_attach_stays_in_model = value.parse().map_err(|_| refused())?;
-            }
-            "put-needs-location" => self.put_needs_location = value.parse().map_err(|_| refused())?,
             "disk-retry-after" => self.disk_retry_after = value.parse().map_err(|_| refused())?,
-            "list-lag" => self.list_lag = value.parse().map_err(|_| refused())?,
-            "copy-start-in-region" => self.copy_start_in_region = value.parse().map_err(|_| refused())?,
-            "copy-source-deletable" => self.copy_source_deletable = value.parse().map_err(|_| refused())?,
+            "failed-snapshot-shows" => {
+                let positions = [("copy-error", FailedSnapshot::CopyError), ("state", FailedSnapshot::State)];
+                self.failed_snapshot_shows = one_of(&value, positions).ok_or_else(refused)?;
+            }
+            "size-rounding" => {
+                let positions = [("down", SizeRounding::Down), ("up", SizeRounding::Up)];
+                self.size_rounding = one_of(&value, positions).ok_or_else(refused)?;
+            }
             "concurrent-network-write" => {
                 let positions = [
                     ("cancel", ConcurrentNetwork::Cancel),
@@ -382,15 +447,6 @@ impl Switches {
                 let positions = [("every-write", RelatedEtags::EveryWrite), ("references", RelatedEtags::References)];
                 self.related_etags = one_of(&value, positions).ok_or_else(refused)?;
             }
-            "load-balancer-shows-updating" => {
-                self.load_balancer_shows_updating = value.parse().map_err(|_| refused())?;
-            }
-            "interface-pool-shows-addresses" => {
-                self.interface_pool_shows_addresses = value.parse().map_err(|_| refused())?;
-            }
-            "interfaces-leave-deleted-pool" => {
-                self.interfaces_leave_deleted_pool = value.parse().map_err(|_| refused())?;
-            }
             "missing-instance" => {
                 let positions = [
                     ("not-found", MissingInstance::NotFound),
@@ -398,18 +454,38 @@ impl Switches {
                 ];
                 self.missing_instance = one_of(&value, positions).ok_or_else(refused)?;
             }
-            "instance-put-keeps-hardware" => {
-                self.instance_put_keeps_hardware = value.parse().map_err(|_| refused())?;
+            _ => {
+                let flag = self.flag(key).ok_or_else(refused)?;
+                *flag = value.parse().map_err(|_| refused())?;
             }
-            "permissions-need-a-role" => {
-                self.permissions_need_a_role = value.parse().map_err(|_| refused())?;
-            }
-            "all-protocols-need-port-0" => {
-                self.all_protocols_need_port_0 = value.parse().map_err(|_| refused())?;
-            }
-            _ => self.network_update_answers_created = value.parse().map_err(|_| refused())?,
         }
         Ok(())
+    }
+
+    /// A switch whose positions are true and false.
+    fn flag(&mut self, key: &str) -> Option<&mut bool> {
+        Some(match key {
+            "failed-attach-stays-in-model" => &mut self.failed_attach_stays_in_model,
+            "put-needs-location" => &mut self.put_needs_location,
+            "list-lag" => &mut self.list_lag,
+            "copy-start-in-region" => &mut self.copy_start_in_region,
+            "copy-source-deletable" => &mut self.copy_source_deletable,
+            "filled-source-deletable" => &mut self.filled_source_deletable,
+            "pending-source-deletable" => &mut self.pending_source_deletable,
+            "filling-disk-is-source" => &mut self.filling_disk_is_source,
+            "filling-disk-counts" => &mut self.filling_disk_counts,
+            "zonal-disk-stays-in-zone" => &mut self.zonal_disk_stays_in_zone,
+            "sku-twice-a-day" => &mut self.sku_twice_a_day,
+            "linked-access-in-group" => &mut self.linked_access_in_group,
+            "load-balancer-shows-updating" => &mut self.load_balancer_shows_updating,
+            "interface-pool-shows-addresses" => &mut self.interface_pool_shows_addresses,
+            "interfaces-leave-deleted-pool" => &mut self.interfaces_leave_deleted_pool,
+            "instance-put-keeps-hardware" => &mut self.instance_put_keeps_hardware,
+            "permissions-need-a-role" => &mut self.permissions_need_a_role,
+            "all-protocols-need-port-0" => &mut self.all_protocols_need_port_0,
+            "network-update-answers-created" => &mut self.network_update_answers_created,
+            _ => return None,
+        })
     }
 
     /// How old an item of a list is at most.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::arm::compute::scale_sets::{members, nics};
-use crate::arm::compute::{attachments, disk_access, snapshot_copy, vm_create, vm_work};
+use crate::arm::compute::{attachments, background_copy, disk_access, instant_access, vm_create, vm_work};
 use crate::arm::resources::groups;
 use crate::arm::{engine, kinds};
 use crate::path;
@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// Access signatures and background copies of the file end at their time.
+    /// Access signatures, background copies and instant access of the file end at their time.
     pub(crate) fn set_alarms(&mut self, start: jiff::Timestamp) {
         let out = self.store.iter().filter_map(|(key, resource)| Some((key.clone(), resource.signature_ends?)));
         for (id, ends) in out.collect::<Vec<_>>() {
@@ -65,7 +65,12 @@ impl State {
         let copies = self.store.iter().filter_map(|(key, resource)| Some((key.clone(), resource.copy_ends?)));
         for (id, ends) in copies.collect::<Vec<_>>() {
             let left = u64::try_from(ends - start.as_second()).unwrap_or(0);
-            snapshot_copy::go_on(self, &id, START, Duration::from_secs(left));
+            background_copy::go_on(self, &id, START, Duration::from_secs(left));
+        }
+        let snapshots: Vec<String> =
+            self.store.of_kind(kinds::SNAPSHOT).map(|snapshot| path::of(snapshot).to_owned()).collect();
+        for id in snapshots {
+            instant_access::end_later(self, &id, start);
         }
     }
 

@@ -10,12 +10,16 @@
 //! | which scope a refusal names | the resource; of a list in a group the namespace, of a list in a subscription the subscription | D, real bodies |
 //! | a role | allows what matches one of `actions` and none of `notActions`; `*` stands for any text; letter case does not matter | D |
 //! | roles of one principal | add up: what one denies by `notActions` another may allow | D |
-//! | actions on resources that a body names, such as `subnets/join/action` | not asked for | deviation: Azure refuses with `LinkedAuthorizationFailed` |
+//! | a disk or snapshot made from a disk or snapshot | needs `Microsoft.Compute/disks/beginGetAccess/action` on that one too, else `LinkedAuthorizationFailed` | D, real bodies (azuredisk#1711, azure-docs#11362, OpenShift#186) |
+//! | … a snapshot made from a snapshot | needs `Microsoft.Compute/snapshots/beginGetAccess/action` | U |
+//! | … within one resource group | as else | U: [`Switches::linked_access_in_group`](crate::Switches::linked_access_in_group) |
+//! | other actions on resources that a body names, such as `subnets/join/action` | not asked for | deviation: Azure refuses with `LinkedAuthorizationFailed` |
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::fault::{self, Fault};
 use crate::incident;
@@ -153,6 +157,64 @@ impl Roles {
         }
         // Real bodies name a service principal by its object id twice.
         Err(fault::authorization_failed(object_id, object_id, action, scope))
+    }
+
+    /// Refuses what a principal may not do with a resource that the body of an allowed request names. With `in_group`
+    /// also where both are in one resource group.
+    ///
+    /// # Errors
+    ///
+    /// 403 `LinkedAuthorizationFailed` with both actions and both scopes.
+    pub(crate) fn check_linked(
+        &self,
+        object_id: &str,
+        (method, path, body): (&str, &ArmPath, Option<&Value>),
+        in_group: bool,
+    ) -> Result<(), Fault> {
+        let Some(roles) = self.limited.get(&path::key(object_id)) else {
+            return Ok(());
+        };
+        let Some(Linked { action: linked, scope: source }) = body.and_then(|body| Linked::of(method, path, body))
+        else {
+            return Ok(());
+        };
+        let Asked { action, scope } = Asked::of(method, path);
+        let group = |id: &str| id.split('/').take(5).map(str::to_ascii_lowercase).collect::<Vec<_>>();
+        if !in_group && group(source) == group(&scope)
+            || roles.iter().any(|role| role.holds_at(source) && role.allows(linked))
+        {
+            return Ok(());
+        }
+        Err(fault::linked_authorization_failed(object_id, object_id, action, scope, linked, source))
+    }
+}
+
+/// A resource that the body of a request names, and on which the request needs an action.
+#[derive(Debug, PartialEq, Eq)]
+struct Linked<'a> {
+    action: &'static str,
+    scope: &'a str,
+}
+
+impl<'a> Linked<'a> {
+    /// What a disk or snapshot is made from.
+    fn of(method: &str, path: &ArmPath, body: &'a Value) -> Option<Self> {
+        let kind = path.rest.first().filter(|_| path.rest.len() == 2 && method == "PUT")?;
+        let provider = path.provider.as_deref()?;
+        if !provider.eq_ignore_ascii_case("Microsoft.Compute") {
+            return None;
+        }
+        let data = &body["properties"]["creationData"];
+        let scope = ["sourceResourceId", "sourceUri"].iter().find_map(|member| data[*member].as_str())?;
+        let source = ArmPath::parse(scope)?;
+        let is_snapshot = |kind: &str| kind.eq_ignore_ascii_case("snapshots");
+        let action = match (is_snapshot(kind), source.rest.first().is_some_and(|kind| is_snapshot(kind))) {
+            (true, true) => "Microsoft.Compute/snapshots/beginGetAccess/action",
+            (true, false) => "Microsoft.Compute/disks/beginGetAccess/action",
+            (false, _) if kind.eq_ignore_ascii_case("disks") => "Microsoft.Compute/disks/beginGetAccess/action",
+            _ => return None,
+        };
+        Some(Self { action, scope })
     }
 }
 

@@ -250,6 +250,8 @@ fn answer(
         gate(shared, &state, request, &route)?;
         if !arm::authorization::asks_permissions(&request.path) || state.switches.permissions_need_a_role {
             state.roles.check(&principal, &request.method, &request.path)?;
+            let asked = (request.method.as_str(), &request.path, request.json.as_ref());
+            state.roles.check_linked(&principal, asked, state.switches.linked_access_in_group)?;
         }
         let resource = route.limited_resource(request);
         let visit = Visit {

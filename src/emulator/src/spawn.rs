@@ -24,21 +24,17 @@ pub(crate) fn carry_out(shared: &Arc<Shared>, work: Pending) {
 }
 
 async fn run(shared: &Shared, work: Pending) {
+    // A copy has what its source has at the moment of the request.
+    let copies = work.steps.iter().take_while(|step| matches!(step, HypervisorStep::Copy { .. })).count();
+    let (copies, steps) = work.steps.split_at(copies);
     if !work.steps.is_empty() {
+        let mut failed = carry_all(shared, &work.operation, copies).await;
         let at = work.started + (work.due - work.started).mul_f64(DEVICE_AT);
         if shared.hypervisor.is_loop() {
             shared.clock.sleep_until(at).await;
         }
-        // An incident may have ordered the failure already: then the hypervisor does nothing.
-        let fails = shared.state().operations.will_fail(&work.operation);
-        let mut failed = None;
-        if !fails {
-            for step in &work.steps {
-                if let Err(error) = carry_step(shared, step).await {
-                    failed = Some(error);
-                    break;
-                }
-            }
+        if failed.is_none() {
+            failed = carry_all(shared, &work.operation, steps).await;
         }
         let mut state = shared.state();
         if let Some(error) = failed {
@@ -53,6 +49,20 @@ async fn run(shared: &Shared, work: Pending) {
     shared.clock.sleep_until(work.due).await;
     drop(shared.state());
     shared.saver.changed();
+}
+
+/// Carries steps out up to the first that fails. An incident may have ordered the failure of the operation already: then
+/// the hypervisor does nothing.
+async fn carry_all(shared: &Shared, operation: &str, steps: &[HypervisorStep]) -> Option<HypervisorError> {
+    if steps.is_empty() || shared.state().operations.will_fail(operation) {
+        return None;
+    }
+    for step in steps {
+        if let Err(error) = carry_step(shared, step).await {
+            return Some(error);
+        }
+    }
+    None
 }
 
 async fn carry_step(shared: &Shared, step: &HypervisorStep) -> Result<(), HypervisorError> {

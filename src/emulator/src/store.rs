@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 pub use crate::document::Document;
 
+use crate::counted_changes::CountedChanges;
 use crate::derived;
 use crate::history::History;
 use crate::path;
@@ -83,9 +84,12 @@ pub(crate) struct Resource {
     /// The alarm that is set for it.
     #[serde(skip)]
     pub(crate) alarm: Option<(Duration, u64)>,
-    /// When the background copy that fills a snapshot ends, in seconds of Unix time.
+    /// When the background copy that fills a snapshot or disk ends, in seconds of Unix time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_ends: Option<i64>,
+    /// Changes of a disk that are counted.
+    #[serde(default, skip_serializing_if = "CountedChanges::is_empty")]
+    pub(crate) counted: CountedChanges,
     /// The store's revision when this last changed.
     #[serde(skip)]
     pub(crate) revision: u64,
@@ -113,6 +117,7 @@ impl Resource {
             signature_ends: None,
             alarm: None,
             copy_ends: None,
+            counted: CountedChanges::default(),
             revision: 0,
             writes: 0,
             next_instance: 0,

@@ -5,6 +5,8 @@ mod control;
 mod data_disks;
 mod deployments;
 mod disk_changes;
+mod disk_copies;
+mod disk_data;
 mod disks;
 pub(crate) mod engine;
 mod front_door;
@@ -25,6 +27,7 @@ mod roles;
 mod scale_sets;
 mod security_groups;
 mod shares;
+mod snapshot_access;
 mod snapshots;
 mod state_file;
 mod storage_accounts;
@@ -194,6 +197,12 @@ impl Rig {
         let url = got.header("azure-asyncoperation").to_owned();
         assert!(!url.is_empty(), "no operation: {:?}", got.headers);
         self.poll(&url).await
+    }
+
+    /// Waits for longer than a token lives, and goes on with a new one.
+    async fn wait(&mut self, long: Duration) {
+        tokio::time::sleep(long).await;
+        self.token = self.control().token();
     }
 
     async fn poll(&self, url: &str) -> Value {

@@ -1,8 +1,10 @@
-//! The devices of a mounted btrfs, as the kernel lists them.
+//! The devices of a mounted btrfs, as the kernel lists them, and the id of a copied one.
+
+pub mod fsid;
 
 use std::{fs, path::Path};
 
-use lazuli_storage::staging::BtrfsMembers;
+use lazuli_staging::BtrfsMembers;
 
 use super::{
     Host,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use lazuli_model::{Lun, VolumeId};
-use lazuli_storage::device_identity::Contradiction;
+use lazuli_staging::device_identity::Contradiction;
 use serde::{Deserialize, Serialize};
 
 /// How many are kept: more than a machine has LUNs. The oldest go first.

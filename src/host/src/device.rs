@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use lazuli_storage::staging::Device;
+pub use lazuli_staging::Device;
 
 use super::device_number::{self, DeviceNumber};
 use super::watch::Watch;

@@ -1,6 +1,6 @@
 //! The number by which the kernel knows a device.
 
-pub use lazuli_storage::staging::DeviceNumber;
+pub use lazuli_staging::DeviceNumber;
 use rustix::fs::{major, minor};
 
 /// From `st_rdev` or `st_dev`.

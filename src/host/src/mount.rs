@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lazuli_storage::staging::{AtPath, Mounted};
+use lazuli_staging::{AtPath, Mounted};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::bounded::{self, CallError};

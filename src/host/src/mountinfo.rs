@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-pub use lazuli_storage::staging::Mount;
+pub use lazuli_staging::Mount;
 
 use super::device_number::DeviceNumber;
 

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-pub use lazuli_storage::staging::Filesystem;
+pub use lazuli_staging::Filesystem;
 
 use super::child::{self, Call, ChildError};
 use super::device::Device;
@@ -369,6 +369,20 @@ mod tests {
         assert!(matches!(mine, Verdict::Ours(_)));
         let other = judge(Blkid::Nothing, vec![], with_intent("w"), "v");
         assert_eq!(other, Verdict::Foreign { why: "it was being formatted for volume w".to_owned() });
+    }
+
+    /// A snapshot that was taken while its disk was being formatted, or before the intent was erased.
+    #[test]
+    fn an_intent_that_was_copied_with_its_disk_is_not_this_volumes() {
+        let ext4 = || found(&[("TYPE", "ext4"), ("USAGE", "filesystem"), ("UUID", "u")]);
+        let copied = |blkid, signatures| judge(blkid, signatures, with_intent("source"), "copy");
+        let whole = copied(ext4(), names(&["ext4"]));
+        assert!(matches!(whole, Verdict::Filesystem { unfinished: None, .. }), "{whole:?}");
+        let cut = copied(Blkid::Nothing, vec![]);
+        assert_eq!(cut, Verdict::Foreign { why: "it was being formatted for volume source".to_owned() });
+        let content = Content { xfs_in_progress: true, ..with_intent("source") };
+        let xfs = judge(found(&[("TYPE", "xfs"), ("USAGE", "filesystem")]), names(&["xfs"]), content, "copy");
+        assert!(matches!(xfs, Verdict::Foreign { .. }), "{xfs:?}");
     }
 
     #[test]

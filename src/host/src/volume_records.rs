@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-pub use lazuli_storage::staging::{Record, RecordedDevice};
+pub use lazuli_staging::{Record, RecordedDevice};
 use uuid::Uuid;
 
 /// Name space of the file names; a random constant of this format.
@@ -237,6 +237,7 @@ mod tests {
             device_name: Some("sdc".to_owned()),
             device: Some(DeviceNumber { major: 8, minor: 32 }),
             sequence: None,
+            descends_from: None,
         }
     }
 

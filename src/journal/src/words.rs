@@ -266,6 +266,7 @@ words! {
     CreateAsked Asked OPEN "the creation is requested[ with {n} GiB]"
     DeleteAsked Asked OPEN "the deletion is requested"
     ExpandAsked Asked OPEN "the expansion[ to {n} GiB] is requested"
+    ModifyAsked Asked OPEN "a change of the disk's attributes is requested"
     AttachAsked Asked OPEN "the attach to {key} is requested"
     DetachAsked Asked OPEN "the detach[ from {key}] is requested"
     DiskAttachAsked Asked WAITS "the attach of {key} is requested"

@@ -24,6 +24,10 @@ pub enum Kind {
     DiskUpdate,
     /// A managed disk is deleted.
     DiskDelete,
+    /// A snapshot of a disk is made. Its content may be copied in the background after that.
+    SnapshotCreate,
+    /// A snapshot of a disk is deleted.
+    SnapshotDelete,
     /// A VM gets data disks, and perhaps loses some.
     VmAttach,
     /// A VM only loses data disks.
@@ -50,14 +54,15 @@ pub enum Kind {
 
 impl Kind {
     /// What to expect before anything was seen (source: the published medians, azuredisk pull request 473: create
-    /// 2.5 s, delete 5 s, attach 10 s, detach 16 s; an update is taken as a creation. Of the network no medians are
+    /// 2.5 s, delete 5 s, attach 10 s, detach 16 s; an update is taken as a creation, and of snapshots, of which none are
+    /// published, both are taken as of disks. Of the network no medians are
     /// published: a load balancer takes 4 s and the others 3 s, as in the emulator. Of extensions none are published
     /// either: half a minute is what their steps add up to. Of storage accounts the only figure is the recorded
     /// `Retry-After` of 17 s: they are taken to need a little longer. The process learns from there).
     pub fn prior(self) -> Duration {
         Duration::from_millis(match self {
-            Self::DiskCreate | Self::DiskUpdate => 2_500,
-            Self::DiskDelete => 5_000,
+            Self::DiskCreate | Self::DiskUpdate | Self::SnapshotCreate => 2_500,
+            Self::DiskDelete | Self::SnapshotDelete => 5_000,
             Self::VmAttach => 10_000,
             Self::VmDetach => 16_000,
             Self::LoadBalancer => 4_000,

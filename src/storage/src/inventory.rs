@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use lazuli_model::{
-    ArmId, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, SkuName, Vm,
+    ArmId, CachingMode, Completion, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, SkuName, Vm,
     disk_tags::{FOR_CLAIM, FOR_NAMESPACE, FOR_PV, is_made_by_driver},
 };
 
@@ -67,6 +67,8 @@ pub struct Row {
     pub zones: Vec<String>,
     /// What it is doing; `None` where Azure names a newer state.
     pub state: Option<DiskState>,
+    /// How much of it is filled, while Azure fills it in the background: a copy, or a disk that gets another type.
+    pub filling: Option<Completion>,
     /// The machines that hold it, in the order of their names.
     pub holders: Vec<Holder>,
 }
@@ -159,6 +161,7 @@ impl Inventory {
             sku: None,
             zones: Vec::new(),
             state: None,
+            filling: None,
             holders: vec![self.holder(machine, element)],
         }
     }
@@ -179,6 +182,7 @@ impl Inventory {
             sku: disk.sku,
             zones: disk.zones.clone(),
             state: disk.state,
+            filling: disk.completion.filter(|_| disk.is_hydrating()),
             holders,
         }
     }
@@ -269,6 +273,18 @@ mod tests {
             bytes: None,
             completion: None,
         }
+    }
+
+    #[test]
+    fn a_disk_shows_how_much_of_it_is_filled_while_that_goes_on() {
+        let filled = |name: &str, percent: Option<f64>| Disk {
+            completion: percent.map(Completion::from_percent),
+            ..disk(name, None)
+        };
+        let disks = [filled("a", None), filled("b", Some(45.6)), filled("c", Some(100.0))];
+        let rows = Inventory::default().rows(&disks);
+        let shown: Vec<Option<u16>> = rows.iter().map(|row| row.filling.map(Completion::percent)).collect();
+        assert_eq!(shown, [None, Some(45), None]);
     }
 
     fn lun(number: i64) -> Lun {

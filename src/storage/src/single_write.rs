@@ -1,6 +1,6 @@
 //! When the write of a single resource is sent again, and what is looked at before.
 //!
-//! No condition guards the creation, the expansion and the deletion of a disk: Azure's disks have no ETag. So such a write rests on a
+//! No condition guards the creation, the expansion and the deletion of a disk or a snapshot: neither has an ETag. So such a write rests on a
 //! read that was made right before it, and on a caller who waits for it. It goes
 //!
 //! ```text
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use lazuli_model::{Disk, Gib, ProvisioningState, fault::Fault};
 
-use crate::attach::Moment;
+use crate::{attach::Moment, whole::Resource};
 use lazuli_volume::{DetachReason, made_for_another, needs_detach};
 
 /// How old the read may be on which a write rests. Longer waits for a permit call for another read.
@@ -29,13 +29,13 @@ const MOST_CONFLICTS: u32 = 1;
 pub enum Refusal {
     /// Azure refused or delayed it, or its answer was lost.
     Delayed,
-    /// Azure says that it is busy with the disk.
+    /// Azure says that it is busy with the resource.
     Busy,
-    /// The same, and a read after that did not find the disk. A pause has passed since.
+    /// The same, and a read after that did not find it. A pause has passed since.
     BusyAndNotFound,
 }
 
-/// What becomes of a deletion that was refused, by a single read of the disk made since.
+/// What becomes of a deletion that was refused, by a single read of the resource made since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
     /// Send it.
@@ -55,7 +55,7 @@ pub enum Deletion {
 
 /// What becomes of a deletion that was refused. `before` is the disk as an earlier read of the same deletion showed it,
 /// `now` as a single read shows it that was sent after the refusal.
-pub fn deletion(refusal: Refusal, before: Option<&Disk>, now: Option<&Disk>) -> Deletion {
+pub(crate) fn deletion<R: Resource>(refusal: Refusal, before: Option<&R>, now: Option<&R>) -> Deletion {
     let Some(now) = now else {
         return match refusal {
             Refusal::Delayed => Deletion::Gone,
@@ -63,11 +63,11 @@ pub fn deletion(refusal: Refusal, before: Option<&Disk>, now: Option<&Disk>) -> 
             Refusal::BusyAndNotFound => Deletion::Send,
         };
     };
-    if before.is_some_and(|before| made_for_another(before, now)) {
+    if before.is_some_and(|before| now.is_other_than(before)) {
         Deletion::Replaced
-    } else if now.provisioning_state == ProvisioningState::InProgress {
+    } else if now.provisioning_state() == ProvisioningState::InProgress {
         Deletion::Wait
-    } else if !now.holders().is_empty() {
+    } else if now.is_held() {
         Deletion::Held
     } else {
         Deletion::Send
@@ -156,6 +156,7 @@ impl<T: Moment> ExpansionSends<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::whole_disk::SeenDisk;
     use lazuli_model::ArmId;
 
     #[test]
@@ -208,24 +209,28 @@ mod tests {
     fn a_deletion_is_sent_again_only_for_the_disk_that_it_was_for_and_that_no_vm_holds() {
         let request = |name: &str| {
             let tags = [("lazuli-request".to_owned(), name.to_owned())].into();
-            Disk { tags, ..Disk::unattached("d0") }
+            SeenDisk { disk: Disk { tags, ..Disk::unattached("d0") }, details: None }
         };
         let (one, other) = (request("pvc-1"), request("pvc-2"));
-        let vm = ArmId::virtual_machine("s", "g", "n0").unwrap();
-        let held = Disk { managed_by: Some(vm), ..one.clone() };
-        let busy = Disk { provisioning_state: ProvisioningState::InProgress, ..one.clone() };
+        let of = |change: fn(&mut Disk)| {
+            let mut seen = one.clone();
+            change(&mut seen.disk);
+            seen
+        };
+        let held = of(|disk| disk.managed_by = Some(ArmId::virtual_machine("s", "g", "n0").unwrap()));
+        let busy = of(|disk| disk.provisioning_state = ProvisioningState::InProgress);
         for refusal in [Refusal::Delayed, Refusal::Busy, Refusal::BusyAndNotFound] {
-            let decided = |before: Option<&Disk>, now: &Disk| deletion(refusal, before, Some(now));
+            let decided = |before: Option<&SeenDisk>, now: &SeenDisk| deletion(refusal, before, Some(now));
             assert_eq!(decided(None, &one), Deletion::Send);
             assert_eq!(decided(Some(&one), &one), Deletion::Send);
             assert_eq!(decided(Some(&one), &other), Deletion::Replaced);
             assert_eq!(decided(Some(&one), &held), Deletion::Held);
             assert_eq!(decided(None, &busy), Deletion::Wait);
         }
-        assert_eq!(deletion(Refusal::Delayed, Some(&one), None), Deletion::Gone);
+        assert_eq!(deletion(Refusal::Delayed, Some(&one), None::<&SeenDisk>), Deletion::Gone);
         assert_eq!(deletion(Refusal::Busy, Some(&one), None), Deletion::Pause);
         assert_eq!(deletion(Refusal::BusyAndNotFound, Some(&one), None), Deletion::Send);
-        let unnamed = Disk::unattached("d0");
+        let unnamed = of(|disk| disk.tags.clear());
         assert_eq!(deletion(Refusal::Delayed, Some(&one), Some(&unnamed)), Deletion::Send, "a person removed the tags");
     }
 }

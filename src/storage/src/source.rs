@@ -107,6 +107,11 @@ impl<T: Moment> Sources<T> {
         self.disks.get(disk)?.source.clone()
     }
 
+    /// What the last read of a disk has shown that it was made from, attached or not. It is no proof for a node.
+    pub fn made_from(&self, disk: &ArmId) -> Option<&str> {
+        self.disks.get(disk)?.source.as_ref()?.as_deref()
+    }
+
     /// A read has shown a VM in a version. Where another hand has written the VM since the last one, or a write of this
     /// process has failed half way, its disks may be others now.
     pub fn vm_read(&mut self, vm: &Vm, version: VmVersion, seen: Seen<T>) {

@@ -48,7 +48,7 @@ pub use lazuli_model::parameter::{ParameterError, ParameterErrorKind};
 pub use lazuli_model::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
 pub use parameters::{DEVICE_SETTING, PARAMETERS};
 pub use perf::{DeviceSetting, PerfProfile};
-pub use publish::{PublishParameters, SOURCE_KEY, effective_caching, publish_parameters};
+pub use publish::{PublishParameters, SOURCE_KEY, Told, effective_caching, publish_parameters};
 pub use sku::{is_zone_redundant, max_shares, size_range};
 pub use stage::{FsType, StageParameters, stage_parameters};
 pub use tags::{claim_of, made_for_another};

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use lazuli_model::{CachingMode, Disk, Lun, parameter::Parameters};
 
-use super::{ParameterError, sku};
+use super::{
+    ParameterError,
+    perf::{self, PerfProfile},
+    sku,
+};
 
 /// The publish context's key of the slot.
 pub(super) const LUN_KEY: &str = "LUN";
@@ -20,9 +24,20 @@ pub struct PublishParameters {
     pub caching: Option<CachingMode>,
     /// How many VMs may hold the disk at a time.
     pub max_shares: u32,
-    /// Whether no provisioner made the volume: the PersistentVolume was written by hand or translated from an in-tree
-    /// one. Its nodes are told the disk's properties, since its context lacks them.
-    pub is_static: bool,
+    /// What the nodes are told of the disk.
+    pub told: Told,
+}
+
+/// What the nodes are told of a disk besides its slot. The context of a volume shows its disk as it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing.
+    Nothing,
+    /// Its type and performance, which a VolumeAttributesClass changes: the profile `basic` tunes the device for them.
+    Performance,
+    /// All that counts. No provisioner made the volume: the PersistentVolume was written by hand or translated from an
+    /// in-tree one, and its context lacks it.
+    All,
 }
 
 /// Reads the context of a volume for ControllerPublishVolume. Keys may have any case.
@@ -39,10 +54,17 @@ pub fn publish_parameters(volume_context: &BTreeMap<String, String>) -> Result<P
             shares => shares,
         },
     };
+    // What is wrong with a profile the node says.
+    let is_tuned = perf::profile(context.get("perfprofile")?) == Ok(PerfProfile::Basic);
+    let told = match context.get("requestedsizegib")? {
+        None => Told::All,
+        Some(_) if is_tuned => Told::Performance,
+        Some(_) => Told::Nothing,
+    };
     Ok(PublishParameters {
         caching: context.get("cachingmode")?.map(|parameter| parameter.name()).transpose()?,
         max_shares,
-        is_static: context.get("requestedsizegib")?.is_none(),
+        told,
     })
 }
 
@@ -60,25 +82,24 @@ impl PublishParameters {
         effective_caching(self.caching, disk)
     }
 
-    /// The publish context: the slot, and what the disk is, which only static volumes need to be told.
+    /// The publish context: the slot, and what is told of the disk.
     pub fn publish_context(&self, lun: Lun, disk: Option<&Disk>) -> BTreeMap<String, String> {
-        let mut context = BTreeMap::from([(LUN_KEY.to_owned(), lun.to_string())]);
-        if let (true, Some(disk)) = (self.is_static, disk) {
-            let properties = [
-                ("skuname", disk.sku.map(|sku| sku.to_string())),
-                ("networkaccesspolicy", disk.network_access_policy.clone()),
-                ("diskiopsreadwrite", disk.iops.map(|iops| iops.to_string())),
-                ("diskmbpsreadwrite", disk.mbps.map(|mbps| mbps.to_string())),
-                ("logicalsectorsize", disk.logical_sector_size.map(|size| size.to_string())),
-                ("diskencryptionsetid", disk.disk_encryption_set.as_ref().map(ToString::to_string)),
-                ("maxshares", (disk.max_shares > 1).then(|| disk.max_shares.to_string())),
-            ];
-            for (key, value) in properties {
-                if let Some(value) = value {
-                    context.insert(key.to_owned(), value);
-                }
-            }
-        }
-        context
+        let slot = (LUN_KEY.to_owned(), lun.to_string());
+        let Some(disk) = disk else { return BTreeMap::from([slot]) };
+        let performance = [
+            ("skuname", disk.sku.map(|sku| sku.to_string())),
+            ("diskiopsreadwrite", disk.iops.map(|iops| iops.to_string())),
+            ("diskmbpsreadwrite", disk.mbps.map(|mbps| mbps.to_string())),
+        ];
+        let others = [
+            ("networkaccesspolicy", disk.network_access_policy.clone()),
+            ("logicalsectorsize", disk.logical_sector_size.map(|size| size.to_string())),
+            ("diskencryptionsetid", disk.disk_encryption_set.as_ref().map(ToString::to_string)),
+            ("maxshares", (disk.max_shares > 1).then(|| disk.max_shares.to_string())),
+        ];
+        let performance = performance.into_iter().filter(|_| self.told != Told::Nothing);
+        let others = others.into_iter().filter(|_| self.told == Told::All);
+        let properties = performance.chain(others);
+        [slot].into_iter().chain(properties.filter_map(|(key, value)| Some((key.to_owned(), value?)))).collect()
     }
 }

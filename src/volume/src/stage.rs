@@ -125,8 +125,8 @@ pub struct StageParameters {
     pub mbps: Option<u64>,
 }
 
-/// Reads the contexts of a volume for NodeStageVolume. Keys may have any case; what the disk is stands in the volume
-/// context of provisioned volumes and in the publish context of static ones.
+/// Reads the contexts of a volume for NodeStageVolume. Keys may have any case. What the disk is now stands in the publish
+/// context, where the controller told it; else the volume context says what it was made as.
 ///
 /// # Errors
 /// When the slot is missing, or a value is not allowed.
@@ -181,9 +181,9 @@ fn known<'a>(
     volume: &Context<'a>,
     publish: &Context<'a>,
 ) -> Result<Option<Parameter<'a>>, ParameterError> {
-    Ok(match volume.get(folded)? {
+    Ok(match publish.get(folded)? {
         Some(parameter) => Some(parameter),
-        None => publish.get(folded)?,
+        None => volume.get(folded)?,
     })
 }
 

@@ -31,6 +31,11 @@ pub fn objects() -> Vec<Value> {
     read("deploy/manifests/lazuli.yaml")
 }
 
+/// The objects of the plain manifests with what takes snapshots.
+pub fn objects_with_snapshots() -> Vec<Value> {
+    read("deploy/manifests/lazuli-with-snapshots.yaml")
+}
+
 /// The objects of the plain manifests with both drivers, with the certificate of the key broker.
 pub fn objects_with_files() -> Vec<Value> {
     let [authority, certificate, key] = certificates::for_name(&format!("{KEY_BROKER}.kube-system.svc"));
@@ -146,7 +151,7 @@ pub fn images(lazuli: &Path, tools: &Path) -> Value {
         let entrypoint = [&[entry.as_str()], arguments].concat();
         json!({"entrypoint": entrypoint, "files": files})
     };
-    for object in objects() {
+    for object in objects_with_snapshots() {
         for container in object["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten() {
             let name = container["image"].as_str().unwrap();
             let repository = name.rsplit('/').next().unwrap().split(':').next().unwrap();

@@ -27,6 +27,8 @@ pub type Report<'r> = &'r dyn Fn(&str);
 pub enum Drivers {
     /// That of disks.
     Disks,
+    /// `snapshots.enabled` is true.
+    DisksWithSnapshots,
     /// `azureFile.enabled` is true.
     DisksAndFiles,
 }
@@ -91,6 +93,7 @@ impl Cluster {
         match (self.provider, self.drivers) {
             (CloudProvider::External, _) => chart::objects_with_cloud_controllers(),
             (CloudProvider::None, Drivers::Disks) => chart::objects(),
+            (CloudProvider::None, Drivers::DisksWithSnapshots) => chart::objects_with_snapshots(),
             (CloudProvider::None, Drivers::DisksAndFiles) => chart::objects_with_files(),
         }
     }

@@ -58,6 +58,8 @@ const AUDIT_POLICY: &str = r#"{
     "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts:kube-system"]}, {"level": "None"}]
 }"#;
+/// The kinds that are not Kubernetes' own.
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// How often something in the cluster is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -187,11 +189,18 @@ impl ApiServer {
     pub fn client(&self) -> &Client {
         &self.client
     }
+
+    async fn send(&self, method: &str, path: &str, kind: &str, body: Option<Value>) -> Result<Value, kube::Error> {
+        let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        let request = http::Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
+        self.client.request(request.unwrap()).await
+    }
 }
 
 /// The cluster. The processes end with it, the nodes first.
 pub struct Kubernetes {
     nodes: BTreeMap<&'static str, Process>,
+    _snapshots: Process,
     _scheduler: Process,
     _controllers: Process,
     api_server: ApiServer,
@@ -240,8 +249,10 @@ impl Kubernetes {
             "kube-scheduler",
             &[("--kubeconfig", &admin), ("--leader-elect", "false"), ("--secure-port", "0")],
         );
+        let snapshots = snapshot_controller(&api_server, tools, &folder).await;
         let nodes = BTreeMap::new();
-        let mut made = Self { nodes, _scheduler: scheduler, _controllers: controllers, api_server, folder };
+        let mut made =
+            Self { nodes, _snapshots: snapshots, _scheduler: scheduler, _controllers: controllers, api_server, folder };
         NODES.into_iter().for_each(|name| made.start_node(of, name));
         made
     }
@@ -343,9 +354,7 @@ impl Kubernetes {
     }
 
     async fn send(&self, method: &str, path: &str, kind: &str, body: Option<Value>) -> Result<Value, kube::Error> {
-        let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
-        let request = http::Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
-        self.api_server.client.request(request.unwrap()).await
+        self.api_server.send(method, path, kind, body).await
     }
 
     /// Makes objects of any kind.
@@ -410,6 +419,33 @@ impl Drop for Kubernetes {
             }
         }
     }
+}
+
+/// Makes the kinds of snapshots and starts their controller, as whoever runs a cluster does it: no driver brings them.
+async fn snapshot_controller(api_server: &ApiServer, tools: &Path, folder: &Path) -> Process {
+    let mut kinds = Vec::new();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(tools.join("snapshot-kinds")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        let kind: Value = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        kinds.push(format!("{DEFINITIONS}/{}", kind["metadata"]["name"].as_str().unwrap()));
+        api_server.send("POST", DEFINITIONS, "application/json", Some(kind)).await.unwrap();
+    }
+    let began = Instant::now();
+    for kind in kinds {
+        loop {
+            let found = api_server.send("GET", &kind, "application/json", None).await.unwrap();
+            let conditions = found["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+            if conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True") {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "{kind}: not served within {PATIENCE:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+    let admin = kubeconfig(folder, ADMIN);
+    program(tools, folder, "snapshot-controller", "snapshot-controller", &[("--kubeconfig", &admin)])
 }
 
 /// The certificate that the API server makes for itself, which is its own authority.

@@ -147,6 +147,7 @@ fn program_of(role: &str, right: &Right) -> Option<&'static str> {
         "lazuli-provisioner" => Some("csi-provisioner"),
         "lazuli-attacher" => Some("csi-attacher"),
         "lazuli-resizer" => Some("csi-resizer"),
+        "lazuli-snapshotter" => Some("csi-snapshotter"),
         CLOUD_CONTROLLERS => Some(CLOUD_CONTROLLERS),
         // Every sidecar has a lease.
         "lazuli-controller" if right.2.starts_with("leases") => None,

@@ -7,6 +7,7 @@ godebug default=go1.25
 require (
 	github.com/container-storage-interface/spec v1.11.0
 	google.golang.org/grpc v1.79.3
+	google.golang.org/protobuf v1.36.11
 	sigs.k8s.io/azuredisk-csi-driver v1.34.4
 )
 
@@ -126,7 +127,6 @@ require (
 	golang.org/x/tools v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20251202230838-ff82c1b0f217 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260316180232-0b37fe3546d5 // indirect
-	google.golang.org/protobuf v1.36.11 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect

@@ -141,7 +141,8 @@ func (f *Fleet) tell(volume *csi.Volume, node string) error {
 	return err
 }
 
-// life makes a disk and attaches it, and unless it is kept, detaches, grows and deletes it. It gives the one that is kept.
+// life makes a disk and attaches it, and unless it is kept, detaches, grows and changes it, takes a snapshot, and deletes both.
+// It gives the one that is kept.
 func life(ctx context.Context, client csi.ControllerClient, name, node string, isKept bool) (*csi.Volume, error) {
 	made, err := repeated(ctx, client.CreateVolume, newDisk(name, nil))
 	if err != nil {
@@ -160,6 +161,17 @@ func life(ctx context.Context, client csi.ControllerClient, name, node string, i
 	}
 	if _, err := repeated(ctx, client.ControllerExpandVolume, &csi.ControllerExpandVolumeRequest{VolumeId: id,
 		VolumeCapability: mounted, CapacityRange: &csi.CapacityRange{RequiredBytes: 16 * gib}}); err != nil {
+		return nil, err
+	}
+	if _, err := repeated(ctx, client.ControllerModifyVolume, &csi.ControllerModifyVolumeRequest{VolumeId: id,
+		MutableParameters: map[string]string{"skuName": "Premium_LRS"}}); err != nil {
+		return nil, err
+	}
+	taken, err := repeated(ctx, client.CreateSnapshot, &csi.CreateSnapshotRequest{Name: "snapshot-" + name, SourceVolumeId: id})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := repeated(ctx, client.DeleteSnapshot, &csi.DeleteSnapshotRequest{SnapshotId: taken.Snapshot.SnapshotId}); err != nil {
 		return nil, err
 	}
 	_, err = repeated(ctx, client.DeleteVolume, &csi.DeleteVolumeRequest{VolumeId: id})

@@ -299,3 +299,43 @@ pub(super) fn class(object: &Value, now: Timestamp) -> Vec<Value> {
         age(object, now),
     ]
 }
+
+/// What a path shows of whatever kind; nothing where it is not there.
+fn shown(object: &Value, path: &str) -> Value {
+    match object.pointer(path) {
+        None | Some(Value::Null) => json!(""),
+        Some(Value::String(text)) => json!(text),
+        Some(other) => json!(other.to_string()),
+    }
+}
+
+pub(super) fn snapshot(object: &Value, now: Timestamp) -> Vec<Value> {
+    let taken = text(object, "/status/creationTime");
+    let of = |path| shown(object, path);
+    vec![
+        named(object),
+        of("/status/readyToUse"),
+        of("/spec/source/persistentVolumeClaimName"),
+        of("/spec/source/volumeSnapshotContentName"),
+        of("/status/restoreSize"),
+        of("/spec/volumeSnapshotClassName"),
+        of("/status/boundVolumeSnapshotContentName"),
+        json!(if taken.is_empty() { String::new() } else { since(taken, now) }),
+        age(object, now),
+    ]
+}
+
+pub(super) fn snapshot_content(object: &Value, now: Timestamp) -> Vec<Value> {
+    let of = |path| shown(object, path);
+    vec![
+        named(object),
+        of("/status/readyToUse"),
+        of("/status/restoreSize"),
+        of("/spec/deletionPolicy"),
+        of("/spec/driver"),
+        of("/spec/volumeSnapshotClassName"),
+        of("/spec/volumeSnapshotRef/name"),
+        of("/spec/volumeSnapshotRef/namespace"),
+        age(object, now),
+    ]
+}

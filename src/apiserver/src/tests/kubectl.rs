@@ -113,7 +113,8 @@ async fn kinds_are_discovered_with_their_short_names_in_one_answer_or_by_group()
     let (_, groups) = get(&server, "/apis", DISCOVERY).await;
     let names: Vec<&str> =
         groups["items"].as_array().unwrap().iter().map(|group| group["metadata"]["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "storage.k8s.io"]);
+    let snapshots = "snapshot.storage.k8s.io";
+    assert_eq!(names, ["coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", snapshots, "storage.k8s.io"]);
     let (_, list) = get(&server, "/api/v1", "application/json").await;
     let nodes = list["resources"].as_array().unwrap().iter().find(|one| one["name"] == "nodes").unwrap();
     assert_eq!((&nodes["shortNames"], &nodes["singularName"]), (&json!(["no"]), &json!("node")));

@@ -1,6 +1,9 @@
-//! The body of a disk's PUT.
+//! The bodies of a disk's PUT and PATCH.
 
-use lazuli_model::disk_spec::{CreateOption, DiskSpec};
+use lazuli_model::{
+    disk_spec::{CreateOption, DiskSpec, NetworkAccessPolicy},
+    op::DiskChange,
+};
 use serde_json::{Map, Value, json};
 
 /// What to send to make the disk of a plan. A property that the plan leaves open is left out: Azure's default counts,
@@ -46,6 +49,30 @@ pub fn encode_disk(spec: &DiskSpec) -> Value {
     body.insert("sku".into(), json!({ "name": spec.sku.as_str() }));
     body.insert("tags".into(), json!(spec.tags));
     body.insert("properties".into(), properties.into());
+    body.into()
+}
+
+/// What to send to change the attributes of a disk. What stays as it is is left out.
+pub fn encode_disk_change(change: &DiskChange) -> Value {
+    let mut properties = Map::new();
+    put(&mut properties, "diskIOPSReadWrite", change.iops);
+    put(&mut properties, "diskMBpsReadWrite", change.mbps);
+    put(&mut properties, "tier", change.tier.map(|tier| tier.as_str()));
+    put(&mut properties, "burstingEnabled", change.bursting_enabled);
+    put(&mut properties, "publicNetworkAccess", change.public_network_access.map(|access| access.as_str()));
+    if let Some(policy) = change.network_access_policy {
+        properties.insert("networkAccessPolicy".into(), json!(policy.as_str()));
+        // A null takes the disk access of the policy before away (source: RFC 7396, and Azure's own clients).
+        let door = change.disk_access.as_ref().filter(|_| policy == NetworkAccessPolicy::AllowPrivate);
+        properties.insert("diskAccessId".into(), json!(door.map(|id| id.as_str())));
+    }
+
+    let mut body = Map::new();
+    put(&mut body, "sku", change.sku.map(|sku| json!({ "name": sku.as_str() })));
+    put(&mut body, "tags", change.tags.as_ref().map(|tags| json!(tags)));
+    if !properties.is_empty() {
+        body.insert("properties".into(), properties.into());
+    }
     body.into()
 }
 

@@ -43,7 +43,20 @@ impl Compute {
         resource_group: &str,
         until: &Until,
     ) -> Result<Vec<Disk>, ArmError> {
-        let path = list_path(subscription, Some(resource_group), "disks");
+        self.list_disks_of(subscription, Some(resource_group), until).await
+    }
+
+    /// The same of the whole subscription where no resource group is named.
+    ///
+    /// # Errors
+    /// Any [`Fault`](lazuli_model::fault::Fault).
+    pub async fn list_disks_of(
+        &self,
+        subscription: &str,
+        resource_group: Option<&str>,
+        until: &Until,
+    ) -> Result<Vec<Disk>, ArmError> {
+        let path = list_path(subscription, resource_group, "disks");
         let mut pages = self.arm.pages(&path, self.versions.disks, &[], Priority::List, until)?;
         let mut disks = Vec::new();
         while let Some(items) = pages.next_of(listed::DISKS.fields).await? {

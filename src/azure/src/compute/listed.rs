@@ -46,14 +46,46 @@ pub(super) static DISKS: ResourceType = ResourceType {
     ]),
     // What a disk was made from decides whether a node may format it.
     is_complete: |disk| disk.pointer("/properties/creationData/createOption").is_some_and(Value::is_string),
-    shown: |disk| {
-        let size = disk.pointer("/properties/diskSizeGB").and_then(Value::as_u64);
-        let size = size.and_then(|gib| u32::try_from(gib).ok()).map(Gib::new);
-        let made = disk.pointer("/properties/timeCreated").and_then(Value::as_str);
-        let made = made.and_then(|time| time.parse().ok()).map(Timestamp::as_second);
-        Some(Listed { state: state(disk)?, size, made })
-    },
+    shown: sized,
 };
+
+/// Snapshots of disks. A list says of each what a read of it says; where it is to be adopted, a single read is asked for.
+pub(super) static SNAPSHOTS: ResourceType = ResourceType {
+    name: "Microsoft.Compute/snapshots",
+    counted_as: metrics::ResourceType::Snapshots,
+    fields: Only(&[
+        ("id", All),
+        ("location", All),
+        ("tags", All),
+        (
+            "properties",
+            Only(&[
+                ("provisioningState", All),
+                ("timeCreated", All),
+                ("diskSizeGB", All),
+                ("diskSizeBytes", All),
+                ("uniqueId", All),
+                ("incremental", All),
+                ("incrementalSnapshotFamilyId", All),
+                ("snapshotAccessState", All),
+                ("completionPercent", All),
+                ("copyCompletionError", Only(&[("errorCode", All)])),
+                ("creationData", All),
+            ]),
+        ),
+    ]),
+    // What a snapshot was made from decides whose it is.
+    is_complete: |snapshot| snapshot.pointer("/properties/creationData/createOption").is_some_and(Value::is_string),
+    shown: sized,
+};
+
+fn sized(resource: &Value) -> Option<Listed> {
+    let size = resource.pointer("/properties/diskSizeGB").and_then(Value::as_u64);
+    let size = size.and_then(|gib| u32::try_from(gib).ok()).map(Gib::new);
+    let made = resource.pointer("/properties/timeCreated").and_then(Value::as_str);
+    let made = made.and_then(|time| time.parse().ok()).map(Timestamp::as_second);
+    Some(Listed { state: state(resource)?, size, made })
+}
 
 /// Virtual machines that are resources of their own.
 pub(super) static MACHINES: ResourceType = ResourceType {

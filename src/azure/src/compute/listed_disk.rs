@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lazuli_model::{ArmId, Gib};
+use lazuli_model::{ArmId, Completion, Gib, SkuName};
 use lazuli_quota::permit::Priority;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -26,6 +26,12 @@ pub struct ListedDisk {
     pub holders: Vec<ArmId>,
     /// Whether its tags say that a driver made it.
     pub made_by_driver: bool,
+    /// The storage account type; `None` when Azure names one that is newer than this program.
+    pub sku: Option<SkuName>,
+    /// How much of its content has been copied in the background; `None` for a disk that is filled by no such copy.
+    pub completion: Option<Completion>,
+    /// What it was made from, in Azure's words, when it was not made empty.
+    pub source: Option<String>,
 }
 
 impl Compute {

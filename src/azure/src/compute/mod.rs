@@ -8,6 +8,7 @@ mod extension;
 mod inventory;
 mod listed;
 mod listed_disk;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -18,7 +19,7 @@ use lazuli_model::{
     ArmId, AzureTime, Disk, Gib, InstanceView, Vm,
     fault::{Effect, Fault},
     node::instance_of_computer,
-    op::{VmWrite, VmWriteMethod},
+    op::{DiskChange, VmWrite, VmWriteMethod},
 };
 use lazuli_quota::{
     permit::Priority,
@@ -29,13 +30,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 pub use crate::decode::DecodeError;
-pub use body::encode_disk;
 pub(crate) use body::put;
+pub use body::{encode_disk, encode_disk_change};
 pub use extension::extension_id;
 pub use inventory::UniformSet;
 pub use listed_disk::ListedDisk;
+pub use snapshots::{SnapshotList, decode_snapshot, encode_snapshot};
 use wire::Sku;
-pub use wire::{decode_disk, decode_instance_view, decode_vm, edit_data_disks, encode_action};
+pub use wire::{decode_disk, decode_disk_details, decode_instance_view, decode_vm, edit_data_disks, encode_action};
 
 use crate::{
     arm::{Arm, Listed, Operation, Patience, Repeat, Watching, Write},
@@ -295,6 +297,24 @@ impl Compute {
         let write = Write::patch(disk.as_str(), self.versions.disks, body, Kind::DiskUpdate).repeat(Repeat::Never);
         let write = write.patience(patience(permit.as_ref())).with_permit(permit);
         self.write_disk(disk, write, Target::Size(size), until).await
+    }
+
+    /// Changes the attributes of a disk. The request is sent once, because the disk may be another one when it is sent again.
+    /// With a permit it is sent at once, or not at all, as by [`Compute::create_disk`].
+    ///
+    /// # Errors
+    /// Any [`Fault`]; [`Fault::Unclear`] or [`Fault::InUse`] where Azure makes the change at another time only.
+    pub async fn change_disk(
+        &self,
+        disk: &ArmId,
+        change: &DiskChange,
+        permit: Option<Permit>,
+        until: &Until,
+    ) -> Result<Operation, ArmError> {
+        let body = encode_disk_change(change);
+        let write = Write::patch(disk.as_str(), self.versions.disks, body, Kind::DiskUpdate).repeat(Repeat::Never);
+        let write = write.patience(patience(permit.as_ref())).with_permit(permit);
+        self.write_disk(disk, write, Target::AtRest, until).await
     }
 
     /// Deletes a disk; one that is gone already is deleted. With a permit the request is sent once and at once, or not at

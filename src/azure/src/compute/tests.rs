@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_model::{
-    CachingMode, DataDiskSource, DiskState, Lun, PowerState, ProvisioningState, SkuName, apply, op::Attachment,
+    CachingMode, Completion, DataDiskSource, DiskState, Lun, PowerState, ProvisioningState, SkuName, apply,
+    disk_details::DiskDetails,
+    disk_spec::{EncryptionType, NetworkAccessPolicy, PerformanceTier, PublicNetworkAccess},
+    op::Attachment,
 };
 use proptest::prelude::*;
 
@@ -11,6 +14,7 @@ use super::*;
 use crate::testing::{Fake, Reply, a_minute};
 
 const VM: &str = "/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/virtualMachines/v";
+const DOOR: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/diskAccesses/door";
 const INSTANCE: &str =
     "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/a/virtualMachines/3";
 
@@ -74,6 +78,55 @@ fn a_disk_is_read_whatever_the_case_of_azures_words() {
         (disk.bytes, disk.unique_id, disk.source_unique_id, disk.completion),
         (Some(200 << 30), None, None, None)
     );
+}
+
+#[test]
+fn what_a_change_compares_with_is_read_and_absent_where_azure_does_not_say_it() {
+    let details = decode_disk_details(&raw_disk()).unwrap();
+    let encryption_type = Some(EncryptionType::PlatformKey);
+    assert_eq!(details, DiskDetails { encryption_type, ..DiskDetails::default() });
+    let mut raw = raw_disk();
+    raw["properties"]["tier"] = json!("p40");
+    raw["properties"]["burstingEnabled"] = json!(true);
+    raw["properties"]["creationData"]["performancePlus"] = json!(true);
+    raw["properties"]["publicNetworkAccess"] = json!("Disabled");
+    raw["properties"]["diskAccessId"] = json!(DOOR);
+    let expected = DiskDetails {
+        tier: Some(PerformanceTier::P40),
+        bursting_enabled: true,
+        performance_plus: true,
+        public_network_access: Some(PublicNetworkAccess::Disabled),
+        disk_access: Some(DOOR.parse().unwrap()),
+        encryption_type,
+    };
+    assert_eq!(decode_disk_details(&raw).unwrap(), expected);
+    raw["properties"]["tier"] = json!("P900");
+    assert_eq!(decode_disk_details(&raw).unwrap().tier, None, "it is newer than this program");
+    raw["properties"]["burstingEnabled"] = json!("yes");
+    assert_eq!(decode_disk_details(&raw).unwrap_err().field, "properties.burstingEnabled");
+}
+
+#[test]
+fn a_change_says_nothing_of_what_stays_as_it_is() {
+    assert_eq!(encode_disk_change(&DiskChange::default()), json!({}));
+    let sku = DiskChange { sku: Some(SkuName::PremiumV2Lrs), iops: Some(4_000), ..DiskChange::default() };
+    let body = json!({"sku": {"name": "PremiumV2_LRS"}, "properties": {"diskIOPSReadWrite": 4000}});
+    assert_eq!(encode_disk_change(&sku), body);
+    let policy = DiskChange { network_access_policy: Some(NetworkAccessPolicy::DenyAll), ..DiskChange::default() };
+    let body = json!({"properties": {"networkAccessPolicy": "DenyAll", "diskAccessId": null}});
+    assert_eq!(encode_disk_change(&policy), body, "the disk access of the policy before goes with it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_disk_is_one_patch_that_is_never_sent_twice() {
+    let fake = Fake::new([Reply::Lost]);
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    let change = DiskChange { mbps: Some(200), ..DiskChange::default() };
+    let error = compute.change_disk(&disk_id(1), &change, None, &a_minute()).await.unwrap_err();
+    assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
+    let calls = fake.calls();
+    assert_eq!((calls.len(), calls[0].body.as_str()), (1, r#"{"properties":{"diskMBpsReadWrite":200}}"#));
+    assert!(calls[0].line.starts_with("PATCH "), "{}", calls[0].line);
 }
 
 #[test]
@@ -147,10 +200,14 @@ async fn the_disks_of_a_group_are_given_one_by_one_with_every_holder_once_and_wh
     strange["managedBy"] = json!("not an id");
     let mut untold = raw_disk();
     untold["tags"] = json!("not an object");
+    let mut copied = raw_disk();
+    copied["sku"]["name"] = json!("PremiumV2_LRS");
+    copied["properties"]["completionPercent"] = json!(12.5);
+    copied["properties"]["creationData"] = json!({"createOption": "Copy", "sourceResourceId": "a snapshot"});
     let next = "https://management.azure.com/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/disks?p=2";
     let fake = Fake::new([
         Reply::json(200, json!({"value": [shared, strange], "nextLink": next})),
-        Reply::json(200, json!({"value": [raw_disk(), untold]})),
+        Reply::json(200, json!({"value": [raw_disk(), untold, copied]})),
     ]);
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
     let (mut disks, mut unreadable) = (Vec::new(), Vec::new());
@@ -165,8 +222,17 @@ async fn the_disks_of_a_group_are_given_one_by_one_with_every_holder_once_and_wh
         size: Gib::new(200),
         holders: holders.iter().copied().cloned().collect(),
         made_by_driver,
+        sku: Some(SkuName::PremiumLrs),
+        completion: None,
+        source: None,
     };
-    assert_eq!(disks, [expected(&[&vm, &other], true), expected(&[&vm], false)]);
+    let copied = ListedDisk {
+        sku: Some(SkuName::PremiumV2Lrs),
+        completion: Some(Completion::from_percent(12.5)),
+        source: Some("a snapshot".into()),
+        ..expected(&[&vm], false)
+    };
+    assert_eq!(disks, [expected(&[&vm, &other], true), expected(&[&vm], false), copied]);
     let told: Vec<_> = unreadable.iter().map(|disk| (disk.tags.len(), disk.error.to_string())).collect();
     assert_eq!(told.len(), 2);
     assert!(told[0].0 == 1 && told[1].0 == 0, "{told:?}");
@@ -459,5 +525,70 @@ proptest! {
         let mut after = requested;
         after.data_disks.retain(|disk| !write.detach.iter().any(|id| disk.is(id)));
         prop_assert_eq!(after, apply::vm_write(&before, &write, method));
+    }
+
+    /// The PATCH on Azure's JSON and the change of the model are one thing; nothing of the disk is lost.
+    #[test]
+    fn the_patch_of_a_disk_and_the_change_of_the_model_agree(change in changes()) {
+        let mut raw = raw_disk();
+        raw["properties"]["diskAccessId"] = json!(DOOR);
+        raw["properties"]["tier"] = json!("P15");
+        let (disk, details) = (decode_disk(&raw).unwrap(), decode_disk_details(&raw).unwrap());
+        if let Some(sku) = change.sku {
+            gets_performance_of(&mut raw, sku);
+        }
+        let mut body = encode_disk_change(&change);
+        if let Some(tags) = body.get("tags") {
+            // Azure replaces the tags as a whole.
+            raw["tags"] = tags.clone();
+            body.as_object_mut().unwrap().remove("tags");
+        }
+        merge(&mut raw, &body);
+        let after = (decode_disk(&raw).unwrap(), decode_disk_details(&raw).unwrap());
+        prop_assert_eq!(after, apply::disk_change(&disk, &details, &change));
+        prop_assert_eq!(&raw["futureField"]["x"], &json!(1));
+    }
+}
+
+fn changes() -> impl Strategy<Value = DiskChange> {
+    use proptest::{collection::btree_map, option::of, sample::select};
+    let policies = of(select(NetworkAccessPolicy::ALL));
+    let texts = of(btree_map("[a-z]{1,3}", "[a-z]{0,3}", 0..3));
+    let numbers = (of(1..9_000_u64), of(1..900_u64));
+    let words = (of(select(SkuName::ALL)), of(select(PerformanceTier::ALL)), of(select(PublicNetworkAccess::ALL)));
+    (words, texts, numbers, of(any::<bool>()), policies).prop_map(
+        |((sku, tier, public_network_access), tags, (iops, mbps), bursting_enabled, network_access_policy)| {
+            let is_private = network_access_policy == Some(NetworkAccessPolicy::AllowPrivate);
+            let disk_access = is_private.then(|| DOOR.parse().unwrap());
+            DiskChange {
+                sku,
+                tags,
+                iops,
+                mbps,
+                tier,
+                bursting_enabled,
+                network_access_policy,
+                disk_access,
+                public_network_access,
+            }
+        },
+    )
+}
+
+/// What Azure does beside a PATCH that names another type.
+fn gets_performance_of(raw: &mut Value, sku: SkuName) {
+    let own = matches!(sku, SkuName::PremiumV2Lrs | SkuName::UltraSsdLrs);
+    let tier = matches!(sku, SkuName::PremiumLrs | SkuName::PremiumZrs).then_some("P15");
+    let properties = &mut raw["properties"];
+    properties["diskIOPSReadWrite"] = json!(if own { 3_000 } else { 500 });
+    properties["diskMBpsReadWrite"] = json!(if own { 125 } else { 100 });
+    properties["tier"] = json!(tier);
+}
+
+/// RFC 7396.
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else { return target.clone_from(patch) };
+    for (name, value) in patch {
+        merge(&mut target[name], value);
     }
 }

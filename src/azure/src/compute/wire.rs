@@ -6,6 +6,8 @@
 use lazuli_model::{
     ArmId, CachingMode, Completion, DataDisk, DataDiskSource, Disk, DiskState, Gib, InstanceView, Lun, PowerState,
     SkuName, Vm,
+    disk_details::DiskDetails,
+    disk_spec::{EncryptionType, PerformanceTier, PublicNetworkAccess},
     disk_tags::is_made_by_driver,
     op::{Attachment, VmWrite, VmWriteMethod},
 };
@@ -14,11 +16,11 @@ use serde_json::{Map, Value, json};
 
 use super::ListedDisk;
 use crate::decode::{
-    DecodeError, at, list, optional_id, optional_number, optional_number32, optional_text, parse_id,
+    DecodeError, at, list, optional_bool, optional_id, optional_number, optional_number32, optional_text, parse_id,
     provisioning_state, readable_tags, stamp, text, texts, wrong,
 };
 
-fn disk_size(raw: &Value) -> Result<Gib, DecodeError> {
+pub(super) fn disk_size(raw: &Value) -> Result<Gib, DecodeError> {
     const SIZE: &str = "properties.diskSizeGB";
     let size = match (optional_number(raw, SIZE)?, optional_number(raw, "properties.diskSizeBytes")?) {
         (Some(gib), _) => u32::try_from(gib).ok().map(Gib::new),
@@ -26,6 +28,14 @@ fn disk_size(raw: &Value) -> Result<Gib, DecodeError> {
         (None, None) => None,
     };
     size.ok_or_else(|| wrong(SIZE, "is missing"))
+}
+
+fn sku(raw: &Value) -> Result<Option<SkuName>, DecodeError> {
+    Ok(optional_text(raw, "sku.name")?.and_then(SkuName::from_azure))
+}
+
+fn completion(raw: &Value) -> Option<Completion> {
+    at(raw, "properties.completionPercent").and_then(Value::as_f64).map(Completion::from_percent)
 }
 
 fn managed_by_extended(raw: &Value) -> Result<Vec<ArmId>, DecodeError> {
@@ -49,6 +59,9 @@ pub(super) fn decode_listed_disk(raw: &Value) -> Result<ListedDisk, DecodeError>
         size: disk_size(raw)?,
         holders,
         made_by_driver: is_made_by_driver(&readable_tags(raw)?),
+        sku: sku(raw)?,
+        completion: completion(raw),
+        source: source(raw),
     })
 }
 
@@ -62,7 +75,7 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
         id: parse_id(text(raw, "id")?, "id")?,
         location: text(raw, "location")?.to_owned(),
         zones: texts(raw, "zones")?,
-        sku: optional_text(raw, "sku.name")?.and_then(SkuName::from_azure),
+        sku: sku(raw)?,
         size: disk_size(raw)?,
         state: optional_text(raw, "properties.diskState")?.and_then(DiskState::from_azure),
         provisioning_state: provisioning_state(raw)?,
@@ -80,14 +93,31 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
         source_unique_id: optional_text(raw, "properties.creationData.sourceUniqueId")?.map(str::to_owned),
         unique_id: optional_text(raw, "properties.uniqueId")?.map(str::to_owned),
         bytes: optional_number(raw, "properties.diskSizeBytes")?,
-        completion: at(raw, "properties.completionPercent").and_then(Value::as_f64).map(Completion::from_percent),
+        completion: completion(raw),
+    })
+}
+
+/// Reads what a single read of a managed disk shows besides. A list leaves these members out.
+///
+/// # Errors
+/// As [`decode_disk`].
+pub fn decode_disk_details(raw: &Value) -> Result<DiskDetails, DecodeError> {
+    let yes = |path: &str| optional_bool(raw, path).map(Option::unwrap_or_default);
+    let word = |path: &str| optional_text(raw, path);
+    Ok(DiskDetails {
+        tier: word("properties.tier")?.and_then(PerformanceTier::from_azure),
+        bursting_enabled: yes("properties.burstingEnabled")?,
+        performance_plus: yes("properties.creationData.performancePlus")?,
+        public_network_access: word("properties.publicNetworkAccess")?.and_then(PublicNetworkAccess::from_azure),
+        disk_access: optional_id(raw, "properties.diskAccessId")?,
+        encryption_type: word("properties.encryption.type")?.and_then(EncryptionType::from_azure),
     })
 }
 
 /// What a disk was made from, in Azure's words. These are as many as there are ways to make a disk: the id of a
 /// platform image names no resource group, that of a source may lack its first slash, and a blob is no resource at
 /// all. Nothing but "made from something" rests on them, so nothing here is an error.
-fn source(raw: &Value) -> Option<String> {
+pub(super) fn source(raw: &Value) -> Option<String> {
     const NAMES: [&str; 8] = [
         "sourceResourceId",
         "imageReference.id",

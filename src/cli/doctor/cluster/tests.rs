@@ -321,8 +321,8 @@ async fn an_action_that_the_identity_lacks_is_named_with_its_role_and_scope() {
     let control = cluster.azure.control();
     let principal = scenario::Scenario::default().clients[0].id.clone();
     let (text, _) = doctor(&cluster).await;
-    let has =
-        "ok   rights in Azure: the identity has every action for disks in lazuli, file shares in lazuli, Services";
+    let has = "ok   rights in Azure: the identity has every action for disks in lazuli, snapshots and copies in lazuli, \
+         file shares in lazuli, Services";
     assert!(text.contains(has), "{text}");
     let role = scenario::Role {
         not_actions: vec!["Microsoft.Compute/disks/delete".to_owned(), "Microsoft.Storage/*".to_owned()],

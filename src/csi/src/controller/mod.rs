@@ -5,6 +5,12 @@
 //! person must know about it ([`fault::reason`]). Nothing else happens
 //! here: the operation that a request starts belongs to `disk`, and goes on when the sidecar gives up.
 
+mod copies;
+mod modify;
+mod snapshots;
+
+use std::collections::BTreeMap;
+
 use csi_proto::csi::{
     ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
     ControllerGetCapabilitiesResponse, ControllerGetVolumeHealthRequest, ControllerGetVolumeHealthResponse,
@@ -16,12 +22,12 @@ use csi_proto::csi::{
     DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse, GetSnapshotRequest, GetSnapshotResponse,
     ListSnapshotsRequest, ListSnapshotsResponse, ListVolumesRequest, ListVolumesResponse, Topology,
     ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse, Volume, VolumeCapability,
-    controller_get_volume_response,
+    VolumeContentSource, controller_get_volume_response,
     controller_server::Controller,
     controller_service_capability::{self, Rpc as RpcCapability, rpc},
     validate_volume_capabilities_response,
 };
-use lazuli_disk::{CreateError, ExpandError, Found, VolumeError, Volumes};
+use lazuli_disk::{CreateError, Created, DeleteError, ExpandError, Found, ListedVolume, VolumeError, Volumes};
 use lazuli_journal::{Key, Recorder, Subject, Word};
 use lazuli_model::{
     ArmId, VolumeId,
@@ -29,28 +35,33 @@ use lazuli_model::{
     fault::{self, Code, Rpc},
 };
 use lazuli_telemetry::lossy;
-use lazuli_volume::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY};
+use lazuli_volume::{self as plan, Capability, Defaults, ParameterError, Told};
 use tonic::{Request, Response, Status};
 
 use crate::{
     asked::Asked,
     capability::{capability, ordered, segments},
     mount_flags,
+    pages::Pages,
     server::{Made, RpcNote, failure, status},
-    volume_pages::Snapshots,
     wire::{boxed, range, required, unsupported, wire_bytes},
 };
 
 /// What the controller can do, as it tells the sidecars.
 ///
 /// `GET_CAPACITY` is left out: Azure cannot answer it, and claiming it blocks scheduling.
-const CAPABILITIES: [rpc::Type; 7] = [
+const CAPABILITIES: [rpc::Type; 12] = [
     rpc::Type::CreateDeleteVolume,
+    rpc::Type::CloneVolume,
     rpc::Type::PublishUnpublishVolume,
     rpc::Type::ListVolumes,
     rpc::Type::ListVolumesPublishedNodes,
     rpc::Type::ExpandVolume,
     rpc::Type::GetVolume,
+    rpc::Type::CreateDeleteSnapshot,
+    rpc::Type::ListSnapshots,
+    rpc::Type::GetSnapshot,
+    rpc::Type::ModifyVolume,
     rpc::Type::SingleNodeMultiWriter,
 ];
 
@@ -60,7 +71,8 @@ pub struct ControllerService {
     volumes: Volumes,
     defaults: Defaults,
     list_volumes: ListVolumes,
-    snapshots: Snapshots,
+    volume_pages: Pages<ListedVolume>,
+    snapshot_pages: Pages<snapshots::Listed>,
     events: lossy::Sender<Event>,
     journal: Recorder,
 }
@@ -89,7 +101,15 @@ impl ControllerService {
     /// A service over these volumes; `defaults` stand where a StorageClass says nothing.
     pub fn new(volumes: Volumes, defaults: Defaults) -> Self {
         let (events, journal) = (lossy::Sender::nowhere(), Recorder::nowhere());
-        Self { volumes, defaults, list_volumes: ListVolumes::On, snapshots: Snapshots::default(), events, journal }
+        Self {
+            volumes,
+            defaults,
+            list_volumes: ListVolumes::On,
+            volume_pages: Pages::default(),
+            snapshot_pages: Pages::default(),
+            events,
+            journal,
+        }
     }
 
     /// The same service, which sends events for people there.
@@ -138,6 +158,19 @@ fn not_a_blob(id: &str) -> Result<(), Status> {
     Ok(())
 }
 
+/// What CreateVolume answers of a disk.
+fn answered(created: Created, content_source: Option<VolumeContentSource>) -> Volume {
+    let Created { volume_id, adopted } = created;
+    let topology = |segments: BTreeMap<String, String>| Topology { segments: segments.into_iter().collect() };
+    Volume {
+        capacity_bytes: wire_bytes(adopted.size.bytes()),
+        volume_id,
+        volume_context: adopted.volume_context.into_iter().collect(),
+        content_source,
+        accessible_topology: adopted.accessible_topology.into_iter().map(topology).collect(),
+    }
+}
+
 fn capabilities(wire: &[VolumeCapability]) -> Vec<Capability> {
     wire.iter().map(capability).collect()
 }
@@ -177,11 +210,8 @@ impl ControllerService {
 
     async fn create(&self, request: CreateVolumeRequest, note: &RpcNote) -> Result<CreateVolumeResponse, Status> {
         required("name", &request.name)?;
-        if request.volume_content_source.is_some() {
-            let message =
-                "volume_content_source is set: volumes from snapshots and clones are not offered by this driver";
-            return Err(status(Code::InvalidArgument, message));
-        }
+        let content = request.volume_content_source.clone();
+        let source = content.as_ref().map(|content| copies::source(content, &self.defaults)).transpose()?;
         let flags_accepted = mount_flags::check(&request);
         let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
         let requirement = request.accessibility_requirements.unwrap_or_default();
@@ -196,7 +226,21 @@ impl ControllerService {
             requisite: segments(&requirement.requisite),
             preferred: segments(&requirement.preferred),
         };
-        let plan = plan::plan_create(&request, &self.defaults).map_err(|error| refused(&error))?;
+        let created = match source {
+            None => self.create_empty(&request, flags_accepted, (claim, note)).await,
+            Some(source) => self.create_copy(request, source, flags_accepted, (claim, note)).await,
+        };
+        Ok(CreateVolumeResponse { volume: Some(answered(created?, content)) })
+    }
+
+    /// Makes the disk that a request without a source asks for. Nothing is sent where the mount flags are not accepted.
+    async fn create_empty(
+        &self,
+        request: &plan::Request,
+        flags_accepted: Result<(), Status>,
+        (claim, note): (Option<Claim>, &RpcNote),
+    ) -> Result<Created, Status> {
+        let plan = plan::plan_create(request, &self.defaults).map_err(|error| refused(&error))?;
         flags_accepted?;
         note.makes(Made { storage_account_type: plan.spec.sku.as_str(), protocol: "" });
         for warning in &plan.warnings {
@@ -212,25 +256,12 @@ impl ControllerService {
                 let spec = &plan.spec;
                 let (name, sku) = (plan.disk.name(), spec.sku.as_str());
                 let what = format!("Disk {name} ({}, {sku}, {}) cannot be created", spec.size, spec.location);
-                let status = self.reported(Rpc::CreateVolume, claim.clone().map(Regarding::Claim), &what, &error);
+                let status = self.reported(Rpc::CreateVolume, claim.map(Regarding::Claim), &what, &error);
                 return Err(asked.failed(status, Some(&error.fault)));
             }
         };
         asked.done(Word::Answered);
-        Ok(CreateVolumeResponse {
-            volume: Some(Volume {
-                capacity_bytes: wire_bytes(created.adopted.size.bytes()),
-                volume_id: created.volume_id,
-                volume_context: created.adopted.volume_context.into_iter().collect(),
-                content_source: None,
-                accessible_topology: created
-                    .adopted
-                    .accessible_topology
-                    .into_iter()
-                    .map(|segments| Topology { segments: segments.into_iter().collect() })
-                    .collect(),
-            }),
-        })
+        Ok(created)
     }
 
     async fn delete(&self, request: DeleteVolumeRequest) -> Result<DeleteVolumeResponse, Status> {
@@ -243,7 +274,10 @@ impl ControllerService {
         let asked = Asked::new(&self.journal, id.disk(), Word::DeleteAsked);
         match self.volumes.delete(id.disk()).await {
             Ok(()) => asked.done(Word::Answered),
-            Err(error) => return Err(asked.failed(failed(Rpc::DeleteVolume, &error), Some(&error.fault))),
+            Err(DeleteError::Snapshots(depend)) => return Err(asked.failed(failure(depend.code(), &depend), None)),
+            Err(DeleteError::Failed(error)) => {
+                return Err(asked.failed(failed(Rpc::DeleteVolume, &error), Some(&error.fault)));
+            }
         }
         Ok(DeleteVolumeResponse {})
     }
@@ -271,10 +305,10 @@ impl ControllerService {
                 return Err(asked.failed(status, Some(&error.fault)));
             }
         };
-        // A volume that no driver made says nothing of its disk; the node learns it from here.
-        let described = match parameters.is_static {
-            false => None,
-            true => match self.volumes.get(id.disk()).await {
+        // What the context of the volume does not say of its disk, or not any more, the node learns from here.
+        let described = match parameters.told {
+            Told::Nothing => None,
+            Told::Performance | Told::All => match self.volumes.get(id.disk()).await {
                 Ok(found) => Some(found),
                 Err(error) => return Err(asked.failed(failed(Rpc::Publish, &error), Some(&error.fault))),
             },
@@ -283,9 +317,7 @@ impl ControllerService {
         let mut publish_context =
             parameters.publish_context(published.lun, described.as_ref().map(|found| &*found.disk));
         let source = published.source.or_else(|| described.and_then(|found| found.disk.source.clone()));
-        if let Some(source) = source {
-            publish_context.insert(SOURCE_KEY.to_owned(), source);
-        }
+        self.tell_line(source, &context, &mut publish_context).await;
         Ok(ControllerPublishVolumeResponse { publish_context: publish_context.into_iter().collect() })
     }
 
@@ -344,16 +376,13 @@ impl ControllerService {
         if self.list_volumes == ListVolumes::Off {
             return Err(unsupported("ListVolumes"));
         }
-        let limit = usize::try_from(request.max_entries).map_err(|_| {
-            let message = format!("max_entries is {}: it cannot be negative", request.max_entries);
-            status(Code::InvalidArgument, message)
-        })?;
+        let limit = max_entries(request.max_entries)?;
         match request.starting_token.as_str() {
             "" => {
                 let volumes = self.volumes.list().await.map_err(|error| failed(Rpc::Read, &error))?;
-                Ok(self.snapshots.first(volumes, limit))
+                Ok(self.volume_pages.first(volumes, limit))
             }
-            token => self.snapshots.next(token, limit),
+            token => self.volume_pages.next(token, limit),
         }
     }
 
@@ -381,6 +410,7 @@ impl ControllerService {
         let size = match self.volumes.expand(id.disk(), required_bytes, limit_bytes).await {
             Ok(size) => size,
             Err(ExpandError::Range(error)) => return Err(asked.failed(refused(&error), None)),
+            Err(ExpandError::Snapshots(blocked)) => return Err(asked.failed(failure(blocked.code(), &blocked), None)),
             Err(ExpandError::Failed(error)) => {
                 let what = format!("Disk {} cannot be expanded", id.disk().name());
                 let regarding = Some(Regarding::ClaimOf(id.disk().clone()));
@@ -391,6 +421,12 @@ impl ControllerService {
         asked.done(Word::Answered);
         Ok(ControllerExpandVolumeResponse { capacity_bytes: wire_bytes(size.bytes()), node_expansion_required: true })
     }
+}
+
+/// The caller's limit to the entries of a page, of which zero sets none.
+fn max_entries(wire: i32) -> Result<usize, Status> {
+    usize::try_from(wire)
+        .map_err(|_| status(Code::InvalidArgument, format!("max_entries is {wire}: it cannot be negative")))
 }
 
 fn wire_volume(found: &Found) -> Volume {
@@ -491,34 +527,41 @@ impl Controller for ControllerService {
 
     async fn create_snapshot(
         &self,
-        _: Request<CreateSnapshotRequest>,
+        request: Request<CreateSnapshotRequest>,
     ) -> Result<Response<CreateSnapshotResponse>, Status> {
-        Err(unsupported("CreateSnapshot"))
+        RpcNote::of(&request).about(&request.get_ref().name);
+        boxed(self.take_snapshot(request.into_inner())).await
     }
 
     async fn delete_snapshot(
         &self,
-        _: Request<DeleteSnapshotRequest>,
+        request: Request<DeleteSnapshotRequest>,
     ) -> Result<Response<DeleteSnapshotResponse>, Status> {
-        Err(unsupported("DeleteSnapshot"))
+        RpcNote::of(&request).about(&request.get_ref().snapshot_id);
+        boxed(self.remove_snapshot(request.into_inner())).await
     }
 
     async fn list_snapshots(
         &self,
-        _: Request<ListSnapshotsRequest>,
+        request: Request<ListSnapshotsRequest>,
     ) -> Result<Response<ListSnapshotsResponse>, Status> {
-        Err(unsupported("ListSnapshots"))
+        boxed(self.snapshots(request.into_inner())).await
     }
 
-    async fn get_snapshot(&self, _: Request<GetSnapshotRequest>) -> Result<Response<GetSnapshotResponse>, Status> {
-        Err(unsupported("GetSnapshot"))
+    async fn get_snapshot(
+        &self,
+        request: Request<GetSnapshotRequest>,
+    ) -> Result<Response<GetSnapshotResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().snapshot_id);
+        boxed(self.one_snapshot(request.into_inner())).await
     }
 
     async fn controller_modify_volume(
         &self,
-        _: Request<ControllerModifyVolumeRequest>,
+        request: Request<ControllerModifyVolumeRequest>,
     ) -> Result<Response<ControllerModifyVolumeResponse>, Status> {
-        Err(unsupported("ControllerModifyVolume"))
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        boxed(self.modify(request.into_inner())).await
     }
 
     async fn controller_list_volume_health(

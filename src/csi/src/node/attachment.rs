@@ -1,16 +1,16 @@
 //! Asks the instance metadata which disk is behind a LUN.
 //!
 //! What an answer says, when another question is asked and what follows is decided in
-//! [`lazuli_storage::device_identity`].
+//! [`lazuli_staging::device_identity`].
 
 use std::time::Duration;
 
 use lazuli_azure::imds::{Imds, InstanceDisk, InstanceDiskSource};
 use lazuli_host::Deadline;
 use lazuli_model::{Lun, VolumeId};
-use lazuli_storage::{
+use lazuli_staging::{
     device_identity::{Answer, Heard, Identity, Listed, ListedDisk, Metadata},
-    staging::unstage::ListedAt,
+    unstage::ListedAt,
 };
 
 use super::Node;

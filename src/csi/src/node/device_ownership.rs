@@ -1,11 +1,11 @@
-//! To which volume a staged or published device belongs: looks at what [`lazuli_storage::staging::owner`] asks for.
+//! To which volume a staged or published device belongs: looks at what [`lazuli_staging::owner`] asks for.
 
 use lazuli_host::{
     Deadline,
     device::{self, Device},
 };
 use lazuli_model::VolumeId;
-use lazuli_storage::staging::owner::{Look, Next, Seen};
+use lazuli_staging::owner::{Look, Next, Seen};
 
 use super::{Node, attachment::locate};
 

@@ -5,7 +5,7 @@
 //! notices it: the file system's UUID differs from the one recorded for this volume, or the file system is gone, or its
 //! UUID is recorded for another volume. The device is then refused until the metadata has named the same disk for longer
 //! than it lags. After that the difference has another cause: an operator reformatted the volume, made it anew under its
-//! old name, or copied it from the other volume. [`lazuli_storage::device_identity`] decides that; this remembers since
+//! old name, or copied it from the other volume. [`lazuli_staging::device_identity`] decides that; this remembers since
 //! when.
 
 use std::{
@@ -14,7 +14,7 @@ use std::{
 };
 
 use lazuli_host::device::Device;
-use lazuli_storage::device_identity::{Identity, Metadata, Sighting, Stood};
+use lazuli_staging::device_identity::{Identity, Metadata, Sighting, Stood};
 use tokio::time::Instant;
 
 /// How many volumes that are here no more are remembered.
@@ -77,7 +77,7 @@ mod tests {
     use std::time::Duration;
 
     use lazuli_host::device_number::DeviceNumber;
-    use lazuli_storage::device_identity::LONGEST_GAP;
+    use lazuli_staging::device_identity::LONGEST_GAP;
 
     use super::*;
 

@@ -8,12 +8,12 @@ use lazuli_host::{
     mount::{self, as_mounted},
 };
 use lazuli_model::VolumeId;
-use lazuli_storage::staging::raw::Seen;
+use lazuli_staging::raw::Seen;
 use lazuli_volume::StageParameters;
 
 use super::{Node, attachment::identify, error::NodeError, refusal::Context};
 
-/// The device that a raw block volume was staged with, if it is the one at the LUN; see [`lazuli_storage::staging::raw`].
+/// The device that a raw block volume was staged with, if it is the one at the LUN; see [`lazuli_staging::raw`].
 pub(super) async fn staged_block(
     node: &Node,
     volume: &str,

@@ -1,12 +1,13 @@
-//! Refusals of [`lazuli_storage::staging`] in words.
+//! Refusals of [`lazuli_staging`] in words.
 
 use std::path::{Path, PathBuf};
 
 use lazuli_host::format::FormatError;
 use lazuli_model::Lun;
-use lazuli_storage::{
+use lazuli_staging::{
+    Filesystem, Past, Refusal, Thing, Unproved,
     device_identity::{Content, Contradiction},
-    staging::{Filesystem, Past, Refusal, Thing, Unproved, stage::OnDevice},
+    stage::OnDevice,
 };
 
 use super::error::NodeError;

@@ -6,7 +6,9 @@ use csi_proto::csi::{NodePublishVolumeRequest, NodeStageVolumeRequest, VolumeCap
 use lazuli_host::{fs_type::FsType, options::Options};
 use lazuli_model::{VolumeId, event::Claim};
 use lazuli_volume::{
-    self as plan, AccessMode, AccessType, SOURCE_KEY, StageParameters, stage_parameters, validate_capabilities,
+    self as plan, AccessMode, AccessType, SOURCE_KEY, StageParameters,
+    copy::{LINE_KEY, Line},
+    stage_parameters, validate_capabilities,
 };
 
 use super::error::NodeError;
@@ -24,6 +26,8 @@ pub(super) struct Stage {
     pub(super) access: Access,
     /// Whether the disk was made from something, and so is never blank.
     pub(super) has_content: bool,
+    /// What the disk was made from, as far as the contexts say it.
+    pub(super) line: Line,
     /// The claim, where the volume context names it.
     pub(super) claim: Option<Claim>,
 }
@@ -55,8 +59,10 @@ fn checked(wire: Option<&VolumeCapability>) -> Result<plan::Capability, NodeErro
     Ok(parsed)
 }
 
-fn says(context: &BTreeMap<String, String>, key: &str) -> bool {
-    context.iter().any(|(found, value)| found.eq_ignore_ascii_case(key) && !value.is_empty())
+/// What a context says of a key in any letter case.
+fn said<'a>(context: &'a BTreeMap<String, String>, key: &str) -> Option<&'a str> {
+    let found = context.iter().find(|(found, value)| found.eq_ignore_ascii_case(key) && !value.is_empty());
+    found.map(|(_, value)| value.as_str())
 }
 
 impl Stage {
@@ -80,9 +86,15 @@ impl Stage {
                 Access::Filesystem { fs, options }
             }
         };
-        let has_content = parameters.resize_required || says(&context, SOURCE_KEY) || says(&publish, SOURCE_KEY);
+        let sources: Vec<&str> = [&context, &publish]
+            .into_iter()
+            .flat_map(|context| [said(context, LINE_KEY), said(context, SOURCE_KEY)])
+            .flatten()
+            .collect();
+        let has_content = parameters.resize_required || !sources.is_empty();
+        let line = Line::joined(sources.iter().map(|source| Line::parse(source)));
         let claim = Claim::of_context(|key| context.get(key).map(String::as_str));
-        Ok(Self { volume, staging, parameters, access, has_content, claim })
+        Ok(Self { volume, staging, parameters, access, has_content, line, claim })
     }
 }
 

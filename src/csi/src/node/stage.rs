@@ -1,7 +1,8 @@
-//! Staging: looks at what [`lazuli_storage::staging::stage`] asks for, and does what it says.
+//! Staging: looks at what [`lazuli_staging::stage`] asks for, and does what it says.
 
 use lazuli_host::{
-    Deadline, btrfs,
+    Deadline,
+    btrfs::{self, fsid},
     device::{self, Device},
     format::{self, FormatError, Outcome, WhenBlank},
     fs_type::FsType,
@@ -12,9 +13,8 @@ use lazuli_host::{
     resize::{self, ResizeError},
     volume_records::Record,
 };
-use lazuli_model::Gib;
-use lazuli_storage::staging::{
-    Refusal,
+use lazuli_staging::{
+    Lineage, Refusal,
     stage::{
         Acceptance, Act, Admission, How, Look, Mode, Next, OnDevice, Prepared, Request, Seen, Staged, not_elsewhere,
     },
@@ -57,6 +57,8 @@ fn desired(node: &Node, request: &Stage) -> Request {
             Access::Filesystem { fs, options } => Mode::Filesystem { fs: *fs, read_only: options.is_read_only() },
         },
         has_content: request.has_content,
+        lineage: Lineage { disk: request.volume.disk().clone(), line: request.line.clone() },
+        own_fsid: fsid::own(request.volume.as_str()),
         staging: as_mounted(&request.staging),
         lag: node.config.timeouts.identity_check,
         on_silence: node.config.on_silence,
@@ -185,6 +187,12 @@ impl Call<'_> {
             }
             Act::Format(device, fs) => self.prepare(&device, fs, WhenBlank::Format).await?,
             Act::FinishFormat(device, fs) => self.prepare(&device, fs, WhenBlank::Refuse).await?,
+            Act::GiveFsid(device, own) => {
+                let given = fsid::give(&node.host, &device, &own).await;
+                let given = given.map_err(|error| NodeError::Format(Box::new(FormatError::Raw(error))))?;
+                tracing::info!(volume = self.volume(), fsid = own, ?given, "a copied btrfs gets an id of its own");
+                self.seen.own_fsid = Some(given);
+            }
             Act::Repair(device) => {
                 let deadline = Deadline::after(times.check);
                 fsck::repair(&node.host, &device, deadline).await.map_err(NodeError::Check)?;
@@ -288,10 +296,10 @@ impl Call<'_> {
     }
 }
 
-/// The disk, when it has that size or time is over.
-async fn grown(node: &Node, disk: Device, least: Gib) -> Result<Device, NodeError> {
+/// The disk, when it has so many bytes or time is over.
+async fn grown(node: &Node, disk: Device, least: u64) -> Result<Device, NodeError> {
     let deadline = Deadline::after(node.config.timeouts.size);
-    match resize::rescan(&node.host, &disk, least.bytes(), deadline).await {
+    match resize::rescan(&node.host, &disk, least, deadline).await {
         Err(ResizeError::TooSmall { now, .. }) => Ok(Device { size_bytes: now, ..disk }),
         other => other.map_err(NodeError::Grow),
     }
@@ -331,5 +339,6 @@ fn record(request: &Stage, device: &Device, filesystem: Option<&Filesystem>) -> 
         device_name: Some(device.name.clone()),
         device: Some(device.number),
         sequence: device.sequence.clone(),
+        descends_from: Some(request.line.to_context()).filter(|line| !line.is_empty()),
     }
 }

@@ -1,3 +1,4 @@
+mod copies;
 mod device_ownership;
 mod event;
 mod first_use;

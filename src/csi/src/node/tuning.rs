@@ -25,8 +25,8 @@ pub(super) async fn apply(node: &Node, disk: &Device, parameters: &StageParamete
 }
 
 async fn basic(node: &Node, disk: &Device, parameters: &StageParameters) {
-    // A static volume tells no size; its disk does.
-    let size = parameters.requested_size.or_else(|| Gib::holding(disk.size_bytes));
+    // The device shows the size that the disk has now; the context that with which it was made.
+    let size = Gib::holding(disk.size_bytes).or(parameters.requested_size);
     let (Some(sku), Some(size)) = (parameters.sku, size) else {
         tracing::warn!(device = disk.name, "perfProfile basic needs skuName, which the volume does not tell");
         return;

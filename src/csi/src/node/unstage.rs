@@ -1,4 +1,4 @@
-//! Unstaging: looks at what [`lazuli_storage::staging::unstage`] asks for, unmounts, and proves that the disk may be
+//! Unstaging: looks at what [`lazuli_staging::unstage`] asks for, unmounts, and proves that the disk may be
 //! detached.
 
 use std::path::Path;
@@ -10,8 +10,8 @@ use lazuli_host::{
     release::{self, ReleaseError, Released},
 };
 use lazuli_model::VolumeId;
-use lazuli_storage::staging::Record;
-use lazuli_storage::staging::unstage::{AtLun, ListedAt, Look, Next, Request, Seen};
+use lazuli_staging::Record;
+use lazuli_staging::unstage::{AtLun, ListedAt, Look, Next, Request, Seen};
 
 use super::{Node, attachment::locate, error::NodeError};
 use crate::server::chain;

@@ -11,6 +11,7 @@ use lazuli_shares::{
 use lazuli_volume::{self as disk, AccessMode, AccessType, Capability, Request, plan_create};
 
 use super::{
+    super::snapshots::classes::judge_attributes,
     Judged, Mounting, Page, Subject, Verdict,
     volumes::{attached_and_staged, planned_mount},
 };
@@ -61,16 +62,11 @@ pub fn attributes_class(class: &Class, defaults: &Defaults) -> Option<Judged> {
     Some(Judged { subject: Subject::AttributesClass, name: class.name.clone(), verdict, page })
 }
 
-/// A disk is made as the class says, and not changed.
+/// Disks are made and changed as the class says. Of what type they are it need not say, so it is judged by itself.
 fn of_disk_attributes(class: &Class, defaults: &Defaults) -> Verdict {
-    let request = Request { mutable_parameters: class.parameters.clone(), ..request(&Class::default()) };
-    match plan_create(&request, &defaults.disks) {
-        Ok(plan) => {
-            let unchanged = "disks are made as it says; a claim that is given the class later keeps its disk as it is, for \
-                             disks are not modified";
-            Verdict::Differs([unchanged.to_owned()].into_iter().chain(plan.warnings).collect::<Vec<_>>().join("; "))
-        }
-        Err(error) => Verdict::Refused(error.to_string()),
+    match judge_attributes(&class.parameters, &defaults.disks) {
+        Ok(warnings) => Verdict::with(warnings),
+        Err(error) => Verdict::Refused(error),
     }
 }
 
@@ -196,7 +192,9 @@ mod tests {
         };
         assert_eq!(judged("ebs.csi.aws.com", &[]), None);
         let made = judged("disk.csi.azure.com", &[("skuName", "PremiumV2_LRS"), ("DiskIOPSReadWrite", "5000")]);
-        assert!(matches!(&made, Some(Verdict::Differs(why)) if why.contains("not modified")), "{made:?}");
+        assert_eq!(made, Some(Verdict::Equal));
+        let ignored = judged("disk.csi.azure.com", &[("cachingMode", "ReadOnly")]);
+        assert!(matches!(&ignored, Some(Verdict::Differs(why)) if why.contains("cachingMode")), "{ignored:?}");
         let wrong = judged("disk.csi.azure.com", &[("skuName", "Premium_LSR")]);
         assert!(matches!(&wrong, Some(Verdict::Refused(why)) if why.contains("Premium_LSR")), "{wrong:?}");
         assert_eq!(judged("file.csi.azure.com", &[("provisionedIops", "4000")]), Some(Verdict::Equal));

@@ -23,7 +23,7 @@ pub use classes::{Class, Defaults, attributes_class, class};
 pub use machines::{Facts, node};
 pub use programs::{GoContainer, GoProgram, arguments_of, go_containers, program};
 pub use services::service;
-pub use snapshots::{Snapshot, snapshot};
+pub use snapshots::{snapshot_class, snapshot_content};
 pub use volumes::{Csi, Mounting, Source, Volume, volume};
 
 /// What is looked at.

@@ -14,6 +14,7 @@ use lazuli_emulator::{
 };
 use lazuli_model::{
     ArmId,
+    event::Event,
     node::{ClusterNodes, KnownNodes, Machine, Node},
     op::VmWriteMethod,
     size::SizeLimits,
@@ -69,6 +70,11 @@ impl Rig {
 
     /// A replica of the controller, which knows nothing of others.
     pub(super) fn replica(&self, seed: u64) -> Volumes {
+        self.replica_telling(seed, lossy::Sender::nowhere())
+    }
+
+    /// The same, which sends events for people there.
+    pub(super) fn replica_telling(&self, seed: u64, events: lossy::Sender<Event>) -> Volumes {
         let routes = routes(&self.emulator.url().parse().unwrap());
         let transport = Transport::in_process(routes, self.emulator.service());
         let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
@@ -82,7 +88,7 @@ impl Rig {
             nodes: self.nodes.subscribe(),
             sizes: watch::channel(SizeLimits::default()).1,
             node_facts: None,
-            events: lossy::Sender::nowhere(),
+            events,
             force_detach: ForceDetach::Off,
             detach_unused: DetachUnused::On,
             admission: Admission::default(),
@@ -118,7 +124,7 @@ impl Rig {
         }));
     }
 
-    fn incident(&self, incident: Value) {
+    pub(super) fn incident(&self, incident: Value) {
         let incident: Incident = serde_json::from_value(incident).unwrap();
         self.emulator.control().add_incident(incident).unwrap();
     }

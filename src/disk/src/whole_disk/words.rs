@@ -1,5 +1,7 @@
 //! A caller's words for the failure of its request.
 
+use std::fmt;
+
 use lazuli_engine::single::Refusal;
 use lazuli_model::{
     ArmId, Gib,
@@ -15,17 +17,14 @@ use crate::{VolumeError, error::Answer, occupied::busy};
 /// The failure of a request for a whole disk. `name_of` is the node that a VM is.
 pub(super) fn volume_error(failed: Failed<Course>, disk: &ArmId, name_of: impl Fn(&ArmId) -> String) -> VolumeError {
     let Failure { fault, effect, why, azure } = match failed {
-        Failed::BrokenOff => {
-            let message = format!("the work on the disk {disk} was broken off");
-            return VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible);
+        Failed::BrokenOff => return broken_off(format_args!("the disk {disk}")),
+        Failed::Refused(Refusal::Busy(running)) => {
+            return busy(format_args!("the disk {disk}"), &format!("{} is in progress", running.wanted));
         }
-        Failed::Refused(Refusal::Busy(running)) => return busy(disk, &format!("{} is in progress", running.wanted)),
         Failed::Refused(Refusal::Why(failure)) => failure,
     };
     let message = match why {
-        Why::Write(Write::Creation) => format!("{disk} cannot be created"),
-        Why::Write(Write::Deletion) => format!("{disk} cannot be deleted"),
-        Why::Write(Write::Expansion(to)) => format!("{disk} cannot be expanded to {to}"),
+        Why::Write(write) => cannot(disk, write),
         Why::Unreadable => format!("{disk} cannot be read"),
         Why::InProgress(elapsed) => {
             format!("an operation on {disk} has been in progress for {} s; retry", elapsed.as_secs())
@@ -35,13 +34,29 @@ pub(super) fn volume_error(failed: Failed<Course>, disk: &ArmId, name_of: impl F
             format!("{disk} cannot be deleted: it is attached to node {}", holders.join(", "))
         }
         Why::NeedsDetach(to, why) => needs_detach(disk, to, why),
-        Why::Gone(to) => format!("{disk} cannot be expanded to {to}: it does not exist any more"),
-        Why::Replaced(to) => format!(
-            "{disk} cannot be expanded to {to}: another disk of its name was made meanwhile, and stays as it is"
-        ),
+        Why::NotPossible(error) => format!("{}: {error}", cannot(disk, Write::Change)),
+        Why::Gone(write) => format!("{}: it does not exist any more", cannot(disk, write)),
+        Why::Replaced(write) => {
+            format!("{}: another disk of its name was made meanwhile, and stays as it is", cannot(disk, write))
+        }
         Why::Unwanted => format!("no caller waits for the work on {disk} any more"),
     };
     with_azure(azure, fault, message).with_effect(effect)
+}
+
+fn cannot(disk: &ArmId, write: Write) -> String {
+    match write {
+        Write::Creation => format!("{disk} cannot be created"),
+        Write::Deletion => format!("{disk} cannot be deleted"),
+        Write::Expansion(to) => format!("{disk} cannot be expanded to {to}"),
+        Write::Change => format!("{disk} cannot be changed"),
+    }
+}
+
+/// A bug of this program has broken off the work on this.
+pub(crate) fn broken_off(what: impl fmt::Display) -> VolumeError {
+    let message = format!("the work on {what} was broken off");
+    VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible)
 }
 
 fn needs_detach(disk: &ArmId, to: Gib, why: DetachReason) -> String {

@@ -56,6 +56,8 @@ refusals! {
         "The requested resource does not support http method '{method}'.";
     authorization_failed(client, object, action, scope): 403 "AuthorizationFailed" Gateway, D "real bodies",
         "The client '{client}' with object id '{object}' does not have authorization to perform action '{action}' over scope '{scope}' or the scope is invalid. If access was recently granted, please refresh your credentials.";
+    linked_authorization_failed(client, object, action, scope, linked, source): 403 "LinkedAuthorizationFailed" Gateway, D "real bodies (azuredisk#1711, azure-docs#11362)",
+        "The client '{client}' with object id '{object}' has permission to perform action '{action}' on scope '{scope}'; however, it does not have permission to perform action '{linked}' on the linked scope(s) '{source}' or the linked scope(s) are invalid.";
     invalid_template(why): 400 "InvalidTemplate" Gateway, D "the code and the beginning; what is wrong is told in words of ours",
         "Deployment template validation failed: '{why}'.";
     template_not_emulated(what): 400 "InvalidTemplate" Gateway, U "a refusal that Azure does not give",
@@ -202,8 +204,46 @@ refusals! {
         "Resource {id} cannot be used as a source: {why}.";
     smaller_than_source(root, gib, least): 400 "InvalidParameter" Provider, D "rule; the text is unverified",
         "The specified disk size {gib} GB is smaller than the size {least} GB of the source." at "{root}.diskSizeGB";
-    sectors_of_snapshot(id, sku): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
-        "Snapshot {id} has a logical sector size of 4096 bytes. Only Ultra and Premium SSD v2 disks can be created from it, no disk of SKU {sku}.";
+    source_in_another_edge_zone(own, sources): 400 "InvalidParameter" Provider, D "azuredisk PR#2450; the end of the text is unverified",
+        "The ExtendedLocation '{own}' of the target resource does not match the ExtendedLocation '{sources}' of the source resource.";
+    source_in_another_zone(name, source): 400 "InvalidParameter" Provider, D "azuredisk#571, azuredisk#685, azure-sdk-for-java#11759",
+        "The resource '{name}' in an availability zone cannot be copied from the source '{source}' in a different availability zone." at "sourceResourceId";
+    sectors_of_source(id, sku): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified, and that it holds for disks",
+        "Resource {id} has a logical sector size of 4096 bytes. Only Ultra and Premium SSD v2 disks can be created from it, no disk of SKU {sku}.";
+    other_sectors_than_source(asked, bytes): 400 "InvalidParameter" Provider, D "rule (disks-convert-types); the text is unverified",
+        "The logical sector size {asked} is not allowed: the source has a logical sector size of {bytes} bytes." at "disk.creationData.logicalSectorSize";
+    full_snapshot_as_source(id, sku): 409 "OperationNotAllowed" Provider, D "rule (disks-convert-types); code and text are unverified",
+        "A disk of SKU {sku} cannot be created from the full snapshot {id}: only incremental snapshots are supported.";
+    no_instant_access(): 400 "InvalidParameter" Provider, U "that Ultra and Premium v2 disks have it is documented (disks-instant-access-snapshots)",
+        "Instant access is supported for incremental snapshots of Ultra and Premium SSD v2 disks only." at "snapshot.creationData.instantAccessDurationMinutes";
+    instant_access_of_filling_disk(disk): 409 "OperationNotAllowed" Provider, D "rule (disks-instant-access-snapshots); code and text are unverified",
+        "An instant access snapshot of disk {disk} cannot be created while the disk is being hydrated.";
+    instant_access_sku(snapshot, sku): 409 "OperationNotAllowed" Provider, D "rule (disks-instant-access-snapshots); code and text are unverified",
+        "A disk of SKU {sku} cannot be created from the instant access snapshot {snapshot}: only Ultra and Premium SSD v2 disks can.";
+    instant_access_size(snapshot): 409 "OperationNotAllowed" Provider, D "rule (disks-instant-access-snapshots); code and text are unverified",
+        "A disk that is created from the instant access snapshot {snapshot} cannot be larger than the snapshot.";
+    too_many_disks_by_instant_access(snapshot, most): 409 "OperationNotAllowed" Provider, D "rule (disks-instant-access-snapshots); code and text are unverified",
+        "No more than {most} disks can be created at a time from the instant access snapshots of the disk of {snapshot}.";
+    too_many_disks_of_snapshot(snapshot, most): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "No more than {most} disks can be created at a time from snapshot {snapshot}.";
+    too_many_background_copies(most): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots, disks-convert-types); code and text are unverified",
+        "The subscription has {most} active background copies of disks, which is the most that it can have.";
+    too_many_pending_snapshots(disk, most): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "Disk {disk} has {most} snapshots whose background copy is pending, which is the most that it can have.";
+    disk_has_pending_snapshot(disk, snapshot): 409 "OperationNotAllowed" Provider, U "",
+        "Disk {disk} cannot be deleted while the background copy of its snapshot {snapshot} is pending.";
+    encryption_while_copied(id): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots, disks-instant-access-snapshots); code and text are unverified",
+        "The encryption of {id} cannot be changed while a background copy of it is active.";
+    sku_changed_too_often(name, most): 409 "OperationNotAllowed" Provider, D "rule (disks-convert-types); code and text are unverified",
+        "The SKU of disk {name} can be changed {most} times a day only.";
+    performance_changed_too_often(name, most): 409 "OperationNotAllowed" Provider, D "rule (disks-deploy-premium-v2, disks-enable-ultra-ssd); code and text are unverified",
+        "The performance of disk {name} can be changed {most} times within 24 hours only.";
+    tier_lowered_too_often(name): 409 "OperationNotAllowed" Provider, D "rule (disks-change-performance); code and text are unverified",
+        "The performance tier of disk {name} can be lowered once within 12 hours only.";
+    bursting_while_running(name, vm): 409 "OperationNotAllowed" Provider, D "rule (disks-enable-bursting); code and text are unverified",
+        "On-demand bursting of disk {name} cannot be enabled while the disk is attached to running VM {vm}.";
+    bursting_disabled_too_soon(name): 409 "OperationNotAllowed" Provider, D "rule (disks-enable-bursting); code and text are unverified",
+        "On-demand bursting of disk {name} cannot be disabled within 12 hours after it has been enabled.";
     source_changed(property, name): 400 "BadRequest" Provider, D "azuredisk#119, MicrosoftDocs/azure-docs#34967",
         "Changing property '{property}' is not allowed for existing disk '{name}'.";
     snapshot_sku_unavailable(sku, known): 400 "InvalidParameter" Provider, D "azure-sdk-for-java#29811; the target is unverified",

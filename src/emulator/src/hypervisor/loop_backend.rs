@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use uuid::Uuid;
 
@@ -12,6 +13,9 @@ use super::contract::{self, MachineFolder};
 use super::loop_device;
 use super::types::{Attachment, DiskFacts, HypervisorError};
 use crate::claim::Claim;
+
+/// How often a disk is copied that is written meanwhile. The last copy stands, written or not.
+const COPIES_MOST: u32 = 5;
 
 /// Everything below one root folder.
 #[derive(Debug)]
@@ -148,7 +152,14 @@ impl LoopBackend {
         if !source.exists() {
             return Err(HypervisorError::NoSuchDisk { id: from.to_owned() });
         }
-        replace_by_copy(&source, &self.file(&to.id))?;
+        // A file that was written while it was read is no state that the disk ever had.
+        for _ in 0..COPIES_MOST {
+            let before = modified(&source)?;
+            replace_by_copy(&source, &self.file(&to.id))?;
+            if modified(&source)? == before {
+                break;
+            }
+        }
         self.grow(to)
     }
 
@@ -250,6 +261,15 @@ fn lock(root: &Path) -> Result<Claim, HypervisorError> {
         Ok(None) => Err(HypervisorError::InUse { root: root.to_owned() }),
         Err(source) => Err(HypervisorError::File { action: "cannot lock", path, source }),
     }
+}
+
+/// When a file was last written.
+fn modified(file: &Path) -> Result<SystemTime, HypervisorError> {
+    fs::metadata(file).and_then(|facts| facts.modified()).map_err(|source| HypervisorError::File {
+        action: "cannot look at the disk file",
+        path: file.to_owned(),
+        source,
+    })
 }
 
 /// Copies `from` over `to` in one step, holes kept; they may be the same path.

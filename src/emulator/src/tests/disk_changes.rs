@@ -1,5 +1,6 @@
 //! Disks under changes of SKU and state, and under shared access signatures.
 
+use super::state_file::Folder;
 use super::*;
 
 async fn change_sku(rig: &Rig, name: &str, sku: &str) -> Got {
@@ -10,18 +11,34 @@ async fn access(rig: &Rig, name: &str, verb: &str, body: Option<Value>) -> Got {
     rig.call("POST", &format!("{}/{verb}?api-version={DISKS_VERSION}", disk_id(name)), body).await
 }
 
+const DAY: Duration = Duration::from_hours(24);
+
+impl Rig {
+    /// Changes a disk and waits for the end.
+    async fn changed(&self, name: &str, patch: Value) -> Value {
+        let got = self.call("PATCH", &disk_uri(name), Some(patch)).await.expect(202);
+        assert_eq!(self.finish(&got).await["status"], "Succeeded");
+        self.disk_doc(name).await
+    }
+
+    async fn not_changed(&self, name: &str, patch: Value) -> Got {
+        self.call("PATCH", &disk_uri(name), Some(patch)).await.refused(409, "OperationNotAllowed")
+    }
+}
+
 fn state(disk: &Value) -> &str {
     disk["properties"]["diskState"].as_str().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sku_becomes_another_where_azure_converts() {
-    let rig = Rig::new(options()).await;
+    let mut rig = Rig::new(options()).await;
     rig.disk("regional").await;
     for sku in ["StandardSSD_LRS", "Premium_ZRS", "StandardSSD_ZRS", "Standard_LRS"] {
         let got = change_sku(&rig, "regional", sku).await.expect(202);
         rig.finish(&got).await;
         assert_eq!(rig.disk_doc("regional").await["sku"]["name"], sku);
+        rig.wait(DAY / 2).await;
     }
     change_sku(&rig, "regional", "PremiumV2_LRS").await.refused(400, "BadRequest");
     change_sku(&rig, "regional", "UltraSSD_LRS").await.refused(409, "OperationNotAllowed");
@@ -49,6 +66,7 @@ async fn a_cached_or_bursting_disk_does_not_become_premium_v2() {
     rig.finish(&got).await;
     let got = change_sku(&rig, "cached", "PremiumV2_LRS").await.expect(202);
     rig.finish(&got).await;
+    assert_eq!(rig.disk_doc("cached").await["properties"]["completionPercent"], 100);
     let mut bursting = premium(1024);
     bursting["zones"] = json!(["1"]);
     bursting["properties"]["burstingEnabled"] = json!(true);
@@ -188,4 +206,179 @@ async fn a_second_delete_conflicts_while_the_first_runs() {
     assert!(again.headers.get("retry-after").is_none());
     assert_eq!(rig.finish(&got).await["status"], "Succeeded");
     rig.call("DELETE", &disk_uri("d"), None).await.expect(204);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_becomes_premium_v2_in_the_background() {
+    let rig = Rig::new(slow()).await;
+    rig.disk_with("d", json!({"zones": ["1"]})).await;
+    assert!(rig.disk_doc("d").await["properties"].get("completionPercent").is_none());
+    let changed = rig.changed("d", json!({"sku": {"name": "PremiumV2_LRS"}})).await;
+    assert_eq!(
+        (&changed["sku"]["name"], &changed["properties"]["completionPercent"]),
+        (&json!("PremiumV2_LRS"), &json!(0))
+    );
+    // It is used and changed meanwhile.
+    rig.attached("zonal-0", &[("d", 0)]).await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let before = rig.disk_doc("d").await["properties"]["completionPercent"].as_u64().unwrap();
+    assert!((1..100).contains(&before), "{before}");
+    let tagged = rig.changed("d", json!({"tags": {"a": "b"}})).await;
+    assert!(tagged["properties"]["completionPercent"].as_u64().unwrap() >= before);
+    let encryption = json!({"encryption": {
+        "type": "EncryptionAtRestWithCustomerKey",
+        "diskEncryptionSetId": format!("{}/providers/Microsoft.Compute/diskEncryptionSets/k", group()),
+    }});
+    rig.not_changed("d", json!({ "properties": encryption })).await;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(rig.disk_doc("d").await["properties"]["completionPercent"], 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn double_encryption_and_images_do_not_become_premium_v2() {
+    let rig = Rig::new(options()).await;
+    let mut double = premium(8);
+    double["zones"] = json!(["1"]);
+    double["properties"]["encryption"] = json!({
+        "type": "EncryptionAtRestWithPlatformAndCustomerKeys",
+        "diskEncryptionSetId": format!("{}/providers/Microsoft.Compute/diskEncryptionSets/k", group()),
+    });
+    let mut image = premium(30);
+    image["zones"] = json!(["1"]);
+    image["properties"]["creationData"] =
+        json!({"createOption": "FromImage", "galleryImageReference": {"id": format!("{}/image", group())}});
+    for (name, body, words) in [("double", double, "double encryption"), ("image", image, "gallery image")] {
+        let got = rig.put_disk(name, body).await.expect(202);
+        rig.finish(&got).await;
+        let got = change_sku(&rig, name, "PremiumV2_LRS").await.refused(409, "OperationNotAllowed");
+        assert!(got.message().contains(words), "{}", got.message());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sku_changes_twice_a_day_where_the_switch_says_so() {
+    for limited in [true, false] {
+        let mut options = options();
+        options.unverified.sku_twice_a_day = limited;
+        let mut rig = Rig::new(options).await;
+        rig.disk("d").await;
+        rig.changed("d", json!({"sku": {"name": "StandardSSD_LRS"}})).await;
+        rig.wait(DAY / 2).await;
+        rig.changed("d", json!({"sku": {"name": "Standard_LRS"}})).await;
+        // The same again is no change.
+        rig.changed("d", json!({"sku": {"name": "Standard_LRS"}})).await;
+        let got = change_sku(&rig, "d", "Premium_LRS").await;
+        if limited {
+            let got = got.refused(409, "OperationNotAllowed");
+            assert!(got.message().contains("2 times a day"), "{}", got.message());
+            rig.wait(DAY / 2).await;
+            rig.changed("d", json!({"sku": {"name": "Premium_LRS"}})).await;
+        } else {
+            rig.finish(&got.expect(202)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn performance_changes_four_times_a_day_and_a_creation_of_premium_v2_is_one() {
+    for (sku, times) in [("PremiumV2_LRS", 3), ("UltraSSD_LRS", 4)] {
+        let mut rig = Rig::new(options()).await;
+        let mut body = empty_disk(sku, 100);
+        body["zones"] = json!(["1"]);
+        let got = rig.put_disk("d", body).await.expect(202);
+        rig.finish(&got).await;
+        let iops = |iops: u64| json!({"properties": {"diskIOPSReadWrite": iops}});
+        for n in 1..=times {
+            rig.changed("d", iops(4_000 + n)).await;
+            // Neither the same again nor another change counts.
+            rig.changed("d", iops(4_000 + n)).await;
+            rig.changed("d", json!({"tags": {"n": n.to_string()}})).await;
+        }
+        let got = rig.not_changed("d", iops(5_000)).await;
+        assert!(got.message().contains("4 times within 24 hours"), "{}", got.message());
+        rig.changed("d", json!({"properties": {"diskSizeGB": 200}})).await;
+        rig.wait(DAY).await;
+        let changed = rig.changed("d", iops(5_000)).await;
+        assert_eq!(changed["properties"]["diskIOPSReadWrite"], 5_000);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn counted_changes_are_remembered_over_a_restart() {
+    let folder = Folder::new("counted");
+    let rig = Rig::new(folder.options()).await;
+    rig.disk("d").await;
+    rig.changed("d", json!({"sku": {"name": "StandardSSD_LRS"}})).await;
+    rig.changed("d", json!({"sku": {"name": "Standard_LRS"}})).await;
+    let start_time = Options::default().start_time + rig.emulator.control.shared.clock.elapsed();
+    drop(rig.router);
+    rig.emulator.shutdown().await;
+    let rig = Rig::new(Options { start_time, ..folder.options() }).await;
+    rig.not_changed("d", json!({"sku": {"name": "Premium_LRS"}})).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tier_rises_freely_while_attached_and_is_lowered_once_in_twelve_hours() {
+    let mut rig = Rig::new(options()).await;
+    rig.disk("d").await;
+    rig.attached("plain-0", &[("d", 0)]).await;
+    let tier = |tier: &str| json!({"properties": {"tier": tier}});
+    for (name, iops) in [("P20", 2_300), ("P50", 7_500), ("P30", 5_000)] {
+        let changed = rig.changed("d", tier(name)).await;
+        assert_eq!(
+            (&changed["properties"]["tier"], &changed["properties"]["diskIOPSReadWrite"]),
+            (&json!(name), &json!(iops))
+        );
+    }
+    let got = rig.not_changed("d", tier("P20")).await;
+    assert!(got.message().contains("12 hours"), "{}", got.message());
+    rig.changed("d", tier("P40")).await;
+    rig.wait(DAY / 2).await;
+    rig.changed("d", tier("P3")).await;
+    for refused in ["P2", "P60"] {
+        rig.call("PATCH", &disk_uri("d"), Some(tier(refused))).await.refused(400, "InvalidParameter");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bursting_begins_while_nothing_runs_with_the_disk_and_lasts_twelve_hours() {
+    let mut rig = Rig::new(options()).await;
+    let got = rig.put_disk("d", premium(1024)).await.expect(202);
+    rig.finish(&got).await;
+    let bursting = |enabled: bool| json!({"properties": {"burstingEnabled": enabled}});
+    rig.attached("plain-0", &[("d", 0)]).await;
+    let got = rig.not_changed("d", bursting(true)).await;
+    assert!(got.message().contains("plain-0"), "{}", got.message());
+    let stop = format!("{}/powerOff?api-version={COMPUTE_VERSION}", vm_id("plain-0"));
+    let got = rig.call("POST", &stop, None).await.expect(202);
+    rig.finish(&got).await;
+    let changed = rig.changed("d", bursting(true)).await;
+    assert!(changed["properties"]["burstingEnabledTime"].is_string());
+    rig.not_changed("d", bursting(false)).await;
+    rig.wait(DAY / 2).await;
+    rig.changed("d", bursting(false)).await;
+    rig.changed("d", bursting(true)).await;
+    let got = rig.attach_detach("plain-0", json!([]), json!([{"diskId": disk_id("d")}])).await.expect(202);
+    rig.finish(&got).await;
+    let changed = rig.changed("d", json!({"sku": {"name": "StandardSSD_LRS"}})).await;
+    assert_eq!(changed["properties"]["burstingEnabled"], false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_access_goes_with_its_policy() {
+    let rig = Rig::new(options()).await;
+    rig.disk("d").await;
+    rig.attached("plain-0", &[("d", 0)]).await;
+    let access = format!("{}/providers/Microsoft.Compute/diskAccesses/a", group());
+    let private = json!({"properties": {"networkAccessPolicy": "AllowPrivate", "diskAccessId": access}});
+    let changed = rig.changed("d", private).await;
+    assert_eq!(changed["properties"]["diskAccessId"], access);
+    let closed = json!({"properties": {"networkAccessPolicy": "DenyAll", "publicNetworkAccess": "Disabled"}});
+    let changed = rig.changed("d", closed).await["properties"].clone();
+    assert_eq!(
+        (&changed["networkAccessPolicy"], &changed["publicNetworkAccess"], changed.get("diskAccessId")),
+        (&json!("DenyAll"), &json!("Disabled"), None)
+    );
+    let without = json!({"properties": {"networkAccessPolicy": "AllowPrivate"}});
+    rig.call("PATCH", &disk_uri("d"), Some(without)).await.refused(400, "InvalidParameter");
 }

@@ -1,5 +1,6 @@
 //! What a principal may not do is refused by the gateway, and what it may do it is told.
 
+use super::snapshots::{incremental, of, snapshot_id};
 use super::*;
 use crate::scenario::{CLIENT_ID, Client, Role};
 
@@ -107,5 +108,66 @@ fn a_role_that_cannot_be_is_refused_with_its_key() {
         let yaml = format!("clients: [{{id: {CLIENT_ID}, roles: [{role}]}}]");
         let refused = Scenario::parse(&yaml).unwrap_err().to_string();
         assert!(refused.starts_with(error), "{refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_needs_access_to_its_source_too() {
+    const DISKS: &str = "Microsoft.Compute/disks/beginGetAccess/action";
+    const SNAPSHOTS: &str = "Microsoft.Compute/snapshots/beginGetAccess/action";
+    let other = format!("{SUB}/resourceGroups/other");
+    let (disk, snapshot) = (disk_id("d"), snapshot_id("s"));
+    let at = |kind: &str| format!("{other}/providers/Microsoft.Compute/{kind}/copy?api-version={DISKS_VERSION}");
+    let writer = Role::of(&["Microsoft.Compute/*/write", "Microsoft.Compute/*/read"]);
+    for (kind, source, action) in [
+        ("snapshots", &disk, DISKS),
+        ("disks", &disk, DISKS),
+        ("disks", &snapshot, DISKS),
+        ("snapshots", &snapshot, SNAPSHOTS),
+    ] {
+        let rig = Rig::new(options()).await;
+        rig.disk("d").await;
+        rig.snapshot("s", incremental(&disk)).await;
+        let group = format!("{other}?api-version=2021-04-01");
+        rig.call("PUT", &group, Some(json!({"location": "westeurope"}))).await.expect(201);
+        let mut body = of(source);
+        if kind == "snapshots" {
+            body["properties"]["incremental"] = json!(true);
+        }
+        rig.control().set_roles(CLIENT_ID, Some(vec![writer.clone()])).unwrap();
+        let refused = rig.call("PUT", &at(kind), Some(body.clone())).await.refused(403, "LinkedAuthorizationFailed");
+        let object = object_id();
+        assert_eq!(
+            refused.message(),
+            format!(
+                "The client '{object}' with object id '{object}' has permission to perform action 'Microsoft.Compute/{kind}/write' on scope '{other}/providers/Microsoft.Compute/{kind}/copy'; however, it does not have permission to perform action '{action}' on the linked scope(s) '{source}' or the linked scope(s) are invalid."
+            )
+        );
+        assert_eq!(refused.header("x-ms-failure-cause"), "gateway");
+        // At the wrong scope it is worth nothing, at the source's group it is.
+        let wrong = Role { scope: Some(other.clone()), ..Role::of(&[action]) };
+        rig.control().set_roles(CLIENT_ID, Some(vec![writer.clone(), wrong])).unwrap();
+        rig.call("PUT", &at(kind), Some(body.clone())).await.refused(403, "LinkedAuthorizationFailed");
+        let right = Role { scope: Some(super::group()), ..Role::of(&[action]) };
+        rig.control().set_roles(CLIENT_ID, Some(vec![writer.clone(), right])).unwrap();
+        rig.call("PUT", &at(kind), Some(body)).await.expect(202);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_copy_within_a_group_needs_access_to_its_source_is_a_switch() {
+    for needed in [true, false] {
+        let mut options = limited(vec![Role::of(&["*/write", "*/read"])]);
+        options.unverified.linked_access_in_group = needed;
+        let rig = Rig::new(options).await;
+        rig.disk("d").await;
+        let got = rig.put_snapshot("s", of(&disk_id("d"))).await;
+        if needed {
+            got.refused(403, "LinkedAuthorizationFailed");
+        } else {
+            got.expect(202);
+        }
+        // An empty disk has no source.
+        rig.disk("e").await;
     }
 }

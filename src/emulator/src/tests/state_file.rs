@@ -20,6 +20,13 @@ impl Folder {
         self.0.join("state.new")
     }
 
+    /// Writes a file into the folder, and says where it is.
+    pub(super) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
     pub(super) fn options(&self) -> Options {
         Options { state_file: Some(self.file()), ..slow() }
     }

@@ -6,11 +6,11 @@ use lazuli_engine::attempts::{Attempts, Limits};
 use lazuli_engine::single::{Input, Next};
 use lazuli_model::{Disk, Gib, fault::Fault};
 
-use super::{
-    AzureFailure, Done, Failure, Op, OtherOperation, Step, Verb, Watched, WholeDisk, Why, Write, failed, found,
-    in_progress, rest_after,
+use super::{AzureFailure, Done, Failure, Op, SeenDisk, Step, Verb, WholeDisk, Why, Write};
+use crate::{
+    single_write::{AfterExpansion, Expansion, ExpansionSends, expansion},
+    whole::{OtherOperation, Watched, failed, found, in_progress, rest_after},
 };
-use crate::single_write::{AfterExpansion, Expansion, ExpansionSends, expansion};
 
 /// An expansion.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ impl Expand {
             (At::Look, Input::Read(read)) => self.look(now, read),
             (At::Watch(operation), Input::Read(read)) => self.watch(now, operation, read),
             (At::Watch(operation), _) => self.go(At::Watch(operation), Next::Read(None)),
-            (At::Write, Input::Written(Some(disk))) => Next::End(Ok(Done::Disk(disk.into()))),
+            (At::Write, Input::Written(Some(seen))) => Next::End(Ok(Done::Disk(seen.disk.into()))),
             (At::Write, Input::Refused(error)) => self.not_done(error, false),
             (At::Write, Input::Failed(error)) => self.not_done(error, true),
             (At::Look | At::Write, _) => Next::Permit(Verb::Patch),
@@ -65,29 +65,35 @@ impl Expand {
     }
 
     /// Decides on a send by a read behind its permit.
-    fn look<E: AzureFailure>(&mut self, now: Duration, read: Result<Disk, E>) -> Step<E> {
-        let disk = match found(read) {
-            Ok(disk) => disk,
+    fn look<E: AzureFailure>(&mut self, now: Duration, read: Result<SeenDisk, E>) -> Step<E> {
+        let seen = match found(read) {
+            Ok(seen) => seen,
             Err(error) => return failed(Failure::azure(Why::Unreadable, error, &self.attempts)),
         };
         let (to, effect) = (self.to, self.attempts.effect());
+        let write = Write::Expansion(to);
         let ended = |fault: Fault, why: Why| failed(Failure::new(fault, effect, why));
-        match (expansion(&self.before, disk.as_ref(), to), disk) {
+        match (expansion(&self.before, seen.as_ref().map(|seen| &seen.disk), to), seen) {
             (Expansion::Send, _) => self.write(),
-            (Expansion::Wait, Some(disk)) => self.watch(now, OtherOperation { since: now }, Ok(disk)),
-            (Expansion::Done, Some(disk)) => Next::End(Ok(Done::Disk(disk.into()))),
+            (Expansion::Wait, Some(seen)) => self.watch(now, OtherOperation { since: now }, Ok(seen)),
+            (Expansion::Done, Some(seen)) => Next::End(Ok(Done::Disk(seen.disk.into()))),
             (Expansion::NeedsDetach(why), _) => ended(Fault::InUse, Why::NeedsDetach(to, why)),
-            (Expansion::Replaced, _) => ended(Fault::Conflict, Why::Replaced(to)),
-            (Expansion::Gone | Expansion::Wait | Expansion::Done, _) => ended(Fault::NotFound, Why::Gone(to)),
+            (Expansion::Replaced, _) => ended(Fault::Conflict, Why::Replaced(write)),
+            (Expansion::Gone | Expansion::Wait | Expansion::Done, _) => ended(Fault::NotFound, Why::Gone(write)),
         }
     }
 
-    fn watch<E: AzureFailure>(&mut self, now: Duration, operation: OtherOperation, read: Result<Disk, E>) -> Step<E> {
+    fn watch<E: AzureFailure>(
+        &mut self,
+        now: Duration,
+        operation: OtherOperation,
+        read: Result<SeenDisk, E>,
+    ) -> Step<E> {
         self.sends.waited();
         match found(read) {
             Err(error) => failed(Failure::azure(Why::Unreadable, error, &self.attempts)),
             Ok(None) => Next::Permit(Verb::Patch),
-            Ok(Some(disk)) => match operation.seen(now, &disk) {
+            Ok(Some(seen)) => match operation.seen(now, &seen) {
                 Watched::Rest(rest) => self.go(At::Watch(operation), Next::Rest(rest)),
                 Watched::Ended => Next::Permit(Verb::Patch),
                 Watched::TooLong(elapsed) => failed(in_progress(elapsed)),

@@ -1,40 +1,33 @@
-//! Every decision about the creation, the deletion and the expansion of a disk: the courses of
+//! Every decision about the creation, the deletion, the expansion and the change of attributes of a disk: the courses of
 //! [`lazuli_engine::single`] for managed disks.
 //!
-//! Azure's disks have no ETag, so no condition guards these writes. Each rests on a single read behind its permit; see
-//! [`single_write`](crate::single_write) for the rules by which a refused one is looked at and sent again. A deletion's first
-//! send needs no read: it rests on its caller alone. An expansion's first send rests on the read by which its size was
-//! chosen, while that is fresh.
+//! A creation and a deletion go as those of any [`whole`](crate::whole) resource. An expansion's first send rests on the read
+//! by which its size was chosen, while that is fresh. What a change sends is planned anew by each read behind its permit.
 
-mod create;
-mod delete;
+mod change;
 mod expand;
 #[cfg(test)]
 mod simulation;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use create::Create;
-use delete::Delete;
+use change::Change;
 use expand::Expand;
 use lazuli_engine::{
     Awaited,
-    attempts::{self, Attempts, Limits},
-    single::{Course, Input, Next, Rest},
+    attempts::Limits,
+    single::{Course, Input, Next},
 };
 use lazuli_model::{
-    Disk, Gib, ProvisioningState,
-    disk_spec::DiskSpec,
-    fault::{Effect, Fault},
+    Disk, Gib, ProvisioningState, disk_details::DiskDetails, disk_spec::DiskSpec, fault::Effect, op::DiskChange,
 };
 use lazuli_quota::{permit::Priority, poll};
+use lazuli_volume::{Cloud, DetachReason, ParameterError, made_for_another, modify::ModifyPlan};
 
-use lazuli_volume::DetachReason;
+use crate::whole::{self, Deleted, Resource, Trouble, Whole, create::Create, delete::Delete};
 
+pub use crate::whole::Verb;
 pub use lazuli_engine::single::AzureFailure;
-
-/// How long another writer's operation on a disk is waited for.
-const LONGEST_OPERATION: Duration = Duration::from_secs(600);
 
 /// What is asked of a disk as a whole.
 #[derive(Debug, Clone)]
@@ -61,6 +54,13 @@ pub enum Wanted {
         /// The size.
         to: Gib,
     },
+    /// It has the attributes of a class.
+    Changed {
+        /// The parameters of the VolumeAttributesClass.
+        class: Arc<BTreeMap<String, String>>,
+        /// Which Azure it is.
+        cloud: Cloud,
+    },
 }
 
 impl fmt::Display for Wanted {
@@ -69,6 +69,7 @@ impl fmt::Display for Wanted {
             Self::Made(_) => f.write_str("its creation"),
             Self::Deleted => f.write_str("its deletion"),
             Self::Grown { to, .. } => write!(f, "its expansion to {to}"),
+            Self::Changed { .. } => f.write_str("a change of its attributes"),
         }
     }
 }
@@ -80,20 +81,10 @@ impl Wanted {
             (Self::Made(one), Self::Made(other)) => one == other,
             (Self::Deleted, Self::Deleted) => true,
             (Self::Grown { to: one, .. }, Self::Grown { to: other, .. }) => one == other,
+            (Self::Changed { class: one, .. }, Self::Changed { class: other, .. }) => one == other,
             _ => false,
         }
     }
-}
-
-/// The kind of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
-    /// PUT
-    Put,
-    /// PATCH
-    Patch,
-    /// DELETE
-    Delete,
 }
 
 /// A write.
@@ -103,6 +94,8 @@ pub enum Op {
     Put(Arc<DiskSpec>),
     /// Grows it.
     Resize(Gib),
+    /// Changes its attributes.
+    Change(Box<DiskChange>),
     /// Deletes it.
     Delete,
 }
@@ -116,6 +109,18 @@ pub enum Done {
     Gone,
     /// The disk that was to be deleted is gone, and another one of its name that was made meanwhile stays.
     Replaced,
+    /// The disk has the attributes of the class: what was sent, which is empty where nothing was, and what a person is to
+    /// know of it.
+    Changed(Box<ModifyPlan>),
+}
+
+/// A disk as a single read, or the end of a write, shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeenDisk {
+    /// The disk.
+    pub disk: Disk,
+    /// What only a change of attributes rests on. `None` where it cannot be read, and at the end of a write.
+    pub details: Option<DiskDetails>,
 }
 
 /// The write of a request.
@@ -127,20 +132,12 @@ pub enum Write {
     Deletion,
     /// Its expansion to this size.
     Expansion(Gib),
+    /// A change of its attributes.
+    Change,
 }
 
 /// Why a request failed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Failure<E> {
-    /// What a caller may do about it.
-    pub fault: Fault,
-    /// Whether a write may be in progress, or has left something.
-    pub effect: Effect,
-    /// What failed.
-    pub why: Why,
-    /// Azure's answer, where one stands behind it.
-    pub azure: Option<E>,
-}
+pub type Failure<E> = whole::Failure<E, Why>;
 
 /// What failed.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,92 +152,93 @@ pub enum Why {
     Held(Arc<Disk>),
     /// The disk grows only while it is detached.
     NeedsDetach(Gib, DetachReason),
-    /// The disk that was to grow does not exist any more.
-    Gone(Gib),
-    /// The disk that was to grow does not exist any more, and another one of its name was made meanwhile.
-    Replaced(Gib),
+    /// The disk cannot have what a class asks for. Nothing was sent for it.
+    NotPossible(ParameterError),
+    /// The disk that was to be written does not exist any more.
+    Gone(Write),
+    /// The disk that was to be written does not exist any more, and another one of its name was made meanwhile.
+    Replaced(Write),
     /// No caller waits for it any more, so it was not sent.
     Unwanted,
 }
 
-impl<E: AzureFailure> Failure<E> {
-    fn new(fault: Fault, effect: Effect, why: Why) -> Self {
-        Self { fault, effect, why, azure: None }
-    }
-
-    /// Azure's answer says it. Azure may also have acted on an earlier try of the request.
-    fn azure(why: Why, error: E, tried: &Attempts) -> Self {
-        let effect = if error.effect() == Effect::Possible { Effect::Possible } else { tried.effect() };
-        Self { fault: error.fault().clone(), effect, why, azure: Some(error) }
-    }
-
-    fn with_effect(mut self, effect: Effect) -> Self {
-        self.effect = effect;
-        self
-    }
-
-    /// Sorted by the state that was found rather than by Azure's code.
-    fn resorted(mut self, fault: Fault) -> Self {
-        self.fault = fault;
-        self
+impl From<Trouble> for Why {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Creation => Self::Write(Write::Creation),
+            Trouble::Deletion => Self::Write(Write::Deletion),
+            Trouble::Unreadable => Self::Unreadable,
+            Trouble::InProgress(elapsed) => Self::InProgress(elapsed),
+            Trouble::Unwanted => Self::Unwanted,
+        }
     }
 }
 
 /// What comes next of a whole disk.
 type Step<E> = Next<WholeDisk<E>>;
 
-fn failed<E: AzureFailure>(failure: Failure<E>) -> Step<E> {
-    Next::End(Err(failure))
-}
+impl Resource for SeenDisk {
+    type Spec = DiskSpec;
 
-/// The rest after a write that was not accepted; `None` where its failure is the answer.
-fn rest_after<E: AzureFailure>(error: &E, attempts: &mut Attempts, limits: Limits) -> Option<Rest> {
-    match attempts.failed(error.fault(), error.effect(), limits) {
-        attempts::Next::Pause(pause) => Some(Rest::For(pause)),
-        attempts::Next::BackOff { failures } => Some(Rest::BackOff { failures }),
-        attempts::Next::Stop => None,
+    const CREATION: poll::Kind = poll::Kind::DiskCreate;
+
+    fn provisioning_state(&self) -> ProvisioningState {
+        self.disk.provisioning_state
+    }
+
+    fn is_held(&self) -> bool {
+        !self.disk.holders().is_empty()
+    }
+
+    fn is_other_than(&self, before: &Self) -> bool {
+        made_for_another(&before.disk, &self.disk)
+    }
+
+    fn is_as(&self, spec: &DiskSpec) -> bool {
+        spec.matches(&self.disk).is_ok()
+    }
+
+    /// A disk that holds data is in the state Failed too, after a change of it that failed. So the PUT is repeated only for
+    /// a disk that is exactly what is requested.
+    fn is_unfinished(&self, spec: &DiskSpec, _: Effect) -> bool {
+        self.is_left(spec) && spec.has_sent_size(&self.disk)
+    }
+
+    fn is_left(&self, spec: &DiskSpec) -> bool {
+        matches!(self.disk.provisioning_state, ProvisioningState::Failed | ProvisioningState::Canceled)
+            && self.is_as(spec)
+            && !self.is_held()
     }
 }
 
-/// A wait for the end of an operation on the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct OtherOperation {
-    since: Duration,
-}
+impl<E: AzureFailure> Whole for WholeDisk<E> {
+    type What = Why;
 
-/// What a read says of it.
-enum Watched {
-    /// It goes on: look again after this.
-    Rest(Rest),
-    /// It has ended.
-    Ended,
-    /// It takes too long.
-    TooLong(Duration),
-}
+    fn put(spec: Arc<DiskSpec>) -> Op {
+        Op::Put(spec)
+    }
 
-impl OtherOperation {
-    fn seen(self, now: Duration, disk: &Disk) -> Watched {
-        let elapsed = now.saturating_sub(self.since);
-        if disk.provisioning_state != ProvisioningState::InProgress {
-            Watched::Ended
-        } else if elapsed > LONGEST_OPERATION {
-            Watched::TooLong(elapsed)
-        } else {
-            Watched::Rest(Rest::For(poll::again(poll::Kind::DiskCreate, elapsed)))
+    fn delete() -> Op {
+        Op::Delete
+    }
+
+    fn found(seen: SeenDisk) -> Done {
+        Done::Disk(seen.disk.into())
+    }
+
+    fn made(seen: SeenDisk) -> Done {
+        Done::Disk(seen.disk.into())
+    }
+
+    fn deleted(deleted: Deleted) -> Done {
+        match deleted {
+            Deleted::Gone => Done::Gone,
+            Deleted::Replaced => Done::Replaced,
         }
     }
-}
 
-fn in_progress<E: AzureFailure>(elapsed: Duration) -> Failure<E> {
-    Failure::new(Fault::Conflict, Effect::Possible, Why::InProgress(elapsed))
-}
-
-/// A read of the disk, where a missing one is no failure.
-fn found<E: AzureFailure>(read: Result<Disk, E>) -> Result<Option<Disk>, E> {
-    match read {
-        Ok(disk) => Ok(Some(disk)),
-        Err(error) if *error.fault() == Fault::NotFound => Ok(None),
-        Err(error) => Err(error),
+    fn held(seen: SeenDisk) -> Why {
+        Why::Held(seen.disk.into())
     }
 }
 
@@ -250,14 +248,15 @@ pub struct WholeDisk<E: AzureFailure>(Kind<E>);
 
 #[derive(Debug, Clone)]
 enum Kind<E: AzureFailure> {
-    Create(Create<E>),
-    Delete(Box<Delete<E>>),
+    Create(Box<Create<WholeDisk<E>>>),
+    Delete(Box<Delete<WholeDisk<E>>>),
     Expand(Expand),
+    Change(Box<Change>),
 }
 
 impl<E: AzureFailure> Course for WholeDisk<E> {
     type Request = Request;
-    type Seen = Disk;
+    type Seen = SeenDisk;
     type Env = ();
     /// The place in the queue of a read that belongs to a write; none of its own otherwise.
     type Query = Option<Priority>;
@@ -270,9 +269,10 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
     fn of(request: &Request) -> Self {
         let limits = request.limits;
         Self(match &request.wanted {
-            Wanted::Made(spec) => Kind::Create(Create::new(spec.clone(), limits)),
+            Wanted::Made(spec) => Kind::Create(Box::new(Create::new(spec.clone(), limits))),
             Wanted::Deleted => Kind::Delete(Box::new(Delete::new(limits))),
             Wanted::Grown { before, read_at, to } => Kind::Expand(Expand::new(before.clone(), *read_at, *to, limits)),
+            Wanted::Changed { class, cloud } => Kind::Change(Box::new(Change::new(class.clone(), *cloud, limits))),
         })
     }
 
@@ -285,6 +285,7 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
             Kind::Create(create) => create.next(now, input),
             Kind::Delete(delete) => delete.next(now, input),
             Kind::Expand(expand) => expand.next(now, input),
+            Kind::Change(change) => change.next(now, input),
         }
     }
 
@@ -297,6 +298,7 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
             Kind::Create(create) => create.watches(),
             Kind::Delete(delete) => delete.watches(),
             Kind::Expand(expand) => expand.watches(),
+            Kind::Change(change) => change.watches(),
         };
         if watches { Awaited::OtherOperation } else { Awaited::Pause }
     }

@@ -1,11 +1,12 @@
-//! Random lives of one disk: callers of two replicas and another hand ask for it to be made, grown and deleted, and Azure
-//! delays, refuses, fails, and loses answers. Laws judge what is sent and what is answered.
+//! Random lives of one disk: callers of two replicas and another hand ask for it to be made, grown, changed and deleted, and
+//! Azure delays, refuses, fails, and loses answers. Laws judge what is sent and what is answered.
 //!
 //! It imports no rule of the courses. `LAZULI_WHOLE_DISK_SEEDS=N` runs so many schedules, and `LAZULI_WHOLE_DISK_SEED=S` one,
 //! with its story.
 
 mod azure;
 mod laws;
+mod mutants;
 
 use std::{
     cmp::Reverse,
@@ -21,13 +22,18 @@ use lazuli_engine::{
 };
 use lazuli_model::{
     ArmId, Disk, Gib, ProvisioningState, SkuName,
+    disk_details::DiskDetails,
     disk_spec::{CreateOption, DiskSpec, NamedBy, Origin},
     disk_tags,
     fault::{Effect, Fault},
     seeded::{self, Counts, Numbers, Outcome, Simulation},
 };
 
-use super::{Done, Failure, Op, Request, Wanted, WholeDisk};
+use lazuli_volume::Cloud;
+
+use mutants::{MUTANTS, Mutant};
+
+use super::{Done, Failure, Op, Request, SeenDisk, Wanted, WholeDisk};
 
 /// The schedules in which a distortion must be noticed.
 const NOTICED: u64 = 30_000;
@@ -38,9 +44,11 @@ const INCIDENTS: u64 = 120_000;
 /// of a write may take its longest pauses.
 const SETTLED: Duration = Duration::from_secs(40 * 60);
 
-const REACHED: [&str; 25] = [
+const REACHED: [&str; 27] = [
     "busy",
     "caller gave up",
+    "changed",
+    "changed already",
     "clean-up sent",
     "deleted",
     "failed",
@@ -118,6 +126,8 @@ enum Goal {
     Made(u8),
     Deleted,
     Grown(u32),
+    /// It has this tag of a class.
+    Changed(u8),
 }
 
 impl seeded::Incident for Incident {
@@ -132,9 +142,10 @@ impl seeded::Incident for Incident {
                 let claim = u8::from(numbers.one_in(5));
                 let incident = match numbers.below(13) {
                     0..7 => {
-                        let what = match numbers.below(4) {
+                        let what = match numbers.below(5) {
                             0 | 1 => Goal::Made(claim),
                             2 => Goal::Deleted,
+                            3 => Goal::Changed(1 + u8::from(numbers.one_in(3))),
                             _ => Goal::Grown(5 + u32::from(numbers.one_in(2))),
                         };
                         let patience = if numbers.one_in(3) { numbers.below(20_000) } else { u64::MAX };
@@ -168,6 +179,8 @@ struct Made {
     number: u64,
     claim: u8,
     gib: u32,
+    /// The tag that classes change; 0 where it has none.
+    team: u8,
     state: Doing,
     held: bool,
     /// The course whose PUT has made it.
@@ -184,10 +197,12 @@ enum Doing {
 impl Made {
     fn seen(self) -> Disk {
         let vm = self.held.then(|| ArmId::virtual_machine("s", "g", "n0").expect("an id"));
+        let team = (self.team > 0).then(|| (TEAM.to_owned(), self.team.to_string()));
+        let request = (disk_tags::REQUEST.to_owned(), format!("pvc-{}", self.claim));
         Disk {
             size: Gib::new(self.gib),
             sku: Some(SkuName::PremiumLrs),
-            tags: [(disk_tags::REQUEST.to_owned(), format!("pvc-{}", self.claim))].into(),
+            tags: [request].into_iter().chain(team).collect(),
             provisioning_state: match self.state {
                 Doing::Busy => ProvisioningState::InProgress,
                 Doing::Failed => ProvisioningState::Failed,
@@ -197,6 +212,19 @@ impl Made {
             ..Disk::unattached("d")
         }
     }
+
+    fn read(self) -> SeenDisk {
+        SeenDisk { disk: self.seen(), details: Some(DiskDetails::default()) }
+    }
+}
+
+/// The tag that classes change.
+const TEAM: &str = "team";
+
+/// What a class asks for that sets it.
+fn class(team: u8) -> Wanted {
+    let class = BTreeMap::from([("tags".to_owned(), format!("{TEAM}={team}"))]);
+    Wanted::Changed { class: Arc::new(class), cloud: Cloud::Public }
 }
 
 fn spec(claim: u8) -> DiskSpec {
@@ -230,44 +258,6 @@ fn spec(claim: u8) -> DiskSpec {
     }
 }
 
-/// A distortion that a law must notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mutant {
-    /// A read shows what the course's first read showed.
-    StaleRead,
-    /// The first read of a course finds nothing.
-    BlindRead,
-    /// The second read of a course shows another claim's disk as its own.
-    OwnClaim,
-    /// A caller that leaves tells no one.
-    NeverLeaves,
-    /// Every second answer is lost.
-    NoAnswer,
-    /// An answer comes twice.
-    TwoAnswers,
-    /// A failure says that nothing was done.
-    NoEffect,
-    /// A failed creation is answered as success.
-    Optimist,
-    /// A refused deletion is answered as success.
-    DeletesNothing,
-    /// A rest never ends.
-    Sleeps,
-}
-
-const MUTANTS: [Mutant; 10] = [
-    Mutant::StaleRead,
-    Mutant::BlindRead,
-    Mutant::OwnClaim,
-    Mutant::NeverLeaves,
-    Mutant::NoAnswer,
-    Mutant::TwoAnswers,
-    Mutant::NoEffect,
-    Mutant::Optimist,
-    Mutant::DeletesNothing,
-    Mutant::Sleeps,
-];
-
 /// What happens at a moment.
 #[derive(Debug)]
 enum Then {
@@ -287,8 +277,11 @@ enum Then {
 
 #[derive(Debug, Clone, Copy)]
 enum End {
-    Good(u32),
-    Failed { left: bool },
+    /// With this size, where it is larger, and this tag, where it is another.
+    Good(u32, Option<u8>),
+    Failed {
+        left: bool,
+    },
     Deleted,
 }
 
@@ -370,7 +363,7 @@ impl World {
         };
         if numbers.one_in(2) {
             let state = if numbers.one_in(4) { Doing::Failed } else { Doing::Good };
-            world.make(Made { number: 0, claim: 0, gib: 4, state, held: false, by: None });
+            world.make(Made { number: 0, claim: 0, gib: 4, team: 0, state, held: false, by: None });
         }
         world.numbers = numbers;
         world.history.push((Duration::ZERO, world.disk));
@@ -475,6 +468,7 @@ impl World {
                 let wanted = match (what, disk) {
                     (Goal::Made(claim), _) => Wanted::Made(Arc::new(spec(claim))),
                     (Goal::Deleted, _) => Wanted::Deleted,
+                    (Goal::Changed(team), _) => class(team),
                     (Goal::Grown(to), Some(disk)) if disk.gib < to => {
                         let before = Arc::new(disk.seen());
                         Wanted::Grown { before, read_at: self.now, to: Gib::new(to) }
@@ -514,13 +508,13 @@ impl World {
             }
             (Incident::Make { claim }, None) => {
                 self.count("foreign make");
-                self.make(Made { number: 0, claim, gib: 4, state: Doing::Good, held: false, by: None });
+                self.make(Made { number: 0, claim, gib: 4, team: 0, state: Doing::Good, held: false, by: None });
             }
             (Incident::Replace { claim }, Some(disk)) if !disk.held && disk.state != Doing::Busy => {
                 self.count("foreign replacement");
                 (self.disk, self.deleting) = (None, false);
                 self.changed();
-                self.make(Made { number: 0, claim, gib: 4, state: Doing::Good, held: false, by: None });
+                self.make(Made { number: 0, claim, gib: 4, team: 0, state: Doing::Good, held: false, by: None });
             }
             (Incident::Delete, Some(disk)) if !disk.held && disk.state != Doing::Busy => {
                 self.count("foreign delete");
@@ -537,7 +531,7 @@ impl World {
                 self.count("foreign operation");
                 self.disk = Some(Made { state: Doing::Busy, ..disk });
                 self.changed();
-                let end = if fails { End::Failed { left: true } } else { End::Good(disk.gib) };
+                let end = if fails { End::Failed { left: true } } else { End::Good(disk.gib, None) };
                 let ends = Then::Ends { number: disk.number, end, to: None };
                 self.at(self.now + Duration::from_millis(ms), ends);
             }
@@ -646,13 +640,13 @@ impl World {
         let read = if fails {
             Err(Error { fault: Fault::Unavailable, effect: Effect::None })
         } else {
-            shown.map(Made::seen).ok_or_else(missing)
+            shown.map(Made::read).ok_or_else(missing)
         };
         self.after_ms(100, Then::Tell(replica, Box::new(Event::Read(id, read))));
     }
 }
 
-const GOOD: Made = Made { number: 0, claim: 0, gib: 4, state: Doing::Good, held: false, by: None };
+const GOOD: Made = Made { number: 0, claim: 0, gib: 4, team: 0, state: Doing::Good, held: false, by: None };
 
 fn lost() -> Error {
     Error { fault: Fault::OutcomeUnknown, effect: Effect::Possible }

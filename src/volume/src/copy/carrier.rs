@@ -79,9 +79,21 @@ pub fn is_carrier_to(snapshot: &Snapshot, disk: &ArmId) -> bool {
 /// The carrier that a disk was made from, by what Azure says of the disk. DeleteVolume takes it along, once
 /// [`is_carrier_to`] has confirmed a read of it.
 pub fn carrier_of(disk: &Disk) -> Option<ArmId> {
-    let source: ArmId = disk.source.as_deref()?.parse().ok()?;
-    let has_name = name(disk.id.name()).is_ok_and(|name| name.eq_ignore_ascii_case(source.name()));
+    carrier_from(&disk.id, disk.source.as_deref()?)
+}
+
+/// The same of a disk of which only its source is known, in Azure's words.
+pub fn carrier_from(disk: &ArmId, source: &str) -> Option<ArmId> {
+    let source: ArmId = source.parse().ok()?;
+    let has_name = name(disk.name()).is_ok_and(|name| name.eq_ignore_ascii_case(source.name()));
     (source.is_type("Microsoft.Compute/snapshots") && has_name).then_some(source)
+}
+
+/// The disk that a snapshot says to be the carrier to. `None` for other snapshots, and where the disk's id is longer than a
+/// tag.
+pub fn carrier_target(snapshot: &Snapshot) -> Option<ArmId> {
+    let target: ArmId = value(&snapshot.tags, CARRIES_TO)?.parse().ok()?;
+    (target.is_type("Microsoft.Compute/disks") && is_carrier_to(snapshot, &target)).then_some(target)
 }
 
 /// What a single read of a carrier's disk has shown.

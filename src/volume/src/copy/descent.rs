@@ -32,6 +32,18 @@ impl Line {
         Self(text.split(SEPARATOR).filter_map(|id| id.trim().parse().ok()).take(LONGEST_LINE).collect())
     }
 
+    /// The line of a volume by all that its contexts say: a later part names what an earlier one does not.
+    #[must_use]
+    pub fn joined(parts: impl IntoIterator<Item = Self>) -> Self {
+        let mut line = Self::default();
+        for id in parts.into_iter().flat_map(|part| part.0) {
+            if !line.has(&id) {
+                line.0.push(id);
+            }
+        }
+        line
+    }
+
     /// The value of [`LINE_KEY`].
     pub fn to_context(&self) -> String {
         self.0.iter().map(ArmId::as_str).collect::<Vec<_>>().join(&SEPARATOR.to_string())

@@ -36,7 +36,7 @@ use super::{
     zone::Zone,
 };
 
-pub use carrier::{TargetSeen, carrier_of, is_carrier_to, is_left_over};
+pub use carrier::{TargetSeen, carrier_from, carrier_of, carrier_target, is_carrier_to, is_left_over};
 pub use descent::{Descent, LINE_KEY, LONGEST_LINE, Line, Link, Walk, are_related, walk};
 pub use next::{AZURE_COPY_LIMITS, CopyLimit, CopyLimits, CopyRefusal, CopySeen, NextCopy, next};
 

@@ -1,13 +1,12 @@
 //! The conversion of a disk to PremiumV2, which goes on in Azure for hours after the PATCH has ended, and what a person is
 //! told of it.
 //!
-//! Azure's state is the only memory that a restart leaves: the disk's type, how much is copied, and the type that the
-//! PersistentVolume says it was made with. A label on the PersistentVolume, which the Go driver sets too, tells a conversion
-//! of which a person has been told already.
+//! Azure's state is the only memory that a restart leaves: the disk's type, and how much is copied. So a later process goes
+//! on from the percentage that it finds, and does not tell the beginning again.
 
 use std::time::Duration;
 
-use lazuli_model::{Disk, Gib, SkuName, event::Reason, op::DiskChange};
+use lazuli_model::{Completion, Disk, Gib, SkuName, event::Reason, op::DiskChange};
 
 /// What a person is told at most: each time so many more percent are copied (source: the Go driver).
 const STEP_PERCENT: u16 = 20;
@@ -41,12 +40,11 @@ impl Conversion {
     }
 }
 
-/// Whether a disk is being converted, by what Azure shows and by the type that its PersistentVolume says it was made with.
-/// A disk that was made as PremiumV2 and is being filled is a copy.
-pub fn is_converting(disk: &Disk, made_as: Option<SkuName>) -> bool {
-    disk.sku == Some(SkuName::PremiumV2Lrs)
-        && disk.is_hydrating()
-        && made_as.is_some_and(|sku| sku != SkuName::PremiumV2Lrs)
+/// Whether a disk of this type, of which so much is copied, is being converted. One that was made from a source and is being
+/// filled may be a copy that was made as PremiumV2: of it, Azure does not say which.
+pub fn is_converting(sku: Option<SkuName>, completion: Option<Completion>, source: Option<&str>) -> bool {
+    let is_filled = completion.is_some_and(|completion| !completion.is_complete());
+    sku == Some(SkuName::PremiumV2Lrs) && is_filled && source.is_none()
 }
 
 /// What a person has been told of a conversion.
@@ -60,11 +58,18 @@ pub struct Reported {
     is_long: bool,
 }
 
+impl Reported {
+    /// Its beginning: it has begun now, or an earlier process has told of it.
+    pub fn beginning(now: Duration) -> Self {
+        Self { since: now, percent: 0, is_long: false }
+    }
+}
+
 /// What a person is to be told of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConversionReport {
-    /// It has begun.
-    Started,
+    /// It has begun, from this type; `None` for one that is newer than this program.
+    Started(Option<SkuName>),
     /// So many percent are copied.
     Progress(u16),
     /// It takes longer than conversions of disks of this size do.
@@ -77,7 +82,7 @@ impl ConversionReport {
     /// The reason of the event, as the Go driver names it.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Started => Reason::SKUMigrationStarted,
+            Self::Started(_) => Reason::SKUMigrationStarted,
             Self::Progress(_) => Reason::SKUMigrationProgress,
             Self::Long(_) => Reason::SKUMigrationTimeout,
             Self::Completed => Reason::SKUMigrationCompleted,
@@ -85,39 +90,24 @@ impl ConversionReport {
     }
 }
 
-/// Whether the PersistentVolume has the label of a conversion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Label {
-    /// It has: an earlier process, or the Go driver, has told of the beginning.
-    Present,
-    /// It has not.
-    Absent,
-}
-
 fn long(size: Gib) -> Duration {
     LONG.into_iter().find(|(below, _)| size < *below).map_or(LONG_OTHERWISE, |(_, long)| long)
 }
 
-/// What a person is to be told after a read of the disk, and what is remembered for the next one; `None` once it is over.
-/// Before the first read of a conversion `reported` is `None`.
+/// What a person is to be told after a read of the disk, and what is remembered for the next one; `None` once it is over. A
+/// disk that is of another type by then is not converted.
 pub fn conversion_reports(
-    reported: Option<Reported>,
+    mut known: Reported,
     disk: &Disk,
-    label: Label,
     now: Duration,
 ) -> (Vec<ConversionReport>, Option<Reported>) {
-    let copied = disk.completion.filter(|completion| !completion.is_complete());
-    let Some(copied) = copied else {
-        let was_running = reported.is_some() || label == Label::Present;
-        return (if was_running { vec![ConversionReport::Completed] } else { Vec::new() }, None);
+    if disk.sku != Some(SkuName::PremiumV2Lrs) {
+        return (Vec::new(), None);
+    }
+    let Some(copied) = disk.completion.filter(|completion| !completion.is_complete()) else {
+        return (vec![ConversionReport::Completed], None);
     };
     let mut reports = Vec::new();
-    let mut known = reported.unwrap_or_else(|| {
-        if label == Label::Absent {
-            reports.push(ConversionReport::Started);
-        }
-        Reported { since: now, percent: 0, is_long: false }
-    });
     let percent = copied.percent() / STEP_PERCENT * STEP_PERCENT;
     if percent > known.percent {
         reports.push(ConversionReport::Progress(percent));

@@ -34,7 +34,7 @@ use super::{
     parameters as of_storage_class, perf, sku, tags,
 };
 
-pub use conversion::{Conversion, ConversionReport, Label, Reported, conversion_reports, is_converting};
+pub use conversion::{Conversion, ConversionReport, Reported, conversion_reports, is_converting};
 pub use parameters::ATTRIBUTE_PARAMETERS;
 
 /// What ControllerModifyVolume does.

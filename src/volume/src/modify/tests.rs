@@ -291,18 +291,17 @@ fn a_conversion_is_told_from_its_beginning_to_its_end() {
     assert_eq!(of(&[("skuName", "PremiumV2_LRS")], &converting(50.0, 10)).unwrap(), ModifyPlan::default());
 
     let hours = |hours: u64| Duration::from_secs(hours * 3_600);
-    let mut reported = None;
+    let mut reported = Some(Reported::beginning(hours(0)));
     let mut told = Vec::new();
-    for (percent, at) in
-        [(0.0, 0), (19.9, 1), (20.0, 2), (65.0, 3), (66.0, 10), (79.0, 11), (99.99, 12), (100.0, 13), (100.0, 14)]
-    {
-        let (reports, next) = conversion_reports(reported, &converting(percent, 1_024), Label::Absent, hours(at));
+    for (percent, at) in [(0.0, 0), (19.9, 1), (20.0, 2), (65.0, 3), (66.0, 10), (79.0, 11), (99.99, 12), (100.0, 13)] {
+        let (reports, next) = conversion_reports(reported.unwrap(), &converting(percent, 1_024), hours(at));
         reported = next;
         told.extend(reports);
     }
     use ConversionReport::{Completed, Long, Progress, Started};
-    assert_eq!(told, [Started, Progress(20), Progress(60), Long(hours(10)), Progress(80), Completed]);
-    let reasons = [Started, Progress(20), Long(hours(1)), Completed].map(|report| report.reason());
+    assert_eq!(told, [Progress(20), Progress(60), Long(hours(10)), Progress(80), Completed]);
+    assert_eq!(reported, None);
+    let reasons = [Started(None), Progress(20), Long(hours(1)), Completed].map(|report| report.reason());
     let expected = [
         Reason::SKUMigrationStarted,
         Reason::SKUMigrationProgress,
@@ -315,20 +314,21 @@ fn a_conversion_is_told_from_its_beginning_to_its_end() {
 #[test]
 fn a_conversion_is_known_after_a_restart_by_azures_state() {
     let half = converting(50.0, 10);
-    assert!(is_converting(&half, Some(SkuName::PremiumLrs)));
-    assert!(!is_converting(&half, Some(SkuName::PremiumV2Lrs)), "it is a copy that is being filled");
-    assert!(!is_converting(&half, None) && !is_converting(&converting(100.0, 10), Some(SkuName::PremiumLrs)));
-    assert!(!is_converting(&Disk { sku: Some(SkuName::PremiumLrs), ..half.clone() }, Some(SkuName::PremiumLrs)));
-    let (reports, _) = conversion_reports(None, &half, Label::Present, Duration::ZERO);
-    assert_eq!(reports, [ConversionReport::Progress(40)], "its beginning was told before");
-    let over = conversion_reports(None, &converting(100.0, 10), Label::Present, Duration::ZERO);
-    assert_eq!(over, (vec![ConversionReport::Completed], None));
-    assert_eq!(conversion_reports(None, &premium(), Label::Absent, Duration::ZERO), (vec![], None));
+    let shown = |disk: &Disk| is_converting(disk.sku, disk.completion, disk.source.as_deref());
+    assert!(shown(&half));
+    assert!(
+        !shown(&Disk { source: Some("a snapshot".into()), ..half.clone() }),
+        "it may be a copy that is being filled"
+    );
+    assert!(!shown(&converting(100.0, 10)) && !shown(&disk(SkuName::PremiumV2Lrs, 10)));
+    assert!(!shown(&Disk { sku: Some(SkuName::PremiumLrs), ..half.clone() }));
+    let found = |disk: &Disk| conversion_reports(Reported::beginning(Duration::ZERO), disk, Duration::ZERO);
+    assert_eq!(found(&half).0, [ConversionReport::Progress(40)], "its beginning was told before");
+    assert_eq!(found(&converting(100.0, 10)), (vec![ConversionReport::Completed], None));
+    assert_eq!(found(&premium()), (vec![], None), "it is not converted");
     for (gib, long) in [(2_047, 10), (2_048, 12), (4_096, 16), (16_384, 19), (65_536, 16)] {
-        let (_, known) = conversion_reports(None, &converting(1.0, gib), Label::Absent, Duration::ZERO);
-        let at = |seconds| {
-            conversion_reports(known, &converting(1.0, gib), Label::Absent, Duration::from_secs(seconds)).0.len()
-        };
+        let known = found(&converting(1.0, gib)).1.unwrap();
+        let at = |seconds| conversion_reports(known, &converting(1.0, gib), Duration::from_secs(seconds)).0.len();
         assert_eq!([at(long * 3_600 - 1), at(long * 3_600)], [0, 1], "{gib}");
     }
 }

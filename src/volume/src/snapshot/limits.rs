@@ -106,6 +106,25 @@ impl SnapshotLimit {
     }
 }
 
+impl SnapshotLimit {
+    /// The limit without what changes from try to try, for an event.
+    pub fn lasting(&self) -> &'static str {
+        match self {
+            Self::TooFast { .. } => "Azure makes no more incremental snapshots of it before some minutes are over",
+            Self::Incomplete { .. } => "Azure makes no more snapshots of it before those that it has are complete",
+            Self::Hydrating(_) => {
+                "its own content is still being copied, and snapshots with instant access are possible after that"
+            }
+            Self::TooMany { .. } => "it has as many incremental snapshots as a disk can have",
+            Self::CopyUnderWay(_) => "another snapshot of it is being copied into another region",
+            Self::OlderFirst(_) => "an older snapshot of it is to be copied into another region first",
+            Self::CopiesToRegion { .. } => {
+                "as many snapshots are being copied into the region as Azure copies at a time"
+            }
+        }
+    }
+}
+
 impl fmt::Display for SnapshotLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -270,7 +289,7 @@ pub struct SnapshotsDepend {
 }
 
 /// Whether snapshots of disks of this type may be incomplete. For all other types no list of snapshots is needed.
-fn fills_snapshots_late(sku: Option<SkuName>) -> bool {
+pub fn fills_snapshots_late(sku: Option<SkuName>) -> bool {
     sku.is_none_or(sku::has_own_performance)
 }
 

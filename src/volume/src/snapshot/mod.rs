@@ -36,7 +36,10 @@ use super::{
     name, sku, tags,
 };
 
-pub use limits::{AZURE_LIMITS, GrowthBlocked, SnapshotLimit, SnapshotLimits, SnapshotsDepend, may_delete, may_grow};
+pub use limits::{
+    AZURE_LIMITS, GrowthBlocked, SnapshotLimit, SnapshotLimits, SnapshotsDepend, fills_snapshots_late, may_delete,
+    may_grow,
+};
 pub use next::{NextDeletion, NextSnapshot, SnapshotRefusal, SnapshotsSeen, next, next_deletion};
 pub use parameters::SNAPSHOT_PARAMETERS;
 

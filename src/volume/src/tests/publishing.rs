@@ -10,7 +10,7 @@ fn context(volume: Pairs<'_>, disk: &Disk) -> BTreeMap<String, String> {
 fn a_provisioned_volume_is_told_its_slot_and_nothing_else() {
     let plan = plan(&[("skuName", "Premium_LRS")]);
     let parameters = publish_parameters(&plan.volume_context).unwrap();
-    assert_eq!(parameters, PublishParameters { caching: None, max_shares: 1, is_static: false });
+    assert_eq!(parameters, PublishParameters { caching: None, max_shares: 1, told: Told::Nothing });
     assert_eq!(context(&[("requestedsizegib", "10")], &made(&plan)), map(&[("LUN", "7")]));
 }
 
@@ -29,6 +29,23 @@ fn a_static_volume_is_told_what_its_disk_is() {
         ("skuname", "UltraSSD_LRS"),
     ];
     assert_eq!(context(&[], &made(&plan(&pairs))), map(&expected));
+}
+
+#[test]
+fn a_tuned_volume_is_told_the_type_and_performance_that_its_disk_has_now() {
+    let plan = plan(&[("skuName", "Premium_LRS"), ("PerfProfile", "Basic")]);
+    let changed = Disk { sku: Some(SkuName::StandardSsdLrs), iops: Some(600), mbps: Some(150), ..made(&plan) };
+    let parameters = publish_parameters(&plan.volume_context).unwrap();
+    assert_eq!(parameters.told, Told::Performance);
+    let told = parameters.publish_context(Lun::try_from(7).unwrap(), Some(&changed));
+    let expected =
+        [("LUN", "7"), ("diskiopsreadwrite", "600"), ("diskmbpsreadwrite", "150"), ("skuname", "StandardSSD_LRS")];
+    assert_eq!(told, map(&expected));
+    let staged = stage_parameters(&plan.volume_context, &Capability::mounted(), &told).unwrap();
+    assert_eq!((staged.sku, staged.iops, staged.mbps), (Some(SkuName::StandardSsdLrs), Some(600), Some(150)));
+    // A profile that is no profile is the node's to refuse.
+    let context = map(&[("requestedsizegib", "10"), ("perfProfile", "fast")]);
+    assert_eq!(publish_parameters(&context).unwrap().told, Told::Nothing);
 }
 
 #[test]

@@ -1,25 +1,37 @@
 //! What a disk or a snapshot is copied from.
 //!
-//! Documented: the source is a disk or a snapshot of the same region, is complete, and is no larger than its copy.
+//! Documented: the source is a disk or a snapshot of the same region and of the same edge zone, is complete, and is no
+//! larger than its copy. A copy whose size nobody asks for has the bytes of its source, which may be no whole GiB.
 
 use serde_json::Value;
 
+use super::background_copy::{has_failed, percent};
 use crate::arm::{kinds, writes};
-use crate::disk_skus::Sku;
 use crate::document::Document;
 use crate::fault::{self, Fault};
+use crate::options::SizeRounding;
 use crate::path;
 use crate::state::State;
 
-/// The source that `creationData` names, which a copy in `location` can use now. `root` is the parameter that
-/// refusals name: `disk` or `snapshot`.
-pub(crate) fn find(state: &State, root: &str, data: &Value, location: &str) -> Result<Document, Fault> {
-    let source = named(state, root, data)?;
+const GIB: u64 = 1 << 30;
+
+/// The source that `creationData` names, which is where a copy of this body is to be. `root` is the parameter that refusals
+/// name: `disk` or `snapshot`.
+pub(crate) fn find(state: &State, root: &str, body: &Value, location: &str) -> Result<Document, Fault> {
+    let source = named(state, root, &body["properties"]["creationData"])?;
     if source["location"] != location {
         return Err(fault::source_in_another_region(path::name_of(path::of(&source))));
     }
-    check_ready(state, &source)?;
+    let (own, sources) = (edge_zone(body), edge_zone(&source));
+    if !own.eq_ignore_ascii_case(sources) {
+        return Err(fault::source_in_another_edge_zone(own, sources));
+    }
     Ok(source)
+}
+
+/// The edge zone of a document or of a body; empty for the region itself.
+pub(crate) fn edge_zone(doc: &Value) -> &str {
+    doc["extendedLocation"]["name"].as_str().unwrap_or("")
 }
 
 /// The same in any region and any state.
@@ -43,23 +55,30 @@ pub(crate) fn named(state: &State, root: &str, data: &Value) -> Result<Document,
     Ok(source)
 }
 
-/// Refuses a source that is being created or deleted, or whose content has not come yet.
-pub(crate) fn check_ready(state: &State, source: &Value) -> Result<(), Fault> {
-    let id = path::of(source);
-    let refuse = |why: String| Err(fault::source_not_ready(id, why));
+/// Refuses a source that is being created or deleted.
+pub(crate) fn check_stands(state: &State, source: &Value) -> Result<(), Fault> {
+    let refuse = |why: &str| Err(fault::source_not_ready(path::of(source), why));
     match source["properties"]["provisioningState"].as_str() {
-        Some("Deleting") => refuse("it is being deleted".to_owned()),
-        Some("Updating") if is_being_created(state, source) => refuse("it is being created".to_owned()),
-        _ => match percent(source) {
-            Some(percent) if percent < 100 => refuse(format!("its copy is {percent} percent complete")),
-            _ => Ok(()),
-        },
+        Some("Deleting") => refuse("it is being deleted"),
+        Some("Updating") if is_being_created(state, source) => refuse("it is being created"),
+        _ if has_failed(source) => refuse("its background copy has failed"),
+        _ => Ok(()),
     }
 }
 
-/// How much of a snapshot has been copied; `None` where nothing is copied in the background.
-pub(crate) fn percent(doc: &Value) -> Option<u64> {
-    doc["properties"]["completionPercent"].as_u64()
+/// The same, and one whose content has not come yet. Of a disk that is unverified.
+pub(crate) fn check_ready(state: &State, source: &Value) -> Result<(), Fault> {
+    check_stands(state, source)?;
+    if source["type"] == kinds::DISK && state.switches.filling_disk_is_source {
+        return Ok(());
+    }
+    match percent(source) {
+        Some(percent) if percent < 100 => {
+            let why = format!("its copy is {percent} percent complete");
+            Err(fault::source_not_ready(path::of(source), why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether the creation of a disk or snapshot has not ended. A change keeps the new document back, a creation not.
@@ -68,22 +87,45 @@ pub(crate) fn is_being_created(state: &State, doc: &Value) -> bool {
         && state.store.get(path::of(doc)).is_some_and(|resource| resource.next.is_none())
 }
 
-/// How large a copy becomes, in GiB.
-pub(crate) fn size(root: &str, asked: Option<u64>, source: &Value) -> Result<u64, Fault> {
-    let least = source["properties"]["diskSizeGB"].as_u64().unwrap_or(1);
-    match asked {
-        Some(gib) if gib < least => Err(fault::smaller_than_source(root, gib, least)),
-        asked => Ok(asked.unwrap_or(least)),
+/// How large a disk or snapshot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// `diskSizeGB`.
+    pub(crate) gib: u64,
+    /// `diskSizeBytes`.
+    pub(crate) bytes: u64,
+}
+
+impl Size {
+    /// Of whole GiB.
+    pub(crate) const fn whole(gib: u64) -> Self {
+        Self { gib, bytes: gib.saturating_mul(GIB) }
+    }
+
+    /// Of bytes, named in GiB as the switch says.
+    pub(crate) const fn exact(bytes: u64, rounding: SizeRounding) -> Self {
+        let gib = match rounding {
+            SizeRounding::Down => bytes / GIB,
+            SizeRounding::Up => bytes.div_ceil(GIB),
+        };
+        Self { gib: if gib == 0 { 1 } else { gib }, bytes }
+    }
+
+    /// Of a document.
+    pub(crate) fn of(doc: &Value) -> Self {
+        let gib = doc["properties"]["diskSizeGB"].as_u64().unwrap_or(1);
+        Self { gib, bytes: doc["properties"]["diskSizeBytes"].as_u64().unwrap_or(gib * GIB) }
     }
 }
 
-/// Documented: a snapshot of a disk with sectors of 4096 bytes makes disks that can have them, and no others.
-pub(crate) fn check_sector_size(source: &Value, sku: &Sku) -> Result<(), Fault> {
-    let large = source["properties"]["creationData"]["logicalSectorSize"] == 4096;
-    if large && source["type"] == kinds::SNAPSHOT && !sku.adjustable() {
-        return Err(fault::sectors_of_snapshot(path::of(source), sku.name));
+/// How large a copy becomes.
+pub(crate) fn size(root: &str, asked: Option<u64>, source: &Value) -> Result<Size, Fault> {
+    let least = Size::of(source);
+    match asked.map(Size::whole) {
+        Some(size) if size.bytes < least.bytes => Err(fault::smaller_than_source(root, size.gib, least.gib)),
+        Some(size) => Ok(size),
+        None => Ok(least),
     }
-    Ok(())
 }
 
 /// Gives a copy what it has of its source, where it was not asked for: which one it was, and its system's facts.

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
-use super::{attachments, disk_rules, disk_work, quotas};
+use super::{attachments, background_copy, disk_copy, disk_rules, disk_work, quotas};
 use crate::answer::Context;
 use crate::fault::Fault;
 use crate::path;
 use crate::state::{HypervisorStep, State};
+use crate::store::Resource;
 
 /// What a write does to a machine's data disks.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +53,16 @@ pub(crate) fn make_disks(context: &mut Context<'_>, plan: &Plan) -> Result<Vec<(
         made.push((new.id.clone(), doc));
     }
     Ok(made)
+}
+
+/// Puts new disks in place. What they are made of comes from now on.
+pub(crate) fn insert(context: &mut Context<'_>, made: Vec<(String, Value)>) {
+    let now = context.now;
+    for (id, disk) in made {
+        let faster = disk_copy::speed(context.state, &disk);
+        context.state.store.insert(&id, Resource::new(disk), now);
+        background_copy::begin(context, &id, now, faster);
+    }
 }
 
 /// What the hypervisor does for a plan.

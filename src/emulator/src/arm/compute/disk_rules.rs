@@ -1,23 +1,21 @@
-//! What a managed disk may be: checks of a request, and the document that results.
+//! What a new managed disk may be: checks of a request, and the document that results.
 //!
-//! Documented: sizes, performance, shares and zones by SKU; only growing; changes while attached.
-//! Recorded: the members of a finished document. Nothing here touches the store except to read what
+//! Documented: sizes, performance, shares and zones by SKU. What may be made of what is in [`disk_copy`], what may change in
+//! [`disk_changes`](super::disk_changes). Recorded: the members of a finished document. Nothing here touches the store except to read what
 //! a request refers to.
 
 use serde_json::{Value, json};
 
-use super::attachments::owners;
-use super::{copy_source, disk_access};
+use super::copy_source::Size;
+use super::disk_copy;
 use crate::arm::{kinds, regions, writes};
 use crate::disk_skus::{self, Sku, SkuError};
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
-use crate::store::Power;
 
-const GIB: u64 = 1 << 30;
 /// Caching and live growth end below this size (documented).
-const FOUR_TIB_GIB: u64 = 4096;
+pub(super) const FOUR_TIB_GIB: u64 = 4096;
 
 /// Documented: 1 to 80 characters; letters, digits, `_`, `-`, `.`; begins with a letter, digit or
 /// underscore and ends with a letter, digit or underscore. The text is unverified.
@@ -39,13 +37,13 @@ pub(crate) fn check_name(parameter: &str, name: &str) -> Result<(), Fault> {
     }
 }
 
-fn refused(error: &SkuError) -> Fault {
+pub(super) fn refused(error: &SkuError) -> Fault {
     let mut fault = Fault::new(error.status(), error.code(), error.to_string());
     fault.target = error.target().map(Into::into);
     fault
 }
 
-fn sku_of(doc: &Value) -> Result<&'static Sku, Fault> {
+pub(super) fn sku_of(doc: &Value) -> Result<&'static Sku, Fault> {
     let name = doc["sku"]["name"].as_str().unwrap_or("Standard_LRS");
     disk_skus::find(name).ok_or_else(|| fault::invalid_parameter("sku", format!("SKU {name} is not available.")))
 }
@@ -68,7 +66,8 @@ pub(crate) fn complete(
     }
     let sku = sku_of(body)?;
     let mut properties = asked.clone();
-    let gib = creation(state, &mut properties, asked, location, sku)?;
+    let size = creation(state, (id, location), body, sku, &mut properties)?;
+    let gib = size.gib;
     sku.check_size(gib).map_err(|e| refused(&e))?;
     let zones = body["zones"].as_array().cloned().unwrap_or_default();
     regions::check_zones(location, &zones, kinds::DISK, path::name_of(id))?;
@@ -86,8 +85,11 @@ pub(crate) fn complete(
         Some("Upload" | "UploadPreparedSecure") => "ReadyToUpload",
         _ => "Unattached",
     });
-    properties["diskSizeBytes"] = json!(gib * GIB);
+    properties["diskSizeBytes"] = json!(size.bytes);
     properties["uniqueId"] = json!(unique);
+    if properties["burstingEnabled"] == json!(true) {
+        properties["burstingEnabledTime"] = json!(created);
+    }
     let mut doc = writes::base(kinds::DISK, id, location, &["tags", "zones", "extendedLocation"], body);
     doc["sku"] = json!({"name": sku.name, "tier": sku.tier});
     doc["properties"] = properties;
@@ -95,7 +97,14 @@ pub(crate) fn complete(
 }
 
 /// Checks `creationData` and says how large the disk becomes.
-fn creation(state: &State, properties: &mut Value, asked: &Value, location: &str, sku: &Sku) -> Result<u64, Fault> {
+fn creation(
+    state: &State,
+    (id, location): (&str, &str),
+    body: &Value,
+    sku: &'static Sku,
+    properties: &mut Value,
+) -> Result<Size, Fault> {
+    let asked = &body["properties"];
     let data = &asked["creationData"];
     let option = data["createOption"].as_str().unwrap_or("");
     let given = match asked.get("diskSizeGB") {
@@ -111,24 +120,21 @@ fn creation(state: &State, properties: &mut Value, asked: &Value, location: &str
         data[member].as_str().ok_or_else(|| fault::missing_parameter(format!("disk.creationData.{member}")))
     };
     match option {
-        "Empty" => given.ok_or_else(|| fault::missing_parameter("disk.diskSizeGB")),
+        "Empty" => given.map(Size::whole).ok_or_else(|| fault::missing_parameter("disk.diskSizeGB")),
         "Copy" | "Restore" | "CopyStart" | "CopyFromSanSnapshot" => {
-            let source = copy_source::find(state, "disk", data, location)?;
-            copy_source::check_sector_size(&source, sku)?;
-            copy_source::hand_down(properties, &source);
-            copy_source::size("disk", given, &source)
+            disk_copy::plan(state, &disk_copy::Asked { id, location, body, sku, gib: given }, properties)
         }
         "Import" | "ImportSecure" => {
             required("sourceUri")?;
             required("storageAccountId")?;
             // Unverified: an imported blob's size is not known here; 30 GiB stands for it.
-            Ok(given.unwrap_or(30))
+            Ok(Size::whole(given.unwrap_or(30)))
         }
         "FromImage" => {
             if data.get("imageReference").is_none() && data.get("galleryImageReference").is_none() {
                 return Err(fault::missing_parameter("disk.creationData.imageReference"));
             }
-            Ok(given.unwrap_or(30))
+            Ok(Size::whole(given.unwrap_or(30)))
         }
         "Upload" | "UploadPreparedSecure" => {
             let bytes = data["uploadSizeBytes"]
@@ -143,7 +149,8 @@ fn creation(state: &State, properties: &mut Value, asked: &Value, location: &str
                     "35183298347520",
                 ));
             }
-            Ok((bytes as u64).div_ceil(GIB))
+            // Documented (disks-upload-vhd-to-managed-disk-cli): the disk has no footer.
+            Ok(Size::exact(bytes.unsigned_abs() - VHD_FOOTER_BYTES, state.switches.size_rounding))
         }
         _ => Err(fault::invalid_parameter(
             "disk.creationData.createOption",
@@ -152,8 +159,11 @@ fn creation(state: &State, properties: &mut Value, asked: &Value, location: &str
     }
 }
 
+/// Documented: the last bytes of a fixed VHD.
+const VHD_FOOTER_BYTES: u64 = 512;
+
 /// IOPS, throughput and tier.
-fn perform(properties: &mut Value, sku: &Sku, gib: u64, asked: &Value) -> Result<(), Fault> {
+pub(super) fn perform(properties: &mut Value, sku: &Sku, gib: u64, asked: &Value) -> Result<(), Fault> {
     let iops = asked.get("diskIOPSReadWrite").and_then(Value::as_u64);
     let mbps = asked.get("diskMBpsReadWrite").and_then(Value::as_u64);
     let performance = sku.check_performance(gib, iops, mbps).map_err(|e| refused(&e))?;
@@ -164,7 +174,11 @@ fn perform(properties: &mut Value, sku: &Sku, gib: u64, asked: &Value) -> Result
         (Some(own), Some(tier)) => {
             // Documented: only Premium SSD takes a tier above its own, never one below.
             let number = |name: &str| name.get(1..).and_then(|n| n.parse::<u32>().ok());
-            let fits = sku.name.starts_with("Premium") && tier.starts_with('P') && number(tier) >= number(&own);
+            let fits = sku.name.starts_with("Premium")
+                && tier.starts_with('P')
+                && number(tier) >= number(&own)
+                // Documented (disks-change-performance): P60 and above are for disks that are larger than 4 TiB.
+                && (gib > FOUR_TIB_GIB || number(tier) <= Some(50));
             if !fits {
                 return Err(fault::invalid_parameter(
                     "disk.tier",
@@ -215,7 +229,7 @@ const TIER_SIZES: [(&str, u64); 14] = [
     ("P80", 32_767),
 ];
 
-fn shares(properties: &mut Value, sku: &Sku, gib: u64) -> Result<(), Fault> {
+pub(super) fn shares(properties: &mut Value, sku: &Sku, gib: u64) -> Result<(), Fault> {
     if let Some(value) = properties.get("maxShares") {
         let shares = value.as_u64().unwrap_or(0);
         sku.check_shares(gib, shares).map_err(|e| refused(&e))?;
@@ -302,221 +316,6 @@ fn reference(id: &str, kind: &str, target: &str) -> Result<(), Fault> {
             format!("The value '{id}' of parameter '{target}' is not a resource id of type Microsoft.Compute/{kind}."),
         ))
     }
-}
-
-/// The document after a PUT or PATCH on an existing disk.
-pub(crate) fn changed(state: &State, old: &Value, body: &Value, replace: bool) -> Result<Value, Fault> {
-    let id = old["id"].as_str().unwrap_or("");
-    let asked = body.get("properties").cloned().unwrap_or(json!({}));
-    let empty = serde_json::Map::new();
-    let given = asked.as_object().unwrap_or(&empty);
-    fixed(old, body, &asked)?;
-    let mut new = old.clone();
-    if body.get("tags").is_some() || replace {
-        match body.get("tags") {
-            Some(tags) => new["tags"] = tags.clone(),
-            None => {
-                if let Some(object) = new.as_object_mut() {
-                    object.shift_remove("tags");
-                }
-            }
-        }
-    }
-    if let Some(sku) = body.get("sku").filter(|sku| sku.get("name").is_some()) {
-        new["sku"] = sku.clone();
-    }
-    let sku = sku_of(&new)?;
-    new["sku"] = json!({"name": sku.name, "tier": sku.tier});
-    for (member, value) in given {
-        if member != "creationData" {
-            new["properties"][member] = value.clone();
-        }
-    }
-    let before = old["properties"]["diskSizeGB"].as_u64().unwrap_or(0);
-    let gib = match given.get("diskSizeGB") {
-        Some(value) => {
-            value.as_u64().ok_or_else(|| fault::out_of_range("disk.diskSizeGB", value.to_string(), "1", "65536"))?
-        }
-        None => before,
-    };
-    if gib < before {
-        return Err(fault::cannot_shrink(id));
-    }
-    sku.check_size(gib).map_err(|e| refused(&e))?;
-    let sku_changed = new["sku"]["name"] != old["sku"]["name"];
-    if sku_changed {
-        conversion(state, old, &new, sku)?;
-    }
-    let shares_changed = new["properties"]["maxShares"] != old["properties"]["maxShares"];
-    if gib > before {
-        disk_access::refuse_growth(old)?;
-    }
-    attached_rules(state, old, sku, before, gib, sku_changed, shares_changed)?;
-    new["properties"]["diskSizeGB"] = json!(gib);
-    new["properties"]["diskSizeBytes"] = json!(gib * GIB);
-    // What was not asked for follows the size, unless the SKU lets the caller choose and it did.
-    let mut wanted = asked.clone();
-    if sku.adjustable() && !sku_changed {
-        for member in ["diskIOPSReadWrite", "diskMBpsReadWrite"] {
-            if wanted.get(member).is_none() {
-                wanted[member] = old["properties"][member].clone();
-            }
-        }
-    }
-    if !sku.adjustable() {
-        // A caller that sends back what a GET showed while it grows the disk means no performance.
-        for member in ["diskIOPSReadWrite", "diskMBpsReadWrite"] {
-            if wanted.get(member) == old["properties"].get(member)
-                && let Some(object) = wanted.as_object_mut()
-            {
-                object.shift_remove(member);
-            }
-        }
-        if wanted.get("tier") == old["properties"].get("tier")
-            && gib != before
-            && let Some(object) = wanted.as_object_mut()
-        {
-            object.shift_remove("tier");
-        }
-    }
-    if sku_changed
-        && wanted.get("tier").is_none()
-        && let Some(object) = new["properties"].as_object_mut()
-    {
-        object.shift_remove("tier");
-    }
-    perform(&mut new["properties"], sku, gib, &wanted)?;
-    shares(&mut new["properties"], sku, gib)?;
-    protect("disk", &mut new["properties"])?;
-    if sku_changed && sku.premium_v2() {
-        // Documented: what becomes Premium v2 has sectors of 512 bytes.
-        new["properties"]["creationData"]["logicalSectorSize"] = json!(512);
-    }
-    new["properties"]["provisioningState"] = json!("Succeeded");
-    Ok(new)
-}
-
-/// What never changes on a disk that exists.
-fn fixed(old: &Value, body: &Value, asked: &Value) -> Result<(), Fault> {
-    if let Some(data) = asked.get("creationData").and_then(Value::as_object) {
-        for (member, value) in data {
-            let have = &old["properties"]["creationData"][member];
-            let equal = have == value
-                || matches!((have.as_str(), value.as_str()), (Some(a), Some(b)) if a.eq_ignore_ascii_case(b));
-            if !equal {
-                return Err(fault::property_change(format!("creationData.{member}")));
-            }
-        }
-    }
-    let zones = body.get("zones").filter(|zones| **zones != json!([]));
-    if zones.is_some_and(|zones| old.get("zones") != Some(zones)) {
-        return Err(fault::property_change("zones"));
-    }
-    let generation = "hyperVGeneration";
-    if let (Some(value), Some(have)) = (asked.get(generation), old["properties"].get(generation))
-        && value != have
-    {
-        return Err(fault::property_change(generation));
-    }
-    Ok(())
-}
-
-/// Which SKU may become which. Documented (disks-convert-types): hard disks and SSDs of any redundancy into
-/// each other, and into Premium v2 where that may be; nothing from or to Ultra or from Premium v2. The
-/// texts are unverified.
-fn conversion(state: &State, old: &Value, new: &Value, sku: &Sku) -> Result<(), Fault> {
-    let name = old["name"].as_str().unwrap_or("");
-    let before = sku_of(old)?;
-    let refuse = |why: &str| {
-        Err(fault::not_allowed(format!("Disk {name} of SKU {} cannot be changed to {}: {why}", before.name, sku.name)))
-    };
-    if before.adjustable() || sku.ultra() {
-        return refuse("create a disk of that SKU from a snapshot.");
-    }
-    let zones = old["zones"].as_array().cloned().unwrap_or_default();
-    if !zones.is_empty() || regions::has_zones(old["location"].as_str().unwrap_or("")) {
-        sku.check_zones(&zones).map_err(|e| refused(&e))?;
-    }
-    if !sku.premium_v2() {
-        return Ok(());
-    }
-    let properties = &new["properties"];
-    if properties["burstingEnabled"] == json!(true) {
-        return refuse("bursting must be disabled first.");
-    }
-    let holders = owners(old);
-    if properties["maxShares"].as_u64().unwrap_or(1) > 1 && !holders.is_empty() {
-        return refuse("a shared disk must be detached first.");
-    }
-    for vm in holders.iter().filter_map(|vm| state.store.vm(vm)) {
-        let profile = &vm["properties"]["storageProfile"];
-        let id = old["id"].as_str().unwrap_or("");
-        let is = |element: &Value| element["managedDisk"]["id"].as_str().is_some_and(|own| path::same(own, id));
-        if is(&profile["osDisk"]) {
-            return refuse("it is an OS disk.");
-        }
-        let cached = |element: &Value| is(element) && element["caching"].as_str().unwrap_or("None") != "None";
-        if profile["dataDisks"].as_array().into_iter().flatten().any(cached) {
-            return refuse("host caching must be set to None first.");
-        }
-    }
-    Ok(())
-}
-
-/// What may not change while a machine holds the disk. Documented (expand-disks, disks-shared); the
-/// texts and inner codes are in the catalogue.
-fn attached_rules(
-    state: &State,
-    old: &Value,
-    sku: &Sku,
-    before: u64,
-    gib: u64,
-    sku_changed: bool,
-    shares_changed: bool,
-) -> Result<(), Fault> {
-    let name = old["name"].as_str().unwrap_or("");
-    let holders = owners(old);
-    let Some(holder) = holders.first() else {
-        return Ok(());
-    };
-    if shares_changed {
-        return Err(fault::not_allowed(format!(
-            "The maxShares property of disk {name} cannot be changed while it is attached to VM {holder}."
-        )));
-    }
-    let id = old["id"].as_str().unwrap_or("");
-    let of_system = holders.iter().filter_map(|vm| state.store.vm(vm)).any(|vm| {
-        let own = vm["properties"]["storageProfile"]["osDisk"]["managedDisk"]["id"].as_str();
-        own.is_some_and(|own| path::same(own, id))
-    });
-    // Documented: beyond 4 TiB detached only, from a deallocated machine too; Ultra and Premium v2 are free of
-    // it, and an OS disk, which cannot be detached.
-    if before < FOUR_TIB_GIB && gib >= FOUR_TIB_GIB && !sku.adjustable() && !of_system {
-        return Err(fault::resize_beyond_4_tib(name, holder));
-    }
-    let running = holders.iter().find(|vm| state.store.power(vm) != Some(Power::Deallocated));
-    let Some(vm) = running else {
-        return Ok(());
-    };
-    if sku_changed {
-        return Err(fault::not_allowed(format!(
-            "Cannot change the SKU of disk {name} while it is attached to running VM {vm}."
-        )));
-    }
-    if gib > before {
-        if of_system {
-            return Err(fault::resize_while_attached(name, vm));
-        }
-        if old["properties"]["maxShares"].as_u64().unwrap_or(1) > 1 {
-            return Err(fault::resize_shared_disk(name));
-        }
-        let size = state.store.vm(vm).map(|vm| crate::sizes::of_machine(&vm).to_owned()).unwrap_or_default();
-        // Documented: live growth needs a size with premium storage (the classic sizes have none).
-        if crate::sizes::find(&size).is_some_and(|size| !size.premium) {
-            return Err(fault::live_change_unsupported_size(&size));
-        }
-    }
-    Ok(())
 }
 
 /// A disk that a scenario or a scale set has from the start.

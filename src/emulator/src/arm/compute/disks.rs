@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use super::attachments::owners;
 use super::base::{DISK_VERSIONS, RESOURCE, post};
 use super::disk_work::{creation_step, facts};
-use super::{disk_access, disk_rules, quotas};
-use crate::answer::Context;
-use crate::arm::descriptor::{Begun, Beside, By, Descriptor, Draft, Hooks, InUse, Verb, Writers};
+use super::{background_copy, disk_access, disk_changes, disk_copy, disk_rules, quotas, snapshot_copy};
+use crate::answer::{Context, Reply};
+use crate::arm::descriptor::{Begun, Beside, By, Descriptor, Draft, Hooks, InUse, Own, Writers};
 use crate::arm::protocol::{Answered, Patch, Schema, Shape};
-use crate::arm::{kinds, writes};
+use crate::arm::{engine, kinds, writes};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
@@ -45,16 +45,17 @@ pub(crate) static DISK: Descriptor = Descriptor {
         name: |_, name| disk_rules::check_name("disk.name", name),
         document: Some(document),
         accepted,
-        deletable: |_, disk| disk_access::refuse_delete(disk),
+        deletable,
         begun,
         settle: keep_attachments,
         gone: |id| Err(fault::disk_not_found(path::name_of(id))),
-        changed: |state, _, new, at| {
-            if let Some(disk) = new {
-                show_in_machines(state, disk, at);
-            }
-        },
+        changed,
         ..Hooks::NONE
+    },
+    own: Own {
+        put: Some(|context| fill(context, engine::put::put)),
+        patch: Some(|context| fill(context, engine::put::patch)),
+        ..Own::NONE
     },
     routes: &[
         post("begingetaccess", "disks.grantAccess", disk_access::begin),
@@ -114,7 +115,47 @@ fn document(draft: &Draft<'_>) -> Result<Value, Fault> {
             let unique = crate::derived::guid_of(&format!("{}/{}", path::key(draft.id), draft.guid));
             disk_rules::complete(draft.state, draft.id, draft.location, draft.body, draft.stamp, &unique)
         }
-        Some(old) => disk_rules::changed(draft.state, old, draft.body, draft.verb == Verb::Put),
+        Some(old) => disk_changes::changed(draft, old),
+    }
+}
+
+/// A write, and the background copy that it begins: into a new disk, or the conversion of one.
+fn fill(context: &mut Context<'_>, write: fn(&'static Descriptor, &mut Context<'_>) -> Reply) -> Reply {
+    let id = DISK.id(context);
+    let old = context.state.store.document(&id);
+    let answer = write(&DISK, context)?;
+    let is_joined = old.as_ref().is_some_and(|old| background_copy::percent(old).is_some());
+    if let Some((_, latency)) = answer.started.as_ref().filter(|_| !is_joined) {
+        let begins = context.now + *latency;
+        let made = context.state.store.document(&id).filter(|_| old.is_none());
+        let faster = made.map_or(1, |disk| disk_copy::speed(context.state, &disk));
+        background_copy::begin(context, &id, begins, faster);
+    }
+    Ok(answer)
+}
+
+/// Refuses the deletion of a disk with a signature, and of one whose content snapshots still need, where the switch says so.
+fn deletable(context: &Context<'_>, disk: &Value) -> Result<(), Fault> {
+    disk_access::refuse_delete(disk)?;
+    if context.state.switches.pending_source_deletable {
+        return Ok(());
+    }
+    match snapshot_copy::pending_of(context.state, disk).next() {
+        Some(snapshot) => Err(fault::disk_has_pending_snapshot(path::of(disk), path::of(snapshot))),
+        None => Ok(()),
+    }
+}
+
+/// The disk is as it is now, or gone: its machines show it, and the snapshots that needed it fail.
+fn changed(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
+    let size = |disk: &Value| disk["properties"]["diskSizeBytes"].clone();
+    match (old, new) {
+        (Some(old), None) => snapshot_copy::fail_pending_of(state, old, at),
+        (Some(old), Some(new)) if size(old) != size(new) => snapshot_copy::fail_pending_of(state, old, at),
+        _ => {}
+    }
+    if let Some(disk) = new {
+        show_in_machines(state, disk, at);
     }
 }
 
@@ -124,6 +165,13 @@ fn begun(context: &mut Context<'_>, old: Option<&Value>, new: Option<&Value>) ->
         return Ok(Begun::with(old.map(|old| HypervisorStep::Delete { disk: facts(old) }).into_iter().collect()));
     };
     quotas::check_disk(context, new, old)?;
+    if let Some(old) = old {
+        let now = context.shared.clock.at(context.now).as_second();
+        let counted = disk_changes::counted(old, new);
+        if !counted.is_empty() {
+            context.state.store.change(path::of(old), context.now, |resource| resource.counted.add(&counted, now));
+        }
+    }
     Ok(match old {
         None => Begun { kind: Some(OperationKind::DiskCreate), steps: vec![creation_step(new)] },
         Some(old) if old["properties"]["diskSizeBytes"] != new["properties"]["diskSizeBytes"] => {
@@ -187,7 +235,7 @@ fn keep_attachments(state: &mut State, new: &mut Value, _: Duration) -> Result<(
             }
         }
     }
-    for member in ["diskState", "shareInfo", "LastOwnershipUpdateTime"] {
+    for member in ["diskState", "shareInfo", "LastOwnershipUpdateTime", "completionPercent"] {
         if let Some(value) = current["properties"].get(member) {
             new["properties"][member] = value.clone();
         }

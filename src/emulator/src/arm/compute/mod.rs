@@ -2,11 +2,14 @@
 
 pub(crate) mod attachments;
 pub(crate) mod availability_sets;
+pub(crate) mod background_copy;
 pub(crate) mod base;
 pub(crate) mod catalogue;
 pub(crate) mod copy_source;
 pub(crate) mod data_disks;
 pub(crate) mod disk_access;
+pub(crate) mod disk_changes;
+pub(crate) mod disk_copy;
 pub(crate) mod disk_plan;
 pub(crate) mod disk_rules;
 pub(crate) mod disk_work;
@@ -15,6 +18,7 @@ pub(crate) mod extension_views;
 pub(crate) mod extensions;
 pub(crate) mod images;
 pub(crate) mod instance_view;
+pub(crate) mod instant_access;
 pub(crate) mod quotas;
 pub(crate) mod scale_sets;
 pub(crate) mod snapshot_copy;

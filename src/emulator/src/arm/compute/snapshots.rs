@@ -1,8 +1,7 @@
 //! Snapshots of disks: full and incremental ones, and copies of them in other regions.
 //!
 //! Recorded: the operations and the members of a finished document. Documented: where the rules below come from, at
-//! each; that an attached disk can have snapshots. Unverified: `completionPercent` is absent where nothing is copied in
-//! the background. Instant access is not emulated: its duration is kept and has no effect.
+//! each; that an attached disk can have snapshots. Unverified: that one in an edge zone is `Standard_LRS` unless asked for.
 
 use std::time::Duration;
 
@@ -10,9 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::base::{DISK_VERSIONS, RESOURCE, post};
+use super::copy_source::{self, Size};
 use super::disk_work::{creation_step, facts};
 use super::snapshot_family::{created, family, family_of};
-use super::{copy_source, disk_access, disk_rules, snapshot_copy};
+use super::{background_copy, disk_access, disk_rules, instant_access, snapshot_copy};
 use crate::answer::{Context, Reply};
 use crate::arm::descriptor::{Begun, Descriptor, Draft, Exceeded, Hooks, Own, Quota};
 use crate::arm::protocol::{Answered, Latency, Patch, Schema, Shape};
@@ -24,12 +24,14 @@ use crate::latency::OperationKind;
 use crate::path;
 use crate::state::{HypervisorStep, State};
 
-const GIB: u64 = 1 << 30;
 /// Documented (disks-incremental-snapshots): of one disk, at any time.
 const INCREMENTAL_MOST: usize = 500;
 /// Documented (disks-incremental-snapshots): of one disk in [`WINDOW`].
 const INCREMENTAL_IN_WINDOW: usize = 7;
 const WINDOW: SignedDuration = SignedDuration::from_mins(5);
+/// Documented (disks-incremental-snapshots, disks-instant-access-snapshots): of one Ultra or Premium v2 disk, while their
+/// content is being copied.
+const PENDING_MOST: usize = 3;
 /// Documented (disks-incremental-snapshots): snapshots of one family with a signature.
 const SIGNATURES_MOST: usize = 5;
 
@@ -84,7 +86,11 @@ fn put(context: &mut Context<'_>) -> Reply {
             shown["sku"] = sku;
             shown["properties"]["diskSizeBytes"] = old["properties"]["diskSizeBytes"].clone();
         }),
-        (None, Some((_, latency))) => snapshot_copy::begin(context, &id, context.now + *latency),
+        (None, Some((_, latency))) => {
+            background_copy::begin(context, &id, context.now + *latency, 1);
+            let start = context.shared.clock.at(Duration::ZERO);
+            instant_access::end_later(context.state, &id, start);
+        }
         (None, None) => {}
     }
     Ok(answer)
@@ -100,9 +106,11 @@ fn deletable(context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
 /// copies is documented, but not that nothing refuses the deletion.
 fn refuse_while_source(context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
     let (state, id) = (&*context.state, path::of(doc));
+    let keeps_filled = !context.shared.options.unverified.filled_source_deletable;
     let made = |made: &&Value| {
         let from = made["properties"]["creationData"]["sourceResourceId"].as_str();
-        from.is_some_and(|from| path::same(from, id)) && copy_source::is_being_created(state, made)
+        let is_filled = keeps_filled && made["type"] == kinds::DISK && background_copy::runs(made);
+        from.is_some_and(|from| path::same(from, id)) && (is_filled || copy_source::is_being_created(state, made))
     };
     let others = state.store.of_kind(kinds::DISK).chain(state.store.of_kind(kinds::SNAPSHOT)).find(made);
     let copies = || snapshot_copy::copies_of(state, id).next();
@@ -178,10 +186,12 @@ fn create(draft: &Draft<'_>) -> Result<Value, Fault> {
     let mut properties = writes::with(json!({"creationData": data}), &SETTABLE, asked);
     let mut incremental = draft.flag("incremental");
     let mut source: Option<Document> = None;
-    let gib = match option {
+    let size = match option {
         "Copy" | "CopyStart" => {
             let found = if option == "Copy" {
-                copy_source::find(draft.state, "snapshot", data, draft.location)?
+                let found = copy_source::find(draft.state, "snapshot", draft.body, draft.location)?;
+                copy_source::check_ready(draft.state, &found)?;
+                found
             } else {
                 // Unverified: a copy of an incremental snapshot is one, also where the body does not say so.
                 incremental = asked["incremental"] != false;
@@ -190,18 +200,18 @@ fn create(draft: &Draft<'_>) -> Result<Value, Fault> {
             copy_source::hand_down(&mut properties, &found);
             let from = &found["properties"]["creationData"];
             properties["creationData"] = writes::with(properties["creationData"].take(), &["logicalSectorSize"], from);
-            let gib = copy_source::size("snapshot", given, &found)?;
+            let size = copy_source::size("snapshot", given, &found)?;
             source = Some(found);
-            gib
+            size
         }
         // Recorded in a public tracker (azure-powershell#13053).
-        "Empty" => given.ok_or_else(|| fault::missing_parameter("snapshot.diskSizeGB"))?,
+        "Empty" => Size::whole(given.ok_or_else(|| fault::missing_parameter("snapshot.diskSizeGB"))?),
         "Import" => {
             if data["sourceUri"].as_str().is_none() {
                 return Err(fault::missing_parameter("snapshot.creationData.sourceUri"));
             }
             // Unverified: an imported blob's size is not known here; 30 GiB stands for it.
-            given.unwrap_or(30)
+            Size::whole(given.unwrap_or(30))
         }
         _ => {
             return Err(fault::invalid_parameter(
@@ -222,21 +232,27 @@ fn create(draft: &Draft<'_>) -> Result<Value, Fault> {
         inherit_protection(&mut properties, source);
     }
     disk_rules::protect("snapshot", &mut properties)?;
-    let copied = option == "CopyStart" || incremental && source.as_deref().is_some_and(is_adjustable);
-    properties["diskSizeGB"] = json!(gib);
+    let is_of_adjustable = incremental && source.as_deref().is_some_and(is_adjustable);
+    let copied = option == "CopyStart" || is_of_adjustable;
+    let minutes = instant_access::minutes(data, is_of_adjustable)?;
+    if let Some(disk) = source.as_deref().filter(|disk| minutes.is_some() && background_copy::runs(disk)) {
+        return Err(fault::instant_access_of_filling_disk(path::of(disk)));
+    }
+    properties["diskSizeGB"] = json!(size.gib);
     properties["incremental"] = json!(incremental);
     if let Some(family) = family {
         properties["incrementalSnapshotFamilyId"] = json!(family);
     }
-    if copied {
-        properties["completionPercent"] = json!(0);
+    if copied || incremental {
+        // Documented (disks-incremental-snapshots): those of other disks always show 100.
+        properties["completionPercent"] = json!(if copied { 0 } else { 100 });
     }
     let service = json!({
         "timeCreated": draft.stamp,
         "diskState": "Unattached",
-        "diskSizeBytes": gib * GIB,
+        "diskSizeBytes": size.bytes,
         "uniqueId": draft.guid,
-        "snapshotAccessState": if copied { "Pending" } else { "Available" },
+        "snapshotAccessState": instant_access::first_state(copied, minutes),
     });
     Ok(json!({"sku": sku, "properties": writes::with_others(properties, &service)}))
 }
@@ -256,7 +272,7 @@ fn is_adjustable(source: &Value) -> bool {
 /// The SKU. Documented: what a full snapshot is not asked to be is `Standard_LRS`; an incremental one has the SKU of
 /// the one before it, or else is zone-redundant where the region has zones, and is never Premium.
 fn sku(draft: &Draft<'_>, incremental: bool, of: Option<&str>) -> Result<Value, Fault> {
-    let zonal = regions::has_zones(draft.location);
+    let zonal = regions::has_zones(draft.location) && copy_source::edge_zone(draft.body).is_empty();
     let last = of.and_then(|of| family(draft.state, of, draft.location).max_by_key(|doc| created(doc)));
     let usual = match last.and_then(|doc| doc["sku"]["name"].as_str()) {
         Some(last) => last,
@@ -306,6 +322,9 @@ fn check_kind(draft: &Draft<'_>, source: &Value, option: &str, incremental: bool
     if all.iter().filter(recent).count() >= INCREMENTAL_IN_WINDOW {
         return Err(fault::snapshots_too_fast(id, INCREMENTAL_IN_WINDOW));
     }
+    if is_adjustable(source) && snapshot_copy::pending_of(draft.state, source).count() >= PENDING_MOST {
+        return Err(fault::too_many_pending_snapshots(id, PENDING_MOST));
+    }
     Ok(())
 }
 
@@ -329,18 +348,23 @@ fn change(draft: &Draft<'_>, old: &Value) -> Result<Value, Fault> {
     if gib < least {
         return Err(fault::cannot_shrink(draft.id));
     }
+    let mut size = Size::of(old);
     if gib > least {
         disk_access::refuse_growth(old)?;
+        size = Size::whole(gib);
     }
     let mut properties = writes::with(had.clone(), &SETTABLE, asked);
     disk_rules::protect("snapshot", &mut properties)?;
-    properties["diskSizeGB"] = json!(gib);
-    properties["diskSizeBytes"] = json!(gib * GIB);
+    properties["diskSizeGB"] = json!(size.gib);
+    properties["diskSizeBytes"] = json!(size.bytes);
     if let Some(object) = properties.as_object_mut() {
         object.shift_remove("provisioningState");
     }
     let name = draft.body["sku"]["name"].as_str().or(old["sku"]["name"].as_str()).unwrap_or("Standard_LRS");
     let sku = check_sku(name, regions::has_zones(draft.location), had["incremental"] == true)?;
+    if properties["encryption"] != had["encryption"] && background_copy::runs(old) {
+        return Err(fault::encryption_while_copied(draft.id));
+    }
     Ok(json!({"sku": sku, "properties": properties}))
 }
 

@@ -51,9 +51,7 @@ pub(crate) fn plan(context: &mut Context<'_>, body: &Value) -> Result<Planned, F
     quotas::check_machine(context, &doc)?;
     let nics = claim_nics(context, &doc, &id)?;
     let made = disk_plan::make_disks(context, &plan)?;
-    for (disk_id, disk) in made {
-        context.state.store.insert(&disk_id, Resource::new(disk), now);
-    }
+    disk_plan::insert(context, made);
     for nic in &nics {
         context.state.store.change(nic, now, |resource| interfaces::join(&mut resource.doc, &id));
     }

@@ -286,9 +286,7 @@ fn planned(
         OperationKind::VmUpdate
     };
     doc["properties"]["provisioningState"] = json!("Updating");
-    for (disk_id, disk) in new_disks {
-        context.state.store.insert(&disk_id, Resource::new(disk), now);
-    }
+    disk_plan::insert(context, new_disks);
     members::touch(context.state, id, now);
     let steps = disk_plan::steps(context.state, id, &plan);
     let moved = Moved {

@@ -50,7 +50,7 @@ impl World {
         let (number, end) = match (op, self.disk) {
             (Op::Put(spec), disk) => {
                 let claim = u8::from(spec.origin.request == "pvc-1");
-                let busy = Made { number: 0, claim, gib: 4, state: Doing::Busy, held: false, by: Some(life) };
+                let busy = Made { number: 0, claim, gib: 4, team: 0, state: Doing::Busy, held: false, by: Some(life) };
                 let number = match disk {
                     None => self.make(busy),
                     Some(disk) => {
@@ -62,7 +62,7 @@ impl World {
                 // Azure may leave a failed disk or none. What was there stays.
                 let left = left || disk.is_some();
                 let gib = disk.map_or(4, |disk| disk.gib);
-                (number, if fails { End::Failed { left } } else { End::Good(gib) })
+                (number, if fails { End::Failed { left } } else { End::Good(gib, None) })
             }
             (_, None) if *op == Op::Delete => return answer(self, Written::Done(None)),
             (_, None) => return answer(self, refused(Fault::NotFound)),
@@ -75,7 +75,13 @@ impl World {
                 self.disk = Some(Made { state: Doing::Busy, ..disk });
                 self.changed();
                 let gib = u32::try_from(to.bytes() >> 30).expect("it is small");
-                (disk.number, if fails { End::Failed { left: true } } else { End::Good(gib) })
+                (disk.number, if fails { End::Failed { left: true } } else { End::Good(gib, None) })
+            }
+            (Op::Change(change), Some(disk)) => {
+                self.disk = Some(Made { state: Doing::Busy, ..disk });
+                self.changed();
+                let team = change.tags.as_ref().and_then(|tags| tags.get(TEAM)?.parse().ok());
+                (disk.number, if fails { End::Failed { left: true } } else { End::Good(disk.gib, team) })
             }
         };
         let to = (!is_lost).then_some((replica, id, end_lost));
@@ -91,10 +97,11 @@ impl World {
                 self.deleting = was_deleting;
                 Written::Done(None)
             }
-            (End::Good(gib), Some(disk)) => {
-                let disk = Made { state: Doing::Good, gib: gib.max(disk.gib), ..disk };
+            (End::Good(gib, team), Some(disk)) => {
+                let team = team.unwrap_or(disk.team);
+                let disk = Made { state: Doing::Good, gib: gib.max(disk.gib), team, ..disk };
                 self.disk = Some(disk);
-                Written::Done(Some(disk.seen()))
+                Written::Done(Some(disk.read()))
             }
             (End::Deleted, Some(_)) => {
                 self.disk = None;

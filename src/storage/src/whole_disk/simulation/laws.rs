@@ -48,6 +48,16 @@ impl World {
                     self.breaks(format!("an expansion that rests on {last:?}"));
                 }
             }
+            (Op::Change(change), Goal::Changed(team)) => {
+                let meant = life.first.flatten();
+                let is_it = meant.zip(shown).is_some_and(|(meant, shown)| meant.claim == shown.claim);
+                let is_needed = shown.is_some_and(|shown| shown.team != team && shown.state != Doing::Busy);
+                // Azure replaces the tags as a whole.
+                let keeps = shown.map(|shown| Made { team, ..shown }.seen().tags) == change.tags;
+                if !behind_permit || !is_it || !is_needed || !keeps {
+                    self.breaks(format!("a change that rests on {last:?}"));
+                }
+            }
             _ => self.breaks(format!("{op:?} for {:?}", life.goal)),
         }
         let number = life.number;
@@ -87,6 +97,9 @@ impl World {
                 outcome = Ok(Done::Disk(Arc::new(Made { state: Doing::Good, ..GOOD }.seen())));
             }
             (Some(Mutant::DeletesNothing), Err(_)) if matches!(life.goal, Goal::Deleted) => outcome = Ok(Done::Gone),
+            (Some(Mutant::ChangesNothing), Err(_)) if matches!(life.goal, Goal::Changed(_)) => {
+                outcome = Ok(Done::Changed(Box::default()));
+            }
             _ => {}
         }
         let times = if self.mutant == Some(Mutant::TwoAnswers) { 2 } else { 1 };
@@ -113,6 +126,17 @@ impl World {
                     && disk.size < Gib::new(to)
                 {
                     self.breaks("a disk that has not grown");
+                }
+            }
+            Ok(Done::Changed(plan)) => {
+                let is_sent = !plan.change.is_empty();
+                self.count(if is_sent { "changed" } else { "changed already" });
+                let meant = life.first.flatten().map(|disk| disk.claim);
+                // Nothing guards a write against another disk of the name that was made a moment before it arrives.
+                let is_meant = |made: Made| is_sent || meant.is_none_or(|meant| meant == made.claim);
+                let is_so = |made: Made| matches!(life.goal, Goal::Changed(team) if made.team == team);
+                if !shows(self, &|made| made.is_some_and(|made| is_so(made) && is_meant(made))) {
+                    self.breaks("a change that was never made");
                 }
             }
             Ok(done @ (Done::Gone | Done::Replaced)) => {

@@ -1,0 +1,186 @@
+//! What a person's command reads of the snapshot API of Kubernetes (source: kubernetes-csi/external-snapshotter): which of its
+//! types there are, VolumeSnapshotClasses and VolumeSnapshotContents. No server needs it.
+
+use std::collections::BTreeMap;
+
+use kube::Client;
+use lazuli_diagnosis::snapshots::{SnapshotClass, SnapshotContent};
+use serde::Deserialize;
+
+use super::{
+    client::answered,
+    inventory::{ClaimReference, ListError, list},
+};
+
+const GROUP: &str = "snapshot.storage.k8s.io/v1";
+const CLASSES: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses";
+pub(super) const CONTENTS: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents";
+/// The annotation of the class of VolumeSnapshots that name none.
+const DEFAULT: &str = "snapshot.storage.kubernetes.io/is-default-class";
+
+/// The collections of the snapshot API that the API server has; none where it does not know the group.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn snapshot_types(client: &Client) -> Result<Vec<String>, ListError> {
+    match answered(client.list_api_group_resources(GROUP)).await {
+        Ok(listed) => Ok(listed.resources.into_iter().map(|one| one.name).filter(|name| !name.contains('/')).collect()),
+        Err(source) => known(Err(ListError::new("the types of snapshot.storage.k8s.io/v1", source))),
+    }
+}
+
+#[derive(Deserialize)]
+struct SlimMetadata {
+    name: String,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+struct SlimClass {
+    metadata: SlimMetadata,
+    #[serde(default)]
+    driver: String,
+    parameters: Option<BTreeMap<String, String>>,
+}
+
+/// Lists the VolumeSnapshotClasses; none where the API server does not know such objects.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn list_snapshot_classes(client: &Client) -> Result<Vec<SnapshotClass>, ListError> {
+    let class = |SlimClass { metadata, driver, parameters }: SlimClass| SnapshotClass {
+        name: metadata.name,
+        driver,
+        parameters: parameters.unwrap_or_default(),
+        is_default: metadata.annotations.unwrap_or_default().get(DEFAULT).is_some_and(|value| value == "true"),
+    };
+    let listed = known(list::<SlimClass>(client, CLASSES, "volumesnapshotclasses").await)?;
+    Ok(listed.into_iter().map(class).collect())
+}
+
+#[derive(Deserialize)]
+struct SlimContent {
+    metadata: SlimMetadata,
+    spec: SlimSpec,
+    #[serde(default)]
+    status: Option<SlimHandle>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimSpec {
+    #[serde(default)]
+    driver: String,
+    #[serde(default)]
+    source: SlimHandle,
+    volume_snapshot_ref: Option<ClaimReference>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimHandle {
+    snapshot_handle: Option<String>,
+}
+
+/// Lists the VolumeSnapshotContents; none where the API server does not know such objects.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn list_snapshot_contents(client: &Client) -> Result<Vec<SnapshotContent>, ListError> {
+    let content = |SlimContent { metadata, spec, status }: SlimContent| SnapshotContent {
+        name: metadata.name,
+        driver: spec.driver,
+        handles: spec.source.snapshot_handle.into_iter().chain(status.unwrap_or_default().snapshot_handle).collect(),
+        snapshot: spec.volume_snapshot_ref.map(|of| of.to_string()),
+    };
+    let listed = known(list::<SlimContent>(client, CONTENTS, "volumesnapshotcontents").await)?;
+    Ok(listed.into_iter().map(content).collect())
+}
+
+/// Lists the handles of the VolumeSnapshotContents of a driver: none where the cluster does not know such objects.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn list_snapshot_handles(client: &Client, driver: &str) -> Result<Vec<String>, ListError> {
+    let contents = list_snapshot_contents(client).await?.into_iter().filter(|content| content.driver == driver);
+    Ok(contents.flat_map(|content| content.handles).collect())
+}
+
+/// What was listed; nothing where the API server does not know such objects.
+fn known<T>(listed: Result<Vec<T>, ListError>) -> Result<Vec<T>, ListError> {
+    match listed {
+        Err(error) if error.is_unknown_resource() => Ok(vec![]),
+        listed => listed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use kube::client::Body;
+    use lazuli_apiserver::{ApiServer, Options};
+    use lazuli_diagnosis::snapshots::TYPES;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fake::{FakeApiServer, Mood};
+
+    const DISKS: &str = "disk.csi.azure.com";
+
+    #[tokio::test]
+    async fn the_types_of_snapshots_are_those_that_the_api_server_has() {
+        let server = ApiServer::start(Options::default());
+        let client = Client::new(server.router(), "default");
+        let mut types = snapshot_types(&client).await.unwrap();
+        types.sort_unstable();
+        assert_eq!(types, TYPES);
+        let unknown = tower::service_fn(|_: http::Request<Body>| async {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404});
+            Ok::<_, Infallible>(
+                http::Response::builder().status(404).body(Body::from(status.to_string().into_bytes())).unwrap(),
+            )
+        });
+        let client = Client::new(unknown, "default");
+        assert_eq!(snapshot_types(&client).await.unwrap(), Vec::<String>::new());
+        assert_eq!(list_snapshot_classes(&client).await.unwrap(), []);
+        assert_eq!(list_snapshot_contents(&client).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn classes_and_contents_are_read_with_parameters_handles_and_what_they_are_of() {
+        let server = ApiServer::start(Options::default());
+        let put = |collection: &str, object| drop(server.put(collection, object).unwrap());
+        put(
+            "volumesnapshotclasses",
+            json!({"metadata": {"name": "plain"}, "driver": DISKS, "deletionPolicy": "Delete"}),
+        );
+        let metadata = json!({"name": "first", "annotations": {DEFAULT: "true"}});
+        let parameters = json!({"incremental": "true"});
+        put("volumesnapshotclasses", json!({"metadata": metadata, "driver": DISKS, "parameters": parameters}));
+        let client = Client::new(server.router(), "default");
+        let classes = list_snapshot_classes(&client).await.unwrap();
+        let shown: Vec<_> =
+            classes.iter().map(|one| (one.name.as_str(), one.parameters.len(), one.is_default)).collect();
+        assert_eq!(shown, [("first", 1, true), ("plain", 0, false)]);
+
+        let content = |name: &str, driver: &str, source: Value, status: Value| {
+            let of = json!({"namespace": "shop", "name": format!("of-{name}")});
+            let spec = json!({"driver": driver, "source": source, "volumeSnapshotRef": of, "deletionPolicy": "Delete"});
+            put("volumesnapshotcontents", json!({"metadata": {"name": name}, "spec": spec, "status": status}));
+        };
+        content("a", DISKS, json!({"volumeHandle": "v"}), json!({"snapshotHandle": "made"}));
+        content("b", DISKS, json!({"snapshotHandle": "given"}), Value::Null);
+        content("c", "file.csi.azure.com", json!({"volumeHandle": "v"}), json!({"snapshotHandle": "share"}));
+        content("d", DISKS, json!({"volumeHandle": "v"}), json!({}));
+        let contents = list_snapshot_contents(&client).await.unwrap();
+        let shown: Vec<_> = contents.iter().map(|one| (one.name.as_str(), one.handles.len())).collect();
+        assert_eq!(shown, [("a", 1), ("b", 1), ("c", 1), ("d", 0)]);
+        assert_eq!(contents[0].snapshot.as_deref(), Some("shop/of-a"));
+        assert_eq!(list_snapshot_handles(&client, DISKS).await.unwrap(), ["made", "given"]);
+        let server = FakeApiServer::default();
+        server.mood(CONTENTS, Mood::Forbids);
+        let refused = list_snapshot_handles(&server.client(), DISKS).await.unwrap_err().to_string();
+        assert!(refused.contains("the user needs list on volumesnapshotcontents"), "{refused}");
+    }
+}

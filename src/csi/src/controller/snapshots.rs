@@ -1,0 +1,180 @@
+//! The RPCs of snapshots.
+//!
+//! external-snapshotter repeats CreateSnapshot until the snapshot is ready, and reads a snapshot that a person names by
+//! ListSnapshots. It never asks for more than one snapshot of a list.
+
+use std::sync::Arc;
+
+use csi_proto::csi::{
+    CreateSnapshotRequest, CreateSnapshotResponse, DeleteSnapshotRequest, DeleteSnapshotResponse, GetSnapshotRequest,
+    GetSnapshotResponse, ListSnapshotsRequest, ListSnapshotsResponse, Snapshot, list_snapshots_response,
+};
+use lazuli_disk::{SnapshotError, SnapshotFailure};
+use lazuli_model::{
+    ArmId, AzureTime, SnapshotId, VolumeId,
+    event::{Event, Regarding},
+    fault::{Code, Rpc},
+};
+use lazuli_volume::snapshot::{SnapshotRequest, SnapshotView};
+use prost_types::Timestamp;
+use tonic::Status;
+
+use super::{ControllerService, failed, max_entries};
+use crate::{
+    capability::ordered,
+    pages,
+    server::failure,
+    wire::{required, wire_bytes},
+};
+
+/// A snapshot of a list, with its id as it is to be spelled.
+#[derive(Debug, Clone)]
+pub(super) struct Listed {
+    id: String,
+    view: SnapshotView,
+}
+
+impl From<SnapshotView> for Listed {
+    fn from(view: SnapshotView) -> Self {
+        Self { id: view.snapshot.to_string(), view }
+    }
+}
+
+impl Listed {
+    fn wire(&self) -> Snapshot {
+        let view = &self.view;
+        Snapshot {
+            size_bytes: wire_bytes(view.size_bytes),
+            snapshot_id: self.id.clone(),
+            source_volume_id: view.source_volume_id.clone(),
+            creation_time: Some(timestamp(view.created)),
+            ready_to_use: view.is_ready,
+            ..Snapshot::default()
+        }
+    }
+}
+
+/// A moment as the protocol writes it. There are fewer nanoseconds in a second than an `i32` holds.
+fn timestamp(at: AzureTime) -> Timestamp {
+    Timestamp { seconds: at.unix_seconds(), nanos: i32::try_from(at.subsec_nanoseconds()).unwrap_or(0) }
+}
+
+impl pages::Listed for Listed {
+    type Entry = list_snapshots_response::Entry;
+    type Response = ListSnapshotsResponse;
+
+    fn entry(&self) -> Self::Entry {
+        list_snapshots_response::Entry { snapshot: Some(self.wire()) }
+    }
+
+    fn response(entries: Vec<Self::Entry>, next_token: String) -> Self::Response {
+        ListSnapshotsResponse { entries, next_token }
+    }
+}
+
+impl ControllerService {
+    fn snapshot_id(&self, id: &str) -> Result<SnapshotId, lazuli_model::SnapshotIdError> {
+        SnapshotId::parse(id, (&self.defaults.subscription, &self.defaults.resource_group))
+    }
+
+    pub(super) async fn take_snapshot(&self, request: CreateSnapshotRequest) -> Result<CreateSnapshotResponse, Status> {
+        required("name", &request.name)?;
+        required("source_volume_id", &request.source_volume_id)?;
+        let volume: VolumeId = request.source_volume_id.parse().map_err(|error| failure(Code::NotFound, &error))?;
+        let disk = volume.disk().clone();
+        let request = SnapshotRequest { name: request.name, volume, parameters: ordered(request.parameters) };
+        let made = self.volumes.create_snapshot(request, Arc::new(self.defaults.clone())).await;
+        let view = made.map_err(|error| self.not_taken(&disk, &error))?;
+        Ok(CreateSnapshotResponse { snapshot: Some(Listed::from(view).wire()) })
+    }
+
+    /// The status of a snapshot that could not be taken. Reports the failure where a person must know about it.
+    fn not_taken(&self, disk: &ArmId, error: &SnapshotError) -> Status {
+        let regarding = Regarding::ClaimOf(disk.clone());
+        match &error.why {
+            SnapshotFailure::Failed(failed) => {
+                let what = format!("No snapshot of disk {} can be made", disk.name());
+                self.reported(Rpc::CreateSnapshot, Some(regarding), &what, failed)
+            }
+            SnapshotFailure::Limit(limit) => {
+                let what = format!("No snapshot of disk {} can be made now: {}", disk.name(), limit.lasting());
+                self.events.send(Event::new(regarding, limit.reason(), what));
+                failure(error.code, &error.why)
+            }
+            SnapshotFailure::Parameter(_) | SnapshotFailure::Refused(_) => failure(error.code, &error.why),
+        }
+    }
+
+    pub(super) async fn remove_snapshot(
+        &self,
+        request: DeleteSnapshotRequest,
+    ) -> Result<DeleteSnapshotResponse, Status> {
+        required("snapshot_id", &request.snapshot_id)?;
+        let id = match self.snapshot_id(&request.snapshot_id) {
+            Ok(id) => id,
+            Err(error) => {
+                tracing::warn!(snapshot = request.snapshot_id, %error, "this id names no snapshot; there is nothing to delete");
+                return Ok(DeleteSnapshotResponse {});
+            }
+        };
+        match self.volumes.delete_snapshot(id.snapshot()).await {
+            Ok(()) => Ok(DeleteSnapshotResponse {}),
+            Err(SnapshotError { why: SnapshotFailure::Failed(error), .. }) => Err(failed(Rpc::DeleteSnapshot, &error)),
+            Err(SnapshotError { code, why }) => Err(failure(code, &why)),
+        }
+    }
+
+    pub(super) async fn snapshots(&self, request: ListSnapshotsRequest) -> Result<ListSnapshotsResponse, Status> {
+        let limit = max_entries(request.max_entries)?;
+        if !request.snapshot_id.is_empty() {
+            return self.snapshots_of_id(&request, limit).await;
+        }
+        match (request.starting_token.as_str(), request.source_volume_id.as_str()) {
+            ("", "") => self.listed(None, limit).await,
+            ("", source) => match source.parse::<VolumeId>() {
+                Ok(volume) => self.listed(Some(&volume), limit).await,
+                Err(_) => Ok(ListSnapshotsResponse::default()),
+            },
+            (token, _) => self.snapshot_pages.next(token, limit),
+        }
+    }
+
+    async fn listed(&self, source: Option<&VolumeId>, limit: usize) -> Result<ListSnapshotsResponse, Status> {
+        let views = self.volumes.list_snapshots(source).await.map_err(|error| failed(Rpc::Read, &error))?;
+        Ok(self.snapshot_pages.first(views.iter().cloned().map(Listed::from).collect(), limit))
+    }
+
+    /// The one snapshot of an id, or none.
+    async fn snapshots_of_id(
+        &self,
+        request: &ListSnapshotsRequest,
+        limit: usize,
+    ) -> Result<ListSnapshotsResponse, Status> {
+        let Ok(id) = self.snapshot_id(&request.snapshot_id) else { return Ok(ListSnapshotsResponse::default()) };
+        let view = match self.volumes.snapshot(id.snapshot()).await {
+            Ok(view) => Some(view),
+            Err(error) if error.fault.says_that_it_is_missing() => None,
+            Err(error) => return Err(failed(Rpc::Read, &error)),
+        };
+        let is_asked_for = |view: &SnapshotView| is_of(view, &request.source_volume_id);
+        let found = view.filter(is_asked_for).map(|view| Listed { id: id.to_string(), view });
+        Ok(self.snapshot_pages.first(found.into_iter().collect(), limit))
+    }
+
+    pub(super) async fn one_snapshot(&self, request: GetSnapshotRequest) -> Result<GetSnapshotResponse, Status> {
+        required("snapshot_id", &request.snapshot_id)?;
+        let id = self.snapshot_id(&request.snapshot_id).map_err(|error| failure(Code::NotFound, &error))?;
+        match self.volumes.snapshot(id.snapshot()).await {
+            Ok(view) => Ok(GetSnapshotResponse { snapshot: Some(Listed { id: id.to_string(), view }.wire()) }),
+            Err(error) if error.fault.says_that_it_is_missing() => Err(failure(Code::NotFound, &error)),
+            Err(error) => Err(failed(Rpc::Read, &error)),
+        }
+    }
+}
+
+/// Whether a snapshot is of a volume, where one is asked for.
+fn is_of(view: &SnapshotView, volume: &str) -> bool {
+    let disk = |id: &str| id.parse::<VolumeId>().ok();
+    volume.is_empty()
+        || disk(&view.source_volume_id).zip(disk(volume)).is_some_and(|(one, other)| one.disk() == other.disk())
+}

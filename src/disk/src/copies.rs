@@ -1,0 +1,230 @@
+//! Which calls the steps of copies ([`lazuli_storage::copies`]) are. It chooses nothing.
+
+use lazuli_azure::compute::Freshness;
+use lazuli_engine::single::AzureFailure;
+use lazuli_model::{
+    ArmId, Disk,
+    event::Reason,
+    fault::{Code, Effect, Fault},
+    parameter::ParameterError,
+};
+use lazuli_storage::{
+    copies::{self, Call, Create, Descend, Links, Made, Next, Remove, Report, Step, Sweep},
+    publish, whole_disk, whole_snapshot,
+};
+use lazuli_volume::copy::{CopyLimit, CopyRefusal, Line};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::{Created, VolumeError, Volumes, error::Answer, resulting_disk};
+
+type Event = copies::Event<Answer, VolumeError>;
+type Failure = copies::Failure<Answer, VolumeError>;
+
+/// Why a disk was not made from a snapshot or from another disk.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The request cannot be carried out as it is written.
+    #[error(transparent)]
+    Parameter(ParameterError),
+    /// Its source, or a disk or snapshot of its name, forbids it.
+    #[error(transparent)]
+    Refused(CopyRefusal),
+    /// It has reached a limit of Azure's, which passes.
+    #[error("{limit}; it is tried again")]
+    Limited {
+        /// The limit.
+        limit: CopyLimit,
+        /// Azure's refusal.
+        #[source]
+        source: VolumeError,
+    },
+    /// It could not be made.
+    #[error(transparent)]
+    Failed(VolumeError),
+}
+
+impl CopyError {
+    /// The gRPC code of CreateVolume, and why a person gets an event, where it is not that of a failed call.
+    pub fn decided(&self) -> Option<(Code, Option<Reason>)> {
+        match self {
+            Self::Parameter(error) => Some((error.code(), None)),
+            Self::Refused(refusal) => Some((refusal.code(), None)),
+            Self::Limited { limit, .. } => Some((limit.code(), Some(limit.reason()))),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
+impl From<Failure> for CopyError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Parameter(error) => Self::Parameter(error),
+            Failure::Refused(refusal) => Self::Refused(refusal),
+            Failure::Limited(limit, source) => Self::Limited { limit, source },
+            Failure::Unreadable(id, Answer(error)) => {
+                Self::Failed(VolumeError::azure(format!("{id} cannot be read"), error))
+            }
+            Failure::Work(error) => Self::Failed(error),
+        }
+    }
+}
+
+impl Volumes {
+    /// Makes a disk from a snapshot or from another disk, or finds the one that an earlier call of this request has made.
+    ///
+    /// # Errors
+    /// See [`CopyError`].
+    pub async fn create_copy(&self, mut create: Create<VolumeError>) -> Result<Created, CopyError> {
+        let requested_at = Instant::now();
+        let mut event = Event::Begun;
+        let Made { disk, adopted } = loop {
+            let Step { reports, next } = create.step(&mut self.copies().links, event);
+            reports.into_iter().for_each(report);
+            match next {
+                Next::Call(call) => event = Box::pin(self.call(call)).await,
+                Next::Done(made) => break made?,
+            }
+        };
+        let created = self.made(&disk, adopted, requested_at);
+        self.sweep().await;
+        Ok(created)
+    }
+
+    /// What a disk was made from that says this of its source. A part that cannot be read now is left out.
+    pub async fn line(&self, source: &str) -> Line {
+        let Ok(source) = source.parse::<ArmId>() else { return Line::default() };
+        let mut walk = Descend::new(source);
+        let mut event = Event::Begun;
+        loop {
+            let next = walk.next(&mut self.copies().links, event);
+            let next = next.unwrap_or_else(|(id, Answer(error))| {
+                warn!(%id, %error, "what a disk was made from is not followed further");
+                walk.give_up(&mut self.copies().links)
+            });
+            match next {
+                Next::Call(call) => event = Box::pin(self.call(call)).await,
+                Next::Done(descent) => return descent.line,
+            }
+        }
+    }
+
+    /// Deletes a disk, and the temporary snapshot that it was made from.
+    /// `listed` is that by a list.
+    pub(crate) async fn remove(&self, disk: &ArmId, listed: Option<ArmId>) -> Result<(), VolumeError> {
+        let mut remove = Remove::new(disk.clone(), self.workers.memory().sources.made_from(disk), listed);
+        let mut event = Event::Begun;
+        loop {
+            let Step { reports, next } = remove.step(event);
+            reports.into_iter().for_each(report);
+            match next {
+                Next::Call(call) => event = Box::pin(self.call(call)).await,
+                Next::Done(removed) => return removed,
+            }
+        }
+    }
+
+    /// Deletes temporary snapshots that nothing waits for any more, where a sweep is due.
+    pub(crate) async fn sweep(&self) {
+        let now = self.workers.clock().now();
+        if !self.copies().sweeps.begin(now) {
+            return;
+        }
+        let mut sweep = Sweep::new(&self.group.subscription, &self.group.name);
+        let mut event = Event::Begun;
+        loop {
+            let Step { reports, next } = sweep.step(event);
+            reports.into_iter().for_each(report);
+            match next {
+                Next::Call(call) => event = Box::pin(self.call(call)).await,
+                Next::Done(()) => return,
+            }
+        }
+    }
+
+    async fn call(&self, call: Call) -> Event {
+        match call {
+            Call::ReadDisk { disk, accept } => {
+                let freshness = Freshness { accept, ..Freshness::single() };
+                let read = self.client.read_disk(&disk, freshness).await;
+                Event::Disk(read.map(|read| Box::new(read.model)).map_err(Answer))
+            }
+            Call::ReadSnapshot(snapshot) => {
+                let read = self.client.read_snapshot(&snapshot, Freshness::single()).await;
+                Event::Snapshot(read.map(|read| Box::new(read.model)).map_err(Answer))
+            }
+            Call::MakeDisk { disk, spec } => {
+                let made = self.whole_disks.request(&disk, whole_disk::Wanted::Made(spec)).await;
+                Event::DiskMade(made.map(resulting_disk))
+            }
+            Call::DeleteDisk(disk) => Event::Deleted(self.carry(publish::Request::Delete { disk }).await.map(drop)),
+            Call::MakeSnapshot { snapshot, spec } => {
+                let made = self.whole_snapshots.request(&snapshot, whole_snapshot::Wanted::Made(spec)).await;
+                Event::SnapshotMade(made.map(resulting_snapshot))
+            }
+            Call::DeleteSnapshot(snapshot) => {
+                let deleted = self.whole_snapshots.request(&snapshot, whole_snapshot::Wanted::Deleted).await;
+                Event::Deleted(deleted.map(drop))
+            }
+            Call::ListDisks(scope) => {
+                let listed = self.client.list_whole_disks(&scope.subscription, scope.resource_group.as_deref()).await;
+                Event::Disks(listed.map_err(Answer))
+            }
+            Call::ListSnapshots(scope) => {
+                let listed = self.client.list_snapshots(&scope.subscription, scope.resource_group.as_deref()).await;
+                Event::Snapshots(listed.map(|list| (list.snapshots, list.answered)).map_err(Answer))
+            }
+        }
+    }
+}
+
+fn resulting_snapshot(done: whole_snapshot::Done) -> Box<lazuli_model::Snapshot> {
+    match done {
+        whole_snapshot::Done::Made(snapshot) | whole_snapshot::Done::Found(snapshot) => Box::new((*snapshot).clone()),
+        whole_snapshot::Done::Gone | whole_snapshot::Done::Replaced => {
+            unreachable!("only a deletion leaves no snapshot")
+        }
+    }
+}
+
+fn report(report: Report<VolumeError>) {
+    match report {
+        Report::CarrierLeft(snapshot, error) => {
+            warn!(%snapshot, %error, "a temporary snapshot stays for now; it is deleted by a later sweep");
+        }
+        Report::CarrierSwept(snapshot) => info!(%snapshot, "a temporary snapshot that was left over is deleted"),
+    }
+}
+
+impl AzureFailure for VolumeError {
+    fn fault(&self) -> &Fault {
+        &self.fault
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    fn code(&self) -> &str {
+        self.azure_code()
+    }
+}
+
+/// What is known of copies. It may be lost at any moment.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    links: Links,
+    sweeps: copies::Sweeps,
+}
+
+impl Copies {
+    /// A disk was made or found. What is made from it then needs no read of it to know its line.
+    pub(crate) fn learn(&mut self, disk: &Disk) {
+        self.links.learn_disk(disk);
+    }
+
+    /// A disk was deleted.
+    pub(crate) fn forget(&mut self, disk: &ArmId) {
+        self.links.forget(disk);
+    }
+}

@@ -1,0 +1,234 @@
+//! Every decision of a request that makes a disk from a snapshot or from another disk, and of what goes with such a disk:
+//! a small state machine for each.
+//!
+//! ```text
+//!   create    source ─▶ what that comes from ─▶ plan ─┬─ made by one PUT ────────────────────────▶ the disk ─▶ answer
+//!                                                     └─ is the disk there? its carrier? ─▶ carrier ─▶ the disk ─▶ carrier gone ─▶ answer
+//!
+//!   descend   what a disk that is published comes from ─▶ answer
+//!
+//!   remove    the disk deleted ─▶ is a snapshot its carrier? ─▶ deleted ─▶ answer
+//!
+//!   sweep     snapshots ─▶ a carrier's disk ─▶ deleted, if that has its content or never came ─▶ the next one ─▶ answer
+//! ```
+//!
+//! Which disk is made, and what comes next of it and of its carrier, is said by [`lazuli_volume::copy`]. These machines have
+//! its questions answered: each step takes what has happened ([`Event`]) and says what comes next ([`Next`]): one call, whose
+//! answer is the next event, or the end. `lazuli-disk` carries the calls out and chooses nothing. The writes are those of the
+//! tasks of a disk and of a snapshot, which outlive the request.
+
+mod create;
+mod descend;
+mod remove;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use lazuli_engine::single::AzureFailure;
+use lazuli_model::{
+    ArmId, AzureTime, Disk, Snapshot,
+    disk_spec::DiskSpec,
+    fault::{self, Code, Effect, Fault, Rpc},
+    parameter::ParameterError,
+    snapshot_spec::SnapshotSpec,
+};
+use lazuli_quota::read::Accept;
+use lazuli_volume::copy::{CopyLimit, CopyRefusal, Link};
+
+pub use create::{Create, Made};
+pub use descend::Descend;
+pub use remove::Remove;
+pub use sweep::{Sweep, Sweeps};
+
+/// What is to be done next. Its answer is the next [`Event`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Call {
+    /// Read a disk, by a read that is sent from now on: [`Event::Disk`].
+    ReadDisk {
+        /// The disk.
+        disk: ArmId,
+        /// Whether a list is an answer.
+        accept: Accept,
+    },
+    /// Read a snapshot singly: [`Event::Snapshot`].
+    ReadSnapshot(ArmId),
+    /// Have a disk made, or get the one that is there: [`Event::DiskMade`].
+    MakeDisk {
+        /// The disk.
+        disk: ArmId,
+        /// What to make.
+        spec: Arc<DiskSpec>,
+    },
+    /// Have a disk deleted, from whatever VM it is attached to without use: [`Event::Deleted`].
+    DeleteDisk(ArmId),
+    /// Have a snapshot made, or get the one that is there: [`Event::SnapshotMade`].
+    MakeSnapshot {
+        /// The snapshot.
+        snapshot: ArmId,
+        /// What to make.
+        spec: Arc<SnapshotSpec>,
+    },
+    /// Have a snapshot deleted: [`Event::Deleted`].
+    DeleteSnapshot(ArmId),
+    /// List disks: [`Event::Disks`].
+    ListDisks(Scope),
+    /// List snapshots: [`Event::Snapshots`].
+    ListSnapshots(Scope),
+}
+
+/// Where disks or snapshots are listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// The subscription.
+    pub subscription: String,
+    /// One of its resource groups; `None` for all of them.
+    pub resource_group: Option<String>,
+}
+
+impl Scope {
+    fn subscription(subscription: &str) -> Self {
+        Self { subscription: subscription.to_owned(), resource_group: None }
+    }
+
+    /// What is listed where the whole subscription may not be read.
+    fn narrower(&self, resource_group: &str) -> Option<Self> {
+        let narrower = || Self { resource_group: Some(resource_group.to_owned()), ..self.clone() };
+        self.resource_group.is_none().then(narrower)
+    }
+}
+
+/// What has happened. `E` is a failed call of Azure's, `W` a failed request to the task of a disk or of a snapshot.
+#[derive(Debug, Clone)]
+pub enum Event<E, W> {
+    /// The request has come.
+    Begun,
+    /// A disk.
+    Disk(Result<Box<Disk>, E>),
+    /// A snapshot.
+    Snapshot(Result<Box<Snapshot>, E>),
+    /// The disk that was asked for.
+    DiskMade(Result<Arc<Disk>, W>),
+    /// The snapshot that was asked for.
+    SnapshotMade(Result<Box<Snapshot>, W>),
+    /// What was to be deleted is gone, or why not.
+    Deleted(Result<(), W>),
+    /// Disks.
+    Disks(Result<Vec<Disk>, E>),
+    /// Snapshots, and when Azure answered, by its own clock, where it says so.
+    Snapshots(Result<(Vec<Snapshot>, Option<AzureTime>), E>),
+}
+
+/// What people are told beside the answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report<W> {
+    /// The temporary snapshot of a disk could not be deleted. A sweep does it.
+    CarrierLeft(ArmId, W),
+    /// A temporary snapshot that nothing waits for was deleted.
+    CarrierSwept(ArmId),
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next<T> {
+    /// This call.
+    Call(Call),
+    /// Nothing.
+    Done(T),
+}
+
+/// What follows from an event.
+#[derive(Debug, Clone)]
+pub struct Step<T, W> {
+    /// What people are told.
+    pub reports: Vec<Report<W>>,
+    /// The next call, or the end.
+    pub next: Next<T>,
+}
+
+/// Why a disk is not made.
+#[derive(Debug, Clone)]
+pub enum Failure<E, W> {
+    /// The request cannot be carried out as it is written.
+    Parameter(ParameterError),
+    /// Its source, or a disk or snapshot of its name, forbids it.
+    Refused(CopyRefusal),
+    /// It has reached a limit of Azure's, which passes.
+    Limited(CopyLimit, W),
+    /// This disk or snapshot cannot be read.
+    Unreadable(ArmId, E),
+    /// The disk or its carrier could not be made or deleted.
+    Work(W),
+}
+
+impl<E: AzureFailure, W: AzureFailure> Failure<E, W> {
+    /// The gRPC code of CreateVolume.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Parameter(error) => error.code(),
+            Self::Refused(refusal) => refusal.code(),
+            Self::Limited(limit, _) => limit.code(),
+            Self::Unreadable(_, error) => fault::code(Rpc::CreateVolume, error.fault(), error.effect()),
+            Self::Work(error) => fault::code(Rpc::CreateVolume, error.fault(), error.effect()),
+        }
+    }
+}
+
+/// What disks and snapshots were made from, as requests have found it. It saves reads, and may be lost at any moment: what
+/// something was made from never changes, and what is gone stays gone. The source of a request is read each time.
+#[derive(Debug, Clone, Default)]
+pub struct Links(BTreeMap<ArmId, Link>);
+
+impl Links {
+    /// How many are kept. They are forgotten together, for what is asked for again is read again.
+    const MOST: usize = 4_096;
+
+    fn get(&self, id: &ArmId) -> Option<&Link> {
+        self.0.get(id)
+    }
+
+    fn learn(&mut self, id: &ArmId, link: Link) {
+        if self.0.len() >= Self::MOST {
+            self.0.clear();
+        }
+        self.0.insert(id.clone(), link);
+    }
+
+    /// A disk was made, or found.
+    pub fn learn_disk(&mut self, disk: &Disk) {
+        self.learn(&disk.id, Link::of_disk(disk));
+    }
+
+    /// A disk or a snapshot was deleted: another one may get its name.
+    pub fn forget(&mut self, id: &ArmId) {
+        self.0.remove(id);
+    }
+}
+
+/// The read of a disk or of a snapshot, by its type. What is neither cannot be read.
+fn read(id: &ArmId, accept: Accept) -> Option<Call> {
+    if id.is_type("Microsoft.Compute/snapshots") {
+        return Some(Call::ReadSnapshot(id.clone()));
+    }
+    id.is_type("Microsoft.Compute/disks").then(|| Call::ReadDisk { disk: id.clone(), accept })
+}
+
+/// A read of a thing that may not exist.
+fn found<T, E: AzureFailure>(read: Result<T, E>) -> Result<Option<T>, E> {
+    match read {
+        Ok(model) => Ok(Some(model)),
+        Err(error) if *error.fault() == Fault::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The answer to a call that was not made. The caller of the steps gives each call's answer, so it never comes.
+fn unexpected(at: &dyn std::fmt::Debug, event: &dyn std::fmt::Debug) -> ! {
+    unreachable!("{at:?} waits for no {event:?}")
+}
+
+/// Whether a failure leaves something in Azure, or may.
+fn may_have_written<W: AzureFailure>(error: &W) -> bool {
+    error.effect() == Effect::Possible
+}
