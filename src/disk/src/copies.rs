@@ -1,13 +1,7 @@
 //! Which calls the steps of copies ([`lazuli_storage::copies`]) are. It chooses nothing.
 
 use lazuli_azure::compute::Freshness;
-use lazuli_engine::single::AzureFailure;
-use lazuli_model::{
-    ArmId, Disk,
-    event::Reason,
-    fault::{Code, Effect, Fault},
-    parameter::ParameterError,
-};
+use lazuli_model::{ArmId, Disk, event::Reason, fault::Code, parameter::ParameterError};
 use lazuli_storage::{
     copies::{self, Call, Create, Descend, Links, Made, Next, Remove, Report, Step, Sweep},
     publish, whole_disk, whole_snapshot,
@@ -45,13 +39,16 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// The gRPC code of CreateVolume, and why a person gets an event, where it is not that of a failed call.
-    pub fn decided(&self) -> Option<(Code, Option<Reason>)> {
+    /// The gRPC code of CreateVolume, and why a person gets an event.
+    ///
+    /// # Errors
+    /// The failed call that decides both.
+    pub fn decided(&self) -> Result<(Code, Option<Reason>), &VolumeError> {
         match self {
-            Self::Parameter(error) => Some((error.code(), None)),
-            Self::Refused(refusal) => Some((refusal.code(), None)),
-            Self::Limited { limit, .. } => Some((limit.code(), Some(limit.reason()))),
-            Self::Failed(_) => None,
+            Self::Parameter(error) => Ok((error.code(), None)),
+            Self::Refused(refusal) => Ok((refusal.code(), None)),
+            Self::Limited { limit, .. } => Ok((limit.code(), Some(limit.reason()))),
+            Self::Failed(error) => Err(error),
         }
     }
 }
@@ -77,15 +74,7 @@ impl Volumes {
     /// See [`CopyError`].
     pub async fn create_copy(&self, mut create: Create<VolumeError>) -> Result<Created, CopyError> {
         let requested_at = Instant::now();
-        let mut event = Event::Begun;
-        let Made { disk, adopted } = loop {
-            let Step { reports, next } = create.step(&mut self.copies().links, event);
-            reports.into_iter().for_each(report);
-            match next {
-                Next::Call(call) => event = Box::pin(self.call(call)).await,
-                Next::Done(made) => break made?,
-            }
-        };
+        let Made { disk, adopted } = self.follow(|event| create.step(&mut self.copies().links, event)).await?;
         let created = self.made(&disk, adopted, requested_at);
         self.sweep().await;
         Ok(created)
@@ -113,15 +102,7 @@ impl Volumes {
     /// `listed` is that by a list.
     pub(crate) async fn remove(&self, disk: &ArmId, listed: Option<ArmId>) -> Result<(), VolumeError> {
         let mut remove = Remove::new(disk.clone(), self.workers.memory().sources.made_from(disk), listed);
-        let mut event = Event::Begun;
-        loop {
-            let Step { reports, next } = remove.step(event);
-            reports.into_iter().for_each(report);
-            match next {
-                Next::Call(call) => event = Box::pin(self.call(call)).await,
-                Next::Done(removed) => return removed,
-            }
-        }
+        self.follow(|event| remove.step(event)).await
     }
 
     /// Deletes temporary snapshots that nothing waits for any more, where a sweep is due.
@@ -131,13 +112,18 @@ impl Volumes {
             return;
         }
         let mut sweep = Sweep::new(&self.group.subscription, &self.group.name);
+        self.follow(|event| sweep.step(event)).await;
+    }
+
+    /// Makes the calls of steps to their end, and gives it.
+    async fn follow<T>(&self, mut step: impl FnMut(Event) -> Step<T, VolumeError>) -> T {
         let mut event = Event::Begun;
         loop {
-            let Step { reports, next } = sweep.step(event);
+            let Step { reports, next } = step(event);
             reports.into_iter().for_each(report);
             match next {
                 Next::Call(call) => event = Box::pin(self.call(call)).await,
-                Next::Done(()) => return,
+                Next::Done(end) => return end,
             }
         }
     }
@@ -193,20 +179,6 @@ fn report(report: Report<VolumeError>) {
             warn!(%snapshot, %error, "a temporary snapshot stays for now; it is deleted by a later sweep");
         }
         Report::CarrierSwept(snapshot) => info!(%snapshot, "a temporary snapshot that was left over is deleted"),
-    }
-}
-
-impl AzureFailure for VolumeError {
-    fn fault(&self) -> &Fault {
-        &self.fault
-    }
-
-    fn effect(&self) -> Effect {
-        self.effect
-    }
-
-    fn code(&self) -> &str {
-        self.azure_code()
     }
 }
 

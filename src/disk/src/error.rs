@@ -105,6 +105,20 @@ impl WorkFailure for VolumeError {
     }
 }
 
+impl AzureFailure for VolumeError {
+    fn fault(&self) -> &Fault {
+        &self.fault
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    fn code(&self) -> &str {
+        self.azure_code()
+    }
+}
+
 /// Azure's own error, as a step sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer(pub(crate) ArmError);

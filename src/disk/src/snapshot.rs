@@ -9,13 +9,13 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lazuli_azure::compute::Freshness;
 use lazuli_model::{
     ArmId, Disk, Snapshot, VolumeId,
-    fault::{Code, Effect, Fault, Rpc},
+    fault::{Code, Rpc},
 };
 use lazuli_storage::{
     copies::Remove,
     list::{GroupFailure, group_failure, groups},
     snapshot::{
-        Call, Cause, Done, Env, Event, Failure, ListOf, Memory, Next, Report, Request, State, Step, WorkFailure,
+        Call, Cause, Done, Env, Event, Failure, ListOf, Memory, Next, Report, Request, State, Step,
         dependents::{self, WithoutList},
     },
 };
@@ -70,16 +70,6 @@ impl Unfinished {
     fn lock(&self) -> MutexGuard<'_, Memory> {
         // It may be lost at any moment, so half a change of it does no harm.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl WorkFailure for VolumeError {
-    fn fault(&self) -> &Fault {
-        &self.fault
-    }
-
-    fn effect(&self) -> Effect {
-        self.effect
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use words::volume_error;
-pub(crate) use words::{broken_off, grows_only_detached};
+pub(crate) use words::{broken_off, grows_only_detached, with_azure};
 
 use super::{
     Nodes, VolumeError,

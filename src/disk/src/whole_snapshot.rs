@@ -25,7 +25,7 @@ use super::{
     client::Client,
     error::Answer,
     occupied::busy,
-    whole_disk::{broken_off, verb},
+    whole_disk::{broken_off, verb, with_azure},
 };
 
 type Course = WholeSnapshot<Answer>;
@@ -101,11 +101,7 @@ fn volume_error(failed: Failed<Course>, snapshot: &ArmId) -> VolumeError {
         }
         Trouble::Unwanted => format!("no caller waits for the work on the snapshot {snapshot} any more"),
     };
-    let error = match azure {
-        Some(Answer(error)) => VolumeError::azure(message, error).resorted(fault),
-        None => VolumeError::new(fault, message),
-    };
-    error.with_effect(effect)
+    with_azure(azure, fault, message).with_effect(effect)
 }
 
 impl Adapter for Snapshots {

@@ -28,6 +28,7 @@
 
 pub mod admission;
 pub mod attach;
+mod calls;
 pub mod conversion;
 pub mod copies;
 pub mod dangling;

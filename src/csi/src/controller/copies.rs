@@ -63,16 +63,14 @@ impl ControllerService {
         };
         let what = format!("Disk {} ({}, {}) cannot be created", disk.name(), spec.sku, spec.location);
         let regarding = claim.map(Regarding::Claim);
-        let decided = error.decided();
-        let answer = match (&error, decided) {
-            (CopyError::Failed(error), _) => self.reported(Rpc::CreateVolume, regarding, &what, error),
-            (error, Some((code, reason))) => {
+        let answer = match error.decided() {
+            Err(failed) => self.reported(Rpc::CreateVolume, regarding, &what, failed),
+            Ok((code, reason)) => {
                 if let Some((regarding, reason)) = regarding.zip(reason) {
                     self.events.send(Event::new(regarding, reason, format_args!("{what}: {error}")));
                 }
-                failure(code, error)
+                failure(code, &error)
             }
-            (error, None) => failure(Code::Internal, error),
         };
         let fault = match &error {
             CopyError::Failed(error) | CopyError::Limited { source: error, .. } => Some(&error.fault),

@@ -190,7 +190,7 @@ async fn a_clone_is_made_by_one_put_in_its_source_s_zone() {
     let created = copy(&volumes, small, &disk("source")).await.unwrap();
     assert_eq!(created.adopted.size, Gib::new(4));
     let refused = copy(&volumes, limited, &disk("source")).await.unwrap_err();
-    assert!(refused.decided().is_some_and(|(code, _)| !code.keeps_the_claim()), "{refused}");
+    assert!(refused.decided().is_ok_and(|(code, _)| !code.keeps_the_claim()), "{refused}");
     rig.emulator.shutdown().await;
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn grows_only_detached(disk: &ArmId, to: Gib, why: DetachReason) -> V
 }
 
 /// The fault is by the state that was found, where that says more than Azure's code.
-fn with_azure(azure: Option<Answer>, fault: Fault, message: String) -> VolumeError {
+pub(crate) fn with_azure(azure: Option<Answer>, fault: Fault, message: String) -> VolumeError {
     match azure {
         Some(Answer(error)) => VolumeError::azure(message, error).resorted(fault),
         None => VolumeError::new(fault, message),

@@ -18,9 +18,8 @@ use lazuli_volume::{
     },
 };
 
-use super::{
-    Call, Descend, Event, Failure, Links, Next, Report, Scope, Step, found, may_have_written, read, unexpected,
-};
+use super::{Call, Descend, Event, Failure, Links, Next, Report, Scope, Step, may_have_written, read};
+use crate::calls::{found, unexpected};
 
 /// How often a call writes. A disk over a carrier takes three writes, and two more where the carrier is useless; what needs
 /// more is being changed by another hand, and external-provisioner asks again.

@@ -7,7 +7,8 @@ use lazuli_model::{ArmId, fault::Fault};
 use lazuli_quota::read::Accept;
 use lazuli_volume::copy::{self, Descent, Link, Walk};
 
-use super::{Event, Links, Next, read, unexpected};
+use super::{Event, Links, Next, read};
+use crate::calls::unexpected;
 
 /// A walk from a disk's source to the first of its line.
 #[derive(Debug, Clone)]

@@ -30,7 +30,7 @@ use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
     ArmId, AzureTime, Disk, Snapshot,
     disk_spec::DiskSpec,
-    fault::{self, Code, Effect, Fault, Rpc},
+    fault::{self, Code, Effect, Rpc},
     parameter::ParameterError,
     snapshot_spec::SnapshotSpec,
 };
@@ -212,20 +212,6 @@ fn read(id: &ArmId, accept: Accept) -> Option<Call> {
         return Some(Call::ReadSnapshot(id.clone()));
     }
     id.is_type("Microsoft.Compute/disks").then(|| Call::ReadDisk { disk: id.clone(), accept })
-}
-
-/// A read of a thing that may not exist.
-fn found<T, E: AzureFailure>(read: Result<T, E>) -> Result<Option<T>, E> {
-    match read {
-        Ok(model) => Ok(Some(model)),
-        Err(error) if *error.fault() == Fault::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The answer to a call that was not made. The caller of the steps gives each call's answer, so it never comes.
-fn unexpected(at: &dyn std::fmt::Debug, event: &dyn std::fmt::Debug) -> ! {
-    unreachable!("{at:?} waits for no {event:?}")
 }
 
 /// Whether a failure leaves something in Azure, or may.

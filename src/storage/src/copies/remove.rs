@@ -6,7 +6,8 @@ use lazuli_engine::single::AzureFailure;
 use lazuli_model::{ArmId, Snapshot};
 use lazuli_volume::copy::{carrier_from, is_carrier_to};
 
-use super::{Call, Event, Next, Report, Step, unexpected};
+use super::{Call, Event, Next, Report, Step};
+use crate::calls::unexpected;
 
 /// The deletion of a disk.
 #[derive(Debug)]

@@ -10,7 +10,8 @@ use lazuli_model::{ArmId, AzureTime, Snapshot};
 use lazuli_quota::read::Accept;
 use lazuli_volume::copy::{TargetSeen, carrier_target, is_left_over};
 
-use super::{Call, Event, Next, Report, Scope, Step, found, unexpected};
+use super::{Call, Event, Next, Report, Scope, Step};
+use crate::calls::{found, unexpected};
 
 /// When a process begins to sweep: it then serves already what was asked for before it started.
 const FIRST: Duration = Duration::from_secs(3_600);

@@ -12,8 +12,8 @@ use super::{
     locate::{Candidate, Locate, Purpose, check_is_of_cluster},
     missing::{read_existence, read_vm},
     search::{Found, Search},
-    unexpected,
 };
+use crate::calls::unexpected;
 use crate::{
     attach::Goal,
     dangling::Blocked,

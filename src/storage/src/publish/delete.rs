@@ -5,7 +5,8 @@ use std::mem;
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::fault::Fault;
 
-use super::{Call, Context, Done, Event, Failure, Next, Turn, WorkFailure, free::Free, unexpected};
+use super::{Call, Context, Done, Event, Failure, Next, Turn, WorkFailure, free::Free};
+use crate::calls::unexpected;
 use crate::dangling::Blocked;
 
 /// The deletion of a disk.

@@ -9,13 +9,13 @@ use lazuli_model::{ArmId, Disk, fault::Fault};
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{
-    Call, Context, Done, Event, Failure, Next, Report, Turn, Why, WorkFailure, found,
+    Call, Context, Done, Event, Failure, Next, Report, Turn, Why, WorkFailure,
     holders::Holders,
     locate::{Candidate, Locate, Purpose, check_others},
     missing::{Gone, Missing, existence, read_vm},
     search::{Beside, Found, Search},
-    unexpected,
 };
+use crate::calls::{found, unexpected};
 use crate::{
     attach::Goal,
     unpublish::{self, NodeVm},

@@ -5,7 +5,8 @@ use lazuli_engine::single::AzureFailure;
 use lazuli_model::{ArmId, Disk};
 use lazuli_quota::{permit::Priority, read::Accept};
 
-use super::{Call, Context, Event, Failure, Next, Report, Turn, Why, WorkFailure, unexpected};
+use super::{Call, Context, Event, Failure, Next, Report, Turn, Why, WorkFailure};
+use crate::calls::unexpected;
 use crate::{
     attach::Goal,
     dangling::{self, Blocked, Dangling, NotDangling},

@@ -7,10 +7,10 @@ use lazuli_model::{ArmId, Vm, fault::Fault};
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{
-    Call, Context, Event, Failure, Next, Turn, Why, WorkFailure, found,
+    Call, Context, Event, Failure, Next, Turn, Why, WorkFailure,
     missing::{Existence, Gathering, existence},
-    unexpected,
 };
+use crate::calls::{found, unexpected};
 use crate::{
     attach::Goal,
     gone::{Evidence, Sent},

@@ -15,10 +15,8 @@ use lazuli_model::{
 };
 use lazuli_quota::permit::Priority;
 
-use super::{
-    Call, Context, Event, Failure, INSTANCE, Next, NodeMemory, Turn, Why, WorkFailure, failure::of_shared, found,
-    unexpected,
-};
+use super::{Call, Context, Event, Failure, INSTANCE, Next, NodeMemory, Turn, Why, WorkFailure, failure::of_shared};
+use crate::calls::{found, unexpected};
 use crate::{
     list::ResourceGroup,
     shared_machine::{self, Decision, decide, other_users},

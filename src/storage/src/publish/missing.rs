@@ -6,7 +6,8 @@ use lazuli_engine::single::AzureFailure;
 use lazuli_model::{ArmId, Vm, fault::Fault};
 use lazuli_quota::permit::Priority;
 
-use super::{Call, Context, Event, Failure, Next, Turn, Why, WorkFailure, scale_set_of, search::Beside, unexpected};
+use super::{Call, Context, Event, Failure, Next, Turn, Why, WorkFailure, scale_set_of, search::Beside};
+use crate::calls::unexpected;
 use crate::{
     gone::{self, Evidence, Machine, Sent},
     unpublish::{NodeVm, is_machine},

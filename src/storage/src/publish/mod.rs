@@ -508,17 +508,3 @@ impl<W: WorkFailure> State<W> {
         Step { reports, next }
     }
 }
-
-/// The answer to a call that was not made. The caller of the steps gives each call's answer, so it never comes.
-fn unexpected(at: &dyn fmt::Debug, event: &dyn fmt::Debug) -> ! {
-    unreachable!("{at:?} waits for no {event:?}")
-}
-
-/// A read of a thing that may not exist.
-fn found<T, E: AzureFailure>(read: Result<T, E>) -> Result<Option<T>, E> {
-    match read {
-        Ok(model) => Ok(Some(model)),
-        Err(error) if *error.fault() == Fault::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}

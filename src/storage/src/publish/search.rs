@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{ArmId, Vm, fault::Fault};
 
-use super::{Call, Context, Event, Failure, MachineList, Next, Turn, Why, WorkFailure, scale_set_of, unexpected};
+use super::{Call, Context, Event, Failure, MachineList, Next, Turn, Why, WorkFailure, scale_set_of};
+use crate::calls::unexpected;
 use crate::unpublish::is_machine;
 
 /// What a search has found.

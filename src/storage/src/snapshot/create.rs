@@ -18,11 +18,10 @@ use lazuli_volume::{
 };
 
 use super::{
-    Call, Cause, Context, Done, Event, Failure, ListOf, Listed, Next, Report, Turn, Wanted, Why, WorkFailure, Worked,
-    found,
+    Call, Cause, Context, Done, Event, Failure, ListOf, Listed, Next, Report, Turn, Wanted, Why, Worked, found,
     memory::{Look, Pending, Shown},
-    unexpected,
 };
+use crate::calls::unexpected;
 
 /// The creation of a snapshot.
 #[derive(Debug)]
@@ -74,7 +73,7 @@ enum Part {
     Local,
 }
 
-impl<W: WorkFailure> Create<W> {
+impl<W: AzureFailure> Create<W> {
     pub(super) fn new(request: SnapshotRequest, defaults: Arc<Defaults>) -> Self {
         Self { request, defaults, effect: Effect::None, is_only_write: false, has_warned: false, at: At::Begin }
     }
@@ -431,7 +430,7 @@ fn read(snapshot: &ArmId, accept: Accept) -> Call {
 
 /// Whether Azure may have refused a snapshot because of one of its limits. Their codes are not documented, so each refusal
 /// that has left nothing, and does not say another reason by itself, is compared with them.
-fn may_be_a_limit(error: &impl WorkFailure) -> bool {
+fn may_be_a_limit(error: &impl AzureFailure) -> bool {
     error.effect() == Effect::None
         && matches!(
             error.fault(),

@@ -7,7 +7,8 @@ use lazuli_model::{ArmId, Snapshot, fault::Effect};
 use lazuli_quota::read::Accept;
 use lazuli_volume::snapshot::{NextDeletion, next_deletion};
 
-use super::{Call, Cause, Context, Done, Event, Failure, Next, Turn, Wanted, Why, WorkFailure, found, unexpected};
+use super::{Call, Cause, Context, Done, Event, Failure, Next, Turn, Wanted, Why, found};
+use crate::calls::unexpected;
 
 /// The deletion of a snapshot.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Delete {
         Self { snapshot, at: At::Begin }
     }
 
-    pub(super) fn next<E: AzureFailure, W: WorkFailure>(
+    pub(super) fn next<E: AzureFailure, W: AzureFailure>(
         &mut self,
         cx: &mut Context<'_, '_>,
         event: Event<E, W>,
@@ -86,7 +87,7 @@ fn unreadable<E, W>(snapshot: ArmId, error: E) -> Failure<E, W> {
     Failure::new(Cause::Azure(Why::Snapshot(snapshot), error), Effect::None)
 }
 
-fn failed<E, W: WorkFailure>(error: W) -> Failure<E, W> {
+fn failed<E, W: AzureFailure>(error: W) -> Failure<E, W> {
     let effect = error.effect();
     Failure::new(Cause::Work(error), effect)
 }

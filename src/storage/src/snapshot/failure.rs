@@ -10,8 +10,6 @@ use lazuli_volume::{
     snapshot::{SnapshotLimit, SnapshotRefusal},
 };
 
-use super::WorkFailure;
-
 /// A failed request.
 #[derive(Debug, Clone)]
 pub struct Failure<E, W> {
@@ -56,7 +54,7 @@ impl<E, W> Failure<E, W> {
     }
 }
 
-impl<E: AzureFailure, W: WorkFailure> Failure<E, W> {
+impl<E: AzureFailure, W: AzureFailure> Failure<E, W> {
     /// What a caller may do about it; `None` where the reason is no answer of Azure's.
     pub fn fault(&self) -> Option<&Fault> {
         match &*self.cause {
@@ -101,16 +99,6 @@ mod tests {
 
         fn code(&self) -> &str {
             ""
-        }
-    }
-
-    impl WorkFailure for Failed {
-        fn fault(&self) -> &Fault {
-            &self.0
-        }
-
-        fn effect(&self) -> Effect {
-            self.1
         }
     }
 

@@ -44,15 +44,12 @@ mod memory;
 #[cfg(test)]
 mod simulation;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use create::Create;
 use delete::Delete;
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{
-    ArmId, AzureTime, Disk, Snapshot,
-    fault::{Effect, Fault},
-};
+use lazuli_model::{ArmId, AzureTime, Disk, Snapshot, fault::Fault};
 use lazuli_quota::read::{Accept, By};
 use lazuli_volume::{
     Defaults,
@@ -62,10 +59,8 @@ use lazuli_volume::{
 pub use failure::{Cause, Failure, Why};
 pub use memory::Memory;
 
+use crate::calls;
 use crate::whole_snapshot::{Done as Worked, Wanted};
-
-/// Azure's code for a resource group that does not exist. A group is deleted with everything in it.
-const NO_GROUP: &str = "ResourceGroupNotFound";
 
 /// What is asked.
 #[derive(Debug, Clone)]
@@ -209,14 +204,6 @@ pub struct Env<'a> {
     pub limits: &'a SnapshotLimits,
 }
 
-/// A failed request for one snapshot, as a step sees it.
-pub trait WorkFailure: fmt::Debug + fmt::Display + Clone {
-    /// What a caller may do about it.
-    fn fault(&self) -> &Fault;
-    /// Whether a write may be in progress, or has left something.
-    fn effect(&self) -> Effect;
-}
-
 /// What comes next of a part of a request, or why the request fails.
 type Turn<T, E, W> = Result<Next<T>, Failure<E, W>>;
 
@@ -237,7 +224,7 @@ enum Course<W> {
     Delete(Delete),
 }
 
-impl<W: WorkFailure> State<W> {
+impl<W: AzureFailure> State<W> {
     /// A request that comes now. Its first event is [`Event::Begun`].
     pub fn new(request: Request) -> Self {
         Self(match request {
@@ -263,17 +250,10 @@ impl<W: WorkFailure> State<W> {
     }
 }
 
-/// The answer to a call that was not made. The caller of the steps gives each call's answer, so it never comes.
-fn unexpected(at: &dyn fmt::Debug, event: &dyn fmt::Debug) -> ! {
-    unreachable!("{at:?} waits for no {event:?}")
-}
-
-/// A read of a thing that may not exist.
+/// A read of a thing that may not exist. Without its resource group it does not.
 fn found<T, E: AzureFailure>(read: Result<T, E>) -> Result<Option<T>, E> {
-    match read {
-        Ok(model) => Ok(Some(model)),
-        Err(error) if *error.fault() == Fault::NotFound => Ok(None),
-        Err(error) if *error.fault() == Fault::ScopeNotFound && error.code() == NO_GROUP => Ok(None),
-        Err(error) => Err(error),
+    match calls::found(read) {
+        Err(error) if *error.fault() == Fault::ScopeNotFound && error.code() == calls::NO_GROUP => Ok(None),
+        found => found,
     }
 }

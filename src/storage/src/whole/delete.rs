@@ -1,5 +1,6 @@
 //! The course of a deletion.
 
+use crate::calls::{NO_GROUP, found};
 use std::time::Duration;
 
 use lazuli_engine::attempts::{Attempts, Limits};
@@ -7,15 +8,12 @@ use lazuli_engine::single::{AzureFailure as _, Input, Next, Rest};
 use lazuli_model::fault::Fault;
 
 use super::{
-    Deleted, Failure, OtherOperation, Resource as _, Trouble, Verb, Watched, Whole, failed, found, in_progress,
-    rest_after,
+    Deleted, Failure, OtherOperation, Resource as _, Trouble, Verb, Watched, Whole, failed, in_progress, rest_after,
 };
 use crate::single_write::{Deletion, Refusal, deletion};
 
 /// The pauses before the next tries to delete what Azure calls busy in one answer and not found in the next.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(4)];
-/// Azure's code for a resource group that does not exist. A group is deleted with everything in it.
-const NO_GROUP: &str = "ResourceGroupNotFound";
 
 /// A deletion.
 #[derive(Debug, Clone)]

@@ -202,12 +202,3 @@ impl OtherOperation {
 pub(crate) fn in_progress<E: AzureFailure, W: From<Trouble>>(elapsed: Duration) -> Failure<E, W> {
     Failure::new(Fault::Conflict, Effect::Possible, Trouble::InProgress(elapsed))
 }
-
-/// A read of the resource, where a missing one is no failure.
-pub(crate) fn found<R, E: AzureFailure>(read: Result<R, E>) -> Result<Option<R>, E> {
-    match read {
-        Ok(resource) => Ok(Some(resource)),
-        Err(error) if *error.fault() == Fault::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}

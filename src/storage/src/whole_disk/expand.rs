@@ -1,5 +1,6 @@
 //! The course of an expansion.
 
+use crate::calls::found;
 use std::{sync::Arc, time::Duration};
 
 use lazuli_engine::attempts::{Attempts, Limits};
@@ -9,7 +10,7 @@ use lazuli_model::{Disk, Gib, fault::Fault};
 use super::{AzureFailure, Done, Failure, Op, SeenDisk, Step, Verb, WholeDisk, Why, Write};
 use crate::{
     single_write::{AfterExpansion, Expansion, ExpansionSends, expansion},
-    whole::{OtherOperation, Watched, failed, found, in_progress, rest_after},
+    whole::{OtherOperation, Watched, failed, in_progress, rest_after},
 };
 
 /// An expansion.

@@ -75,16 +75,6 @@ impl AzureFailure for Error {
     }
 }
 
-impl super::WorkFailure for Error {
-    fn fault(&self) -> &Fault {
-        &self.fault
-    }
-
-    fn effect(&self) -> Effect {
-        self.effect
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.fault)
