@@ -231,9 +231,16 @@ impl Disk {
 impl Disk {
     /// A disk of one VM at most, which no VM holds.
     pub fn unattached(name: &str) -> Self {
+        Self::plain(ArmId::disk("s", "g", name).expect("this is a name"), "local".into())
+    }
+}
+
+impl Disk {
+    /// A disk of 1 GiB and of one VM at most, which no VM holds and of which nothing else is known.
+    pub fn plain(id: ArmId, location: String) -> Self {
         Self {
-            id: ArmId::disk("s", "g", name).expect("this is a name"),
-            location: "local".into(),
+            id,
+            location,
             zones: Vec::new(),
             sku: None,
             size: Gib::new(1),

@@ -3,10 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lazuli_model::{
-    ArmId, Disk, DiskState, Gib, ProvisioningState, SkuName, VolumeId, disk_details::DiskDetails,
-    parameter::ParameterError,
-};
+use lazuli_model::{ArmId, Disk, Gib, SkuName, VolumeId, disk_details::DiskDetails, parameter::ParameterError};
 use lazuli_volume::{
     Defaults,
     modify::plan_modify,
@@ -73,30 +70,7 @@ fn disks(parameters: &BTreeMap<String, String>, defaults: &Defaults) -> Vec<Disk
     let asks = |sku: SkuName| parameters.values().any(|value| value == sku.as_str());
     let mut skus = SkuName::ALL.to_vec();
     skus.sort_by_key(|sku| !asks(*sku));
-    let disk = |sku, size| Disk {
-        id: id.clone(),
-        location: defaults.location.clone(),
-        zones: Vec::new(),
-        sku: Some(sku),
-        size,
-        state: Some(DiskState::Unattached),
-        provisioning_state: ProvisioningState::Succeeded,
-        managed_by: None,
-        managed_by_extended: Vec::new(),
-        ownership_changed: None,
-        max_shares: 1,
-        disk_encryption_set: None,
-        tags: BTreeMap::new(),
-        iops: None,
-        mbps: None,
-        logical_sector_size: None,
-        network_access_policy: None,
-        source: None,
-        source_unique_id: None,
-        unique_id: None,
-        bytes: None,
-        completion: None,
-    };
+    let disk = |sku, size| Disk { sku: Some(sku), size, ..Disk::plain(id.clone(), defaults.location.clone()) };
     skus.into_iter().flat_map(|sku| SIZES.map(|size| disk(sku, size))).collect()
 }
 
