@@ -21,7 +21,7 @@ build_kubernetes() {
             "-X k8s.io/component-base/version.gitVersion=$version"
 }
 
-# snapshot_kinds: the definitions of snapshots' kinds, which a cluster gets from whoever installs snapshot-controller.
+# snapshot_kinds: the definitions of snapshots' kinds, which a cluster gets from its administrator, with snapshot-controller.
 snapshot_kinds() {
     local module=github.com/kubernetes-csi/external-snapshotter/client/v8 folder
     folder=$(cd tests/tools/external-snapshotter && GOFLAGS="-mod=readonly ${GOFLAGS:-}" go list -m -f '{{.Dir}}' "$module") &&

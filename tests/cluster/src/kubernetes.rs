@@ -195,6 +195,36 @@ impl ApiServer {
         let request = http::Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
         self.client.request(request.unwrap()).await
     }
+
+    /// An object, or a list; `None` when there is none.
+    async fn get(&self, path: &str) -> Option<Value> {
+        match self.send("GET", path, "application/json", None).await {
+            Ok(object) => Some(object),
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    /// Waits until an object is as it should be, and gives it. `must_run` fails where something has ended meanwhile.
+    async fn until(
+        &mut self,
+        what: &str,
+        path: &str,
+        is: impl Fn(Option<&Value>) -> bool,
+        mut must_run: impl FnMut(),
+    ) -> Value {
+        let began = Instant::now();
+        loop {
+            let found = self.get(path).await;
+            if is(found.as_ref()) {
+                return found.unwrap_or_default();
+            }
+            self.process.must_run();
+            must_run();
+            assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}; {path} is {found:#?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
 }
 
 /// The cluster. The processes end with it, the nodes first.
@@ -213,7 +243,7 @@ impl Kubernetes {
         let folder = folder.path().to_owned();
         let at = |name: &str| text(&folder.join(name));
         let (tools, provider) = (of.tools, of.provider);
-        let api_server = ApiServer::start(tools, &folder, of.gates).await;
+        let mut api_server = ApiServer::start(tools, &folder, of.gates).await;
         report("etcd and the API server serve");
         let admin = kubeconfig(&folder, ADMIN);
         let mut names = match of.controllers {
@@ -249,7 +279,7 @@ impl Kubernetes {
             "kube-scheduler",
             &[("--kubeconfig", &admin), ("--leader-elect", "false"), ("--secure-port", "0")],
         );
-        let snapshots = snapshot_controller(&api_server, tools, &folder).await;
+        let snapshots = snapshot_controller(&mut api_server, tools, &folder).await;
         let nodes = BTreeMap::new();
         let mut made =
             Self { nodes, _snapshots: snapshots, _scheduler: scheduler, _controllers: controllers, api_server, folder };
@@ -374,11 +404,7 @@ impl Kubernetes {
 
     /// An object, or a list; `None` when there is none.
     pub async fn get(&self, path: &str) -> Option<Value> {
-        match self.send("GET", path, "application/json", None).await {
-            Ok(object) => Some(object),
-            Err(kube::Error::Api(status)) if status.code == 404 => None,
-            Err(error) => panic!("{path}: {error}"),
-        }
+        self.api_server.get(path).await
     }
 
     /// The objects of a collection.
@@ -388,17 +414,8 @@ impl Kubernetes {
 
     /// Waits until an object is as it should be, and gives it. `None` stands for an object that is not there.
     pub async fn until(&mut self, what: &str, path: &str, is: impl Fn(Option<&Value>) -> bool) -> Value {
-        let began = Instant::now();
-        loop {
-            let found = self.get(path).await;
-            if is(found.as_ref()) {
-                return found.unwrap_or_default();
-            }
-            self.api_server.process.must_run();
-            self.nodes.values_mut().for_each(Process::must_run);
-            assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}; {path} is {found:#?}");
-            tokio::time::sleep(LOOK).await;
-        }
+        let nodes = &mut self.nodes;
+        self.api_server.until(what, path, is, || nodes.values_mut().for_each(Process::must_run)).await
     }
 }
 
@@ -421,8 +438,8 @@ impl Drop for Kubernetes {
     }
 }
 
-/// Makes the kinds of snapshots and starts their controller, as whoever runs a cluster does it: no driver brings them.
-async fn snapshot_controller(api_server: &ApiServer, tools: &Path, folder: &Path) -> Process {
+/// Makes the kinds of snapshots and starts their controller, as the administrator of a cluster does it: no driver brings them.
+async fn snapshot_controller(api_server: &mut ApiServer, tools: &Path, folder: &Path) -> Process {
     let mut kinds = Vec::new();
     let mut files: Vec<PathBuf> =
         fs::read_dir(tools.join("snapshot-kinds")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -432,17 +449,12 @@ async fn snapshot_controller(api_server: &ApiServer, tools: &Path, folder: &Path
         kinds.push(format!("{DEFINITIONS}/{}", kind["metadata"]["name"].as_str().unwrap()));
         api_server.send("POST", DEFINITIONS, "application/json", Some(kind)).await.unwrap();
     }
-    let began = Instant::now();
     for kind in kinds {
-        loop {
-            let found = api_server.send("GET", &kind, "application/json", None).await.unwrap();
-            let conditions = found["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-            if conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True") {
-                break;
-            }
-            assert!(began.elapsed() < PATIENCE, "{kind}: not served within {PATIENCE:?}");
-            tokio::time::sleep(LOOK).await;
-        }
+        let is_served = |found: Option<&Value>| {
+            let conditions = found.and_then(|found| found["status"]["conditions"].as_array());
+            conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Established" && one["status"] == "True"))
+        };
+        api_server.until("a kind of snapshots", &kind, is_served, || {}).await;
     }
     let admin = kubeconfig(folder, ADMIN);
     program(tools, folder, "snapshot-controller", "snapshot-controller", &[("--kubeconfig", &admin)])
