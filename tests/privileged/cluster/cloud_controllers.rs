@@ -28,6 +28,8 @@ use super::{
 const NODES_PATH: &str = "/api/v1/nodes";
 pub(super) const SERVICES: &str = "/api/v1/namespaces/default/services";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+/// What provisions, attaches, resizes and takes snapshots.
+const SIDECARS: usize = 4;
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager";
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -151,7 +153,7 @@ impl Cluster {
                 (name, lease["spec"]["holderIdentity"].as_str().unwrap_or_default())
             })
             .collect();
-        assert_eq!(holders.len(), 3, "{holders:?}");
+        assert_eq!(holders.len(), SIDECARS, "{holders:?}");
         assert!(holders.values().all(|holder| NODES.contains(holder)), "{holders:?}");
     }
 

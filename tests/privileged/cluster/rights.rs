@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{super::cloud::NODES, ATTACHMENTS, CLAIMS, Cluster, PODS, VOLUMES, chart};
+use super::{super::cloud::NODES, ATTACHMENTS, CLAIMS, Cluster, DRIVER, PODS, VOLUMES, chart, snapshots::ATTRIBUTES};
 
 /// The program of the cloud controllers, and their role.
 pub(super) const CLOUD_CONTROLLERS: &str = "lazuli-cloud-controllers";
@@ -180,6 +180,21 @@ impl Cluster {
         assert_eq!(unused, Vec::<String>::new(), "rules that nothing uses");
     }
 
+    /// Makes a volume whose claim names a class of attributes, and deletes it.
+    async fn make_with_attributes(&mut self, name: &str) {
+        let class = json!({"metadata": {"name": name}, "driverName": DRIVER, "parameters": {"tags": "team=blue"}});
+        self.kubernetes.create(ATTRIBUTES, class).await;
+        let spec = json!({
+            "storageClassName": "xfs", "volumeAttributesClassName": name, "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        });
+        self.kubernetes.create(CLAIMS, json!({"metadata": {"name": name}, "spec": spec})).await;
+        self.pod(name, NODES[0], &[name]).await;
+        self.running(name, NODES[0]).await;
+        self.delete_pod(name).await;
+        self.delete_claim(name).await;
+    }
+
     /// Reads the metrics of the controllers as Prometheus does: with a token whose user may get them.
     async fn scrape(&self) {
         let deployment = chart::objects().into_iter().find(|object| object["kind"] == "Deployment").unwrap();
@@ -235,6 +250,8 @@ async fn the_rights_that_are_used_are_the_rights_that_the_chart_gives() {
         cluster.pod(name, node, &[name]).await;
         cluster.running(name, node).await;
     }
+    cluster.make_with_attributes("described").await;
+    cluster.count("the end of that volume", VOLUMES, 2).await;
     let disk = cluster.recorded().await.into_iter().find(|(_, at)| at[0].0 == NODES[0]).unwrap().0;
     cluster.delete_pod("lost").await;
     cluster.count("the end of an attachment", ATTACHMENTS, 1).await;

@@ -14,7 +14,7 @@ use lazuli_test_cluster::{Drivers, node::IDLE};
 const CLASSES: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses";
 const CONTENTS: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents";
 const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots";
-const ATTRIBUTES: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+pub(super) const ATTRIBUTES: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
 const GIB: u64 = 1 << 30;
 
 /// What a claim's bytes come from.
