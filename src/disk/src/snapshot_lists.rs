@@ -1,5 +1,6 @@
 //! Lists of snapshots that callers share: those who take a list of a few seconds ago for an answer, and those who come
-//! while one is being read that was sent after they asked for it. A list goes as soon as no caller can take it any more.
+//! while one is being read that was sent after they asked for it. A list goes as soon as no caller can take it any
+//! more.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! Which calls the steps of sweeps ([`lazuli_storage::copies::sweep`]) are. It chooses nothing. A sweep runs in a task of its
-//! own, for which no request waits.
+//! Which calls the steps of sweeps ([`lazuli_storage::copies::sweep`]) are. It chooses nothing. A sweep runs in a task
+//! of its own, for which no request waits.
 
 use std::{sync::Arc, time::Duration};
 

@@ -567,8 +567,8 @@ impl Seen {
     }
 
     /// A btrfs that no other device of this machine has in use. One that was copied with its disk first gets an id of its
-    /// own, by which it is told from what it was copied from. A disk that several nodes may have keeps its id: another node
-    /// may have it mounted, and this one does not see that.
+    /// own, by which it is told from what it was copied from. A disk that several nodes may have keeps its id: another
+    /// node may have it mounted, and this one does not see that.
     fn single_btrfs(
         &self,
         request: &Request,

@@ -172,9 +172,9 @@ impl<E: AzureFailure, W: AzureFailure> Failure<E, W> {
     }
 }
 
-/// What disks and snapshots were made from, as requests have found it. It saves reads, and may be lost at any moment. What
-/// something was made from never changes. What cannot be read may be readable minutes later: a role is assigned, or a
-/// deleted group is made again. The source of a request is read each time.
+/// What disks and snapshots were made from, as requests have found it. It saves reads, and may be lost at any moment.
+/// What something was made from never changes. What cannot be read may be readable minutes later: a role is assigned,
+/// or a deleted group is made again. The source of a request is read each time.
 #[derive(Debug, Clone, Default)]
 pub struct Links {
     known: BTreeMap<ArmId, Link>,

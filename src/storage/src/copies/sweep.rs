@@ -8,8 +8,8 @@
 //!                                                  └─ over ─▶ permit ─▶ its disk and itself again ─▶ deleted ─▶ the next one
 //! ```
 //!
-//! A list may lag and a permit may take minutes, and in that time a request may begin to fill a disk from the carrier. So both
-//! are read again behind the permit.
+//! A list may lag and a permit may take minutes, and in that time a request may begin to fill a disk from the carrier.
+//! So both are read again behind the permit.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -27,8 +27,8 @@ const INTERVAL: Duration = Duration::from_secs(24 * 3_600);
 /// The same where a carrier rests that the next sweep may delete.
 const SOON: Duration = Duration::from_secs(3_600);
 
-/// The carriers that were at rest without a disk at the last sweep, each with the time when it was made, and since when it is
-/// known to rest.
+/// The carriers that were at rest without a disk at the last sweep, each with the time when it was made, and since
+/// when it is known to rest.
 pub type Resting = BTreeMap<ArmId, (AzureTime, Duration)>;
 
 /// What happens to the sweeps of a process.
@@ -44,8 +44,8 @@ pub enum Occurrence {
     Drain,
 }
 
-/// The sweeps of a process, by a clock that began with it. One runs at a time, and where nothing is asked of a process it
-/// does not sweep.
+/// The sweeps of a process, by a clock that began with it. One runs at a time, and where nothing is asked of a process
+/// it does not sweep.
 #[derive(Debug, Clone)]
 pub struct Sweeps {
     next: Duration,
@@ -176,8 +176,8 @@ enum At {
 }
 
 impl Sweep {
-    /// A sweep of the snapshots of the cluster's subscription or, where that may not be read, of its resource group. `before`
-    /// is what the last one has left. Its first event is [`Event::Begun`].
+    /// A sweep of the snapshots of the cluster's subscription or, where that may not be read, of its resource group.
+    /// `before` is what the last one has left. Its first event is [`Event::Begun`].
     pub fn new(subscription: &str, resource_group: &str, before: Resting) -> Self {
         Self {
             cluster: (subscription.to_owned(), resource_group.to_owned()),

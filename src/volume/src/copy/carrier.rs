@@ -20,8 +20,8 @@ use crate::{
 /// pauses for minutes between two tries; a carrier that is deleted too early is made again.
 const LIFE_SECONDS: u64 = 24 * 3_600;
 
-/// For how long such a carrier must have been seen at rest. The copy of a large disk takes longer than its life, and the
-/// request that waits for it then needs minutes to come again.
+/// For how long such a carrier must have been seen at rest. The copy of a large disk takes longer than its life, and
+/// the request that waits for it then needs minutes to come again.
 const REST: Duration = Duration::from_secs(3_600);
 
 /// The name of the carrier to a disk.
@@ -99,8 +99,8 @@ pub fn carrier_from(disk: &ArmId, source: &str) -> Option<ArmId> {
     (source.is_type("Microsoft.Compute/snapshots") && has_name).then_some(source)
 }
 
-/// The disk that a snapshot says to be the carrier to, where it was made for the cluster of this resource group. `None` for
-/// other snapshots, and where the disk's id is longer than a tag.
+/// The disk that a snapshot says to be the carrier to, where it was made for the cluster of this resource group.
+/// `None` for other snapshots, and where the disk's id is longer than a tag.
 pub fn carrier_target(snapshot: &Snapshot, (subscription, resource_group): (&str, &str)) -> Option<ArmId> {
     let target: ArmId = value(&snapshot.tags, CARRIES_TO)?.parse().ok()?;
     let cluster = cluster_value(subscription, resource_group);

@@ -41,8 +41,8 @@ impl Conversion {
 }
 
 /// Whether a disk of this type, of which so much is copied, is being converted. One that was made from a source and is being
-/// filled may be a copy that was made as PremiumV2. Of it Azure does not say which, but its tag does ([`MADE_AS`]), where this
-/// driver has made it as another type.
+/// filled may be a copy that was made as PremiumV2. Of it Azure does not say which, but its tag does ([`MADE_AS`]),
+/// where this driver has made it as another type.
 ///
 /// [`MADE_AS`]: lazuli_model::disk_tags::MADE_AS
 pub fn is_converting(

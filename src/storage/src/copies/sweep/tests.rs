@@ -1,4 +1,5 @@
-//! When a process sweeps, and that a sweep deletes nothing that a disk is filled from, whatever happens between its calls.
+//! When a process sweeps, and that a sweep deletes nothing that a disk is filled from, whatever happens between its
+//! calls.
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
