@@ -2,13 +2,14 @@
 
 use lazuli_azure::compute::Freshness;
 use lazuli_model::{ArmId, Disk, event::Reason, fault::Code, parameter::ParameterError};
+use lazuli_reconcile::Clock;
 use lazuli_storage::{
-    copies::{self, Call, Create, Descend, Links, Made, Next, Remove, Report, Step, Sweep},
+    copies::{self, Call, Create, Descend, Links, Made, Next, Remove, Report, Step},
     publish, whole_disk, whole_snapshot,
 };
 use lazuli_volume::copy::{CopyLimit, CopyRefusal, Line};
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::{Created, VolumeError, Volumes, error::Answer, resulting_disk};
 
@@ -74,9 +75,10 @@ impl Volumes {
     /// See [`CopyError`].
     pub async fn create_copy(&self, mut create: Create<VolumeError>) -> Result<Created, CopyError> {
         let requested_at = Instant::now();
-        let Made { disk, adopted } = self.follow(|event| create.step(&mut self.copies().links, event)).await?;
+        let Made { disk, adopted } =
+            self.follow(|event| create.step(self.copies().links(self.workers.clock()), event)).await?;
         let created = self.made(&disk, adopted, requested_at);
-        self.sweep().await;
+        self.sweeps.served();
         Ok(created)
     }
 
@@ -86,10 +88,10 @@ impl Volumes {
         let mut walk = Descend::new(source);
         let mut event = Event::Begun;
         loop {
-            let next = walk.next(&mut self.copies().links, event);
+            let next = walk.next(self.copies().links(self.workers.clock()), event);
             let next = next.unwrap_or_else(|(id, Answer(error))| {
                 warn!(%id, %error, "what a disk was made from is not followed further");
-                walk.give_up(&mut self.copies().links)
+                walk.give_up(self.copies().links(self.workers.clock()))
             });
             match next {
                 Next::Call(call) => event = Box::pin(self.call(call)).await,
@@ -103,16 +105,6 @@ impl Volumes {
     pub(crate) async fn remove(&self, disk: &ArmId, listed: Option<ArmId>) -> Result<(), VolumeError> {
         let mut remove = Remove::new(disk.clone(), self.workers.memory().sources.made_from(disk), listed);
         self.follow(|event| remove.step(event)).await
-    }
-
-    /// Deletes temporary snapshots that nothing waits for any more, where a sweep is due.
-    pub(crate) async fn sweep(&self) {
-        let now = self.workers.clock().now();
-        if !self.copies().sweeps.begin(now) {
-            return;
-        }
-        let mut sweep = Sweep::new(&self.group.subscription, &self.group.name);
-        self.follow(|event| sweep.step(event)).await;
     }
 
     /// Makes the calls of steps to their end, and gives it.
@@ -178,7 +170,6 @@ fn report(report: Report<VolumeError>) {
         Report::CarrierLeft(snapshot, error) => {
             warn!(%snapshot, %error, "a temporary snapshot stays for now; it is deleted by a later sweep");
         }
-        Report::CarrierSwept(snapshot) => info!(%snapshot, "a temporary snapshot that was left over is deleted"),
     }
 }
 
@@ -186,10 +177,13 @@ fn report(report: Report<VolumeError>) {
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     links: Links,
-    sweeps: copies::Sweeps,
 }
 
 impl Copies {
+    fn links(&mut self, clock: Clock) -> &mut Links {
+        self.links.at(clock.now())
+    }
+
     /// A disk was made or found. What is made from it then needs no read of it to know its line.
     pub(crate) fn learn(&mut self, disk: &Disk) {
         self.links.learn_disk(disk);

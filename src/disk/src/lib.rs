@@ -22,6 +22,7 @@ mod on_nowhere;
 mod publish;
 mod snapshot;
 mod snapshot_lists;
+mod sweeps;
 mod whole_disk;
 mod whole_snapshot;
 mod worker;
@@ -71,6 +72,7 @@ use occupied::Occupied;
 use snapshot::Unfinished;
 pub use snapshot::{SnapshotError, SnapshotFailure, SnapshotList};
 use snapshot_lists::SnapshotLists;
+use sweeps::Sweeps;
 use whole_disk::{WholeDisks, grows_only_detached};
 use whole_snapshot::WholeSnapshots;
 use worker::VmWorkers;
@@ -164,6 +166,7 @@ pub struct Volumes {
     events: lossy::Sender<Event>,
     lists: Lists,
     copies: Arc<Mutex<Copies>>,
+    sweeps: Sweeps,
 }
 
 impl Volumes {
@@ -194,6 +197,7 @@ impl Volumes {
             WholeDisks::new(client.clone(), nodes.clone(), occupied.clone(), metrics.clone(), journal.clone());
         let conversions = Conversions::new(client.clone(), events.clone(), metrics.clone());
         let whole_snapshots = WholeSnapshots::new(client.clone(), metrics.clone(), journal.clone());
+        let sweep_metrics = metrics.clone();
         let policy = worker::Policy { force_detach, events: events.clone() };
         let memory = Memory::new(method);
         let workers = VmWorkers::new(
@@ -207,6 +211,7 @@ impl Volumes {
         );
         let snapshot_lists = SnapshotLists::new(client.clone(), workers.clock());
         let group = ResourceGroup { subscription, name: resource_group };
+        let sweeps = Sweeps::new(client.clone(), &group, sweep_metrics);
         let Admission { resource_groups, inline, source } = admission;
         let requests = Policy {
             home: group.clone(),
@@ -236,6 +241,7 @@ impl Volumes {
             events,
             lists: Lists::default(),
             copies: Arc::default(),
+            sweeps,
         }
     }
 

@@ -118,7 +118,7 @@ impl Volumes {
     /// detached: also one without a resource group that this identity may not read.
     pub async fn list(&self) -> Answer {
         let volumes = self.clone();
-        self.sweep().await;
+        self.sweeps.served();
         self.lists.read(move || async move { volumes.read_list().await }).await
     }
 
@@ -188,7 +188,7 @@ impl Volumes {
             Ok(disk) => {
                 let handle = handles.of(&disk.id);
                 if disk.made_by_driver || handle.is_some() {
-                    if is_converting(disk.sku, disk.completion, disk.source.as_deref()) {
+                    if is_converting(disk.sku, disk.completion, disk.source.as_deref(), disk.made_as) {
                         self.conversions.found(&disk.id);
                     }
                     volumes.push(ListedVolume {

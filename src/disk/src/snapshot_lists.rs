@@ -1,5 +1,6 @@
 //! Lists of snapshots that callers share: those who take a list of a few seconds ago for an answer, and those who come
-//! while one is being read that was sent after they asked for it.
+//! while one is being read that was sent after they asked for it. A list goes as soon as no caller can take it any
+//! more.
 
 use std::{
     collections::BTreeMap,
@@ -10,11 +11,13 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt as _, Shared, WeakShared};
 use lazuli_reconcile::Clock;
-use lazuli_storage::snapshot::{ListOf, Listed};
+use lazuli_storage::snapshot::{ListOf, Listed, dependents::LIST_IS_FRESH};
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{client::Client, error::Answer};
 
-/// How many lists are kept. A cluster has snapshots in a resource group or two.
+/// How many lists are known at a time. A cluster has snapshots in a resource group or two.
 const MOST: usize = 8;
 
 type Read = BoxFuture<'static, Result<Listed, Answer>>;
@@ -32,7 +35,13 @@ struct List {
     sent_at: Duration,
     /// It is being read. It is dropped with its last caller.
     running: WeakShared<Read>,
-    done: Option<Listed>,
+    done: Option<Done>,
+}
+
+struct Done {
+    listed: Listed,
+    /// Forgets the list when it is too old for every caller.
+    _expiry: AbortOnDropHandle<()>,
 }
 
 impl fmt::Debug for SnapshotLists {
@@ -61,11 +70,25 @@ impl SnapshotLists {
         let mut last = self.last();
         if let Some(list) = last.get_mut(of).filter(|list| list.sent_at == sent_at) {
             match &result {
-                Ok(listed) => list.done = Some(listed.clone()),
+                Ok(_) if list.done.is_some() => {}
+                Ok(listed) => list.done = Some(Done { listed: listed.clone(), _expiry: self.expiry(of, sent_at) }),
                 Err(_) => drop(last.remove(of)),
             }
         }
         result
+    }
+
+    fn expiry(&self, of: &ListOf, sent_at: Duration) -> AbortOnDropHandle<()> {
+        let (last, of) = (Arc::downgrade(&self.last), of.clone());
+        let rest = (sent_at + LIST_IS_FRESH).saturating_sub(self.clock.now());
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            sleep(rest).await;
+            let Some(last) = last.upgrade() else { return };
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.get(&of).is_some_and(|list| list.sent_at == sent_at) {
+                last.remove(&of);
+            }
+        }))
     }
 
     /// A list that has been read, or one that is being read, begun now if need be.
@@ -73,7 +96,7 @@ impl SnapshotLists {
         let mut last = self.last();
         if let Some(list) = last.get(of).filter(|list| list.sent_at >= not_before) {
             if let Some(done) = &list.done {
-                return Ok(done.clone());
+                return Ok(done.listed.clone());
             }
             if let Some(running) = list.running.upgrade() {
                 return Err((list.sent_at, running));
@@ -82,7 +105,8 @@ impl SnapshotLists {
         let sent_at = self.clock.now();
         let read = read(self.client.clone(), of.clone(), sent_at).boxed().shared();
         if last.len() >= MOST && !last.contains_key(of) {
-            last.pop_first();
+            let oldest = last.iter().min_by_key(|(_, list)| list.sent_at).map(|(of, _)| of.clone());
+            oldest.map(|of| last.remove(&of));
         }
         if let Some(running) = read.downgrade() {
             last.insert(of.clone(), List { sent_at, running, done: None });

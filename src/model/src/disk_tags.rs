@@ -38,9 +38,18 @@ pub const FOR_SNAPSHOT_NAMESPACE: &str = "kubernetes.io-created-for-snapshot-nam
 /// it. The Go driver neither sets nor reads it.
 pub const CARRIES_TO: &str = "lazuli-carries-to";
 
+/// The tag of such a snapshot that names the cluster for which it was made, by the resource group of its
+/// configuration. The Go driver neither sets nor reads it.
+pub const OF_CLUSTER: &str = "lazuli-of-cluster";
+
 /// The tag of a disk whose content came over such a snapshot, which is gone by now: the id of the disk that it is a copy of.
 /// The Go driver neither sets nor reads it.
 pub const COPY_OF: &str = "lazuli-copy-of";
+
+/// The tag of a disk that was made from another one or from a snapshot, as a type that Azure converts to PremiumV2:
+/// that type. Azure shows a disk that it converts and one that it fills in the same way. The Go driver neither sets
+/// nor reads it.
+pub const MADE_AS: &str = "lazuli-made-as";
 
 /// The value of a tag of a disk or snapshot. Azure ignores the letter case of a tag's name.
 pub fn value<'a>(tags: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {

@@ -42,6 +42,8 @@ pub struct Request {
     pub lineage: Lineage,
     /// The id that the volume's btrfs gets where the disk was made from something: that of no other volume.
     pub own_fsid: String,
+    /// Whether the disk may be attached to several nodes at a time, so that another one may have it mounted.
+    pub is_shared: bool,
     /// The staging path, as the mount table names it.
     pub staging: PathBuf,
     /// For how long the metadata may name a disk that has left.
@@ -565,7 +567,8 @@ impl Seen {
     }
 
     /// A btrfs that no other device of this machine has in use. One that was copied with its disk first gets an id of its
-    /// own, by which it is told from what it was copied from.
+    /// own, by which it is told from what it was copied from. A disk that several nodes may have keeps its id: another
+    /// node may have it mounted, and this one does not see that.
     fn single_btrfs(
         &self,
         request: &Request,
@@ -577,7 +580,7 @@ impl Seen {
         let Some(fsid) = filesystem.uuid.clone() else { return Ok(filesystem) };
         let is_copy = !request.lineage.line.is_empty();
         let is_given = match &self.own_fsid {
-            _ if !is_copy || !is_written || filesystem.has_uuid(&request.own_fsid) => false,
+            _ if !is_copy || !is_written || request.is_shared || filesystem.has_uuid(&request.own_fsid) => false,
             None => return act(Act::GiveFsid(found.device.clone(), request.own_fsid.clone())),
             Some(OwnFsid::Given) => true,
             Some(OwnFsid::Kept(_)) => false,

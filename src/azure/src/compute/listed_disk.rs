@@ -32,6 +32,8 @@ pub struct ListedDisk {
     pub completion: Option<Completion>,
     /// What it was made from, in Azure's words, when it was not made empty.
     pub source: Option<String>,
+    /// The type that a copy was made as, by its tag ([`MADE_AS`](lazuli_model::disk_tags::MADE_AS)).
+    pub made_as: Option<SkuName>,
 }
 
 impl Compute {

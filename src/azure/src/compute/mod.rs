@@ -5,6 +5,8 @@
 
 mod body;
 mod extension;
+#[cfg(test)]
+mod hostile;
 mod inventory;
 mod listed;
 mod listed_disk;

@@ -202,6 +202,7 @@ async fn the_disks_of_a_group_are_given_one_by_one_with_every_holder_once_and_wh
     untold["tags"] = json!("not an object");
     let mut copied = raw_disk();
     copied["sku"]["name"] = json!("PremiumV2_LRS");
+    copied["tags"] = json!({"Lazuli-Made-As": "standard_lrs"});
     copied["properties"]["completionPercent"] = json!(12.5);
     copied["properties"]["creationData"] = json!({"createOption": "Copy", "sourceResourceId": "a snapshot"});
     let next = "https://management.azure.com/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/disks?p=2";
@@ -225,11 +226,13 @@ async fn the_disks_of_a_group_are_given_one_by_one_with_every_holder_once_and_wh
         sku: Some(SkuName::PremiumLrs),
         completion: None,
         source: None,
+        made_as: None,
     };
     let copied = ListedDisk {
         sku: Some(SkuName::PremiumV2Lrs),
         completion: Some(Completion::from_percent(12.5)),
         source: Some("a snapshot".into()),
+        made_as: Some(SkuName::StandardLrs),
         ..expected(&[&vm], false)
     };
     assert_eq!(disks, [expected(&[&vm, &other], true), expected(&[&vm], false), copied]);

@@ -8,7 +8,7 @@ use lazuli_model::{
     SkuName, Vm,
     disk_details::DiskDetails,
     disk_spec::{EncryptionType, PerformanceTier, PublicNetworkAccess},
-    disk_tags::is_made_by_driver,
+    disk_tags::{MADE_AS, is_made_by_driver, value},
     op::{Attachment, VmWrite, VmWriteMethod},
 };
 use serde::Deserialize;
@@ -54,14 +54,17 @@ pub(super) fn decode_listed_disk(raw: &Value) -> Result<ListedDisk, DecodeError>
     holders.extend(optional_id(raw, "managedBy")?);
     holders.sort();
     holders.dedup();
+    let (id, size) = (parse_id(text(raw, "id")?, "id")?, disk_size(raw)?);
+    let tags = readable_tags(raw)?;
     Ok(ListedDisk {
-        id: parse_id(text(raw, "id")?, "id")?,
-        size: disk_size(raw)?,
+        id,
+        size,
         holders,
-        made_by_driver: is_made_by_driver(&readable_tags(raw)?),
+        made_by_driver: is_made_by_driver(&tags),
         sku: sku(raw)?,
         completion: completion(raw),
         source: source(raw),
+        made_as: value(&tags, MADE_AS).and_then(SkuName::from_azure),
     })
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Stage {
     pub(super) has_content: bool,
     /// What the disk was made from, as far as the contexts say it.
     pub(super) line: Line,
+    /// Whether several nodes may have the disk at a time, as far as the contexts say it.
+    pub(super) is_shared: bool,
     /// The claim, where the volume context names it.
     pub(super) claim: Option<Claim>,
 }
@@ -93,8 +95,10 @@ impl Stage {
             .collect();
         let has_content = parameters.resize_required || !sources.is_empty();
         let line = Line::joined(sources.iter().map(|source| Line::parse(source)));
+        let is_shared =
+            [&context, &publish].iter().filter_map(|context| said(context, "maxShares")).any(|most| most.trim() != "1");
         let claim = Claim::of_context(|key| context.get(key).map(String::as_str));
-        Ok(Self { volume, staging, parameters, access, has_content, line, claim })
+        Ok(Self { volume, staging, parameters, access, has_content, line, is_shared, claim })
     }
 }
 

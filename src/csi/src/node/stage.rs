@@ -59,6 +59,7 @@ fn desired(node: &Node, request: &Stage) -> Request {
         has_content: request.has_content,
         lineage: Lineage { disk: request.volume.disk().clone(), line: request.line.clone() },
         own_fsid: fsid::own(request.volume.as_str()),
+        is_shared: request.is_shared,
         staging: as_mounted(&request.staging),
         lag: node.config.timeouts.identity_check,
         on_silence: node.config.on_silence,

@@ -200,8 +200,19 @@ async fn a_later_process_goes_on_with_the_conversions_that_a_list_shows() {
         .await
         .unwrap();
     copies(&rig, "zonal", 63.0);
-    let created = |disk: &mut Value| disk["tags"] = json!({"k8s-azure-created-by": "kubernetes-azure-dd"});
+    // It is the copy of a snapshot. What is filled as PremiumV2 shows the same, and is no conversion.
+    let created = |disk: &mut Value| {
+        disk["tags"] = json!({"k8s-azure-created-by": "kubernetes-azure-dd", "lazuli-made-as": "Premium_LRS"});
+        disk["properties"]["creationData"]["sourceResourceId"] = json!("a snapshot");
+    };
+    let filled = |disk: &mut Value| {
+        disk["sku"]["name"] = json!("PremiumV2_LRS");
+        disk["tags"] = json!({"k8s-azure-created-by": "kubernetes-azure-dd"});
+        disk["properties"]["completionPercent"] = json!(63);
+        disk["properties"]["creationData"]["sourceResourceId"] = json!("a snapshot");
+    };
     rig.emulator.control().tamper(disk("zonal").as_str(), created).unwrap();
+    rig.emulator.control().tamper(disk("b").as_str(), filled).unwrap();
     let (sender, mut events) = lossy::channel(100, Default::default());
     let volumes = rig.replica_telling(2, sender);
     sleep(Duration::from_secs(20)).await;

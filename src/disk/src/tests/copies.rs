@@ -253,7 +253,7 @@ async fn a_deletion_and_a_sweep_take_a_carrier_along_that_was_left() {
         } else {
             for hours in [2, 23, 26] {
                 sleep(Duration::from_secs(hours * 3_600)).await;
-                second.list().await.unwrap();
+                list_and_sweep(&second).await;
             }
         }
         assert_eq!(rig.carriers(), Vec::<String>::new(), "{writes} {is_deleted}");
@@ -277,9 +277,42 @@ async fn a_disk_that_is_still_being_filled_is_answered_and_its_carrier_goes_late
     let again = copy(&rig.replica(2), request, &disk("source")).await.unwrap();
     assert_eq!(again.adopted, created.adopted);
     sleep(Duration::from_secs(24 * 3_600)).await;
-    volumes.list().await.unwrap();
+    list_and_sweep(&volumes).await;
     assert_eq!(rig.carriers(), Vec::<String>::new());
     assert_eq!(rig.property(&disk("pvc-1"), "/properties/completionPercent"), 100);
+    rig.emulator.shutdown().await;
+}
+
+/// A list begins a sweep that is due, and does not wait for it.
+async fn list_and_sweep(volumes: &Volumes) {
+    volumes.list().await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_filled_for_days_keeps_its_carrier_and_a_slow_sweep_delays_no_request() {
+    let rig = Rig::start(Options { latency: Profile::typical(), ..with_source(10) }).await;
+    let volumes = rig.replica(1);
+    let request = claim("pvc-1", 4, &["2"], &[("skuName", "PremiumV2_LRS")]);
+    copy(&volumes, request.clone(), &disk("source")).await.unwrap();
+    sleep(Duration::from_secs(3_600)).await;
+    let percent = |percent: i32| {
+        let tamper = move |doc: &mut serde_json::Value| doc["properties"]["completionPercent"] = json!(percent);
+        rig.emulator.control().tamper(disk("pvc-1").as_str(), tamper).unwrap();
+    };
+    percent(10);
+    rig.delay("GET", "*/snapshots", Duration::from_secs(30));
+    for days in 0..4 {
+        let begun = Instant::now();
+        volumes.list().await.unwrap();
+        copy(&volumes, request.clone(), &disk("source")).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "day {days}: {:?}", begun.elapsed());
+        sleep(Duration::from_secs(25 * 3_600)).await;
+        assert_eq!(rig.carriers(), ["carry_pvc-1"], "day {days}");
+    }
+    percent(100);
+    list_and_sweep(&volumes).await;
+    assert_eq!(rig.carriers(), Vec::<String>::new());
     rig.emulator.shutdown().await;
 }
 

@@ -20,6 +20,7 @@ pub(super) fn request(mode: Mode) -> Request {
         has_content: false,
         lineage: Lineage { disk: ArmId::disk("s", "g", "a").unwrap(), line: Line::default() },
         own_fsid: "own".into(),
+        is_shared: false,
         staging: staging(),
         lag: LAG,
         on_silence: OnSilence::Refuse,
@@ -260,6 +261,7 @@ fn every_course(visit: &mut dyn FnMut(&Course<'_>)) {
         request(read_only),
         request(writable(FsType::Btrfs)),
         copy(writable(FsType::Btrfs)),
+        Request { is_shared: true, ..copy(writable(FsType::Btrfs)) },
         copy(Mode::Filesystem { fs: FsType::Btrfs, read_only: true }),
         Request { size: Some(Gib::new(4)), ..copy(writable(FsType::Xfs)) },
     ];
@@ -482,8 +484,11 @@ fn judge_mounts(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
             law(is_renamed || !elsewhere.into_iter().any(other), "no two copies of one btrfs are mounted");
             let is_copy = !request.lineage.line.is_empty();
             law(!is_renamed || is_copy, "only a copy gets another id");
+            let is_tried_on_shared = request.is_shared && acts.iter().any(|act| matches!(act, Act::GiveFsid(..)));
+            law(!is_tried_on_shared, "what another node may have mounted keeps its id");
             let is_tried = is_renamed || seen.own_fsid.is_some();
-            law(!is_copy || is_tried || in_use || is_read_only, "a copied btrfs has an id of its own before its mount");
+            let keeps = in_use || is_read_only || request.is_shared;
+            law(!is_copy || is_tried || keeps, "a copied btrfs has an id of its own before its mount");
             let names = seen.btrfs.as_ref().map(|members| members.names.clone()).unwrap_or_default();
             law(names.is_empty() || names.contains(&"sd1".to_owned()), "no other device of one btrfs is in use");
         }

@@ -80,7 +80,7 @@ impl Descend {
                 Walk::Read(id) => id,
             };
             if let Some(link) = links.get(&id) {
-                self.known.insert(id, link.clone());
+                self.known.insert(id, link);
                 continue;
             }
             match read(&id, Accept::List) {
@@ -94,7 +94,7 @@ impl Descend {
     }
 }
 
-/// Whether a read fails in the same way when it is repeated: what it is about is gone, or is another's.
+/// Whether a read fails in the same way when it is repeated at once: what it is about is gone, or is another's.
 fn is_lasting(fault: &Fault) -> bool {
     fault.says_that_it_is_missing()
         || matches!(

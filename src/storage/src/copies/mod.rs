@@ -9,7 +9,7 @@
 //!
 //!   remove    the disk deleted ─▶ is a snapshot its carrier? ─▶ deleted ─▶ answer
 //!
-//!   sweep     snapshots ─▶ a carrier's disk ─▶ deleted, if that has its content or never came ─▶ the next one ─▶ answer
+//!   sweep     snapshots ─▶ a carrier's disk ─▶ deleted, if that has its content or never came ─▶ the next one ─▶ end
 //! ```
 //!
 //! Which disk is made, and what comes next of it and of its carrier, is said by [`lazuli_volume::copy`]. These machines have
@@ -20,11 +20,11 @@
 mod create;
 mod descend;
 mod remove;
-mod sweep;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
@@ -40,7 +40,6 @@ use lazuli_volume::copy::{CopyLimit, CopyRefusal, Link};
 pub use create::{Create, Made};
 pub use descend::Descend;
 pub use remove::Remove;
-pub use sweep::{Sweep, Sweeps};
 
 /// What is to be done next. Its answer is the next [`Event`].
 #[derive(Debug, Clone, PartialEq)]
@@ -125,15 +124,13 @@ pub enum Event<E, W> {
 pub enum Report<W> {
     /// The temporary snapshot of a disk could not be deleted. A sweep does it.
     CarrierLeft(ArmId, W),
-    /// A temporary snapshot that nothing waits for was deleted.
-    CarrierSwept(ArmId),
 }
 
 /// What comes next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Next<T> {
+pub enum Next<T, C = Call> {
     /// This call.
-    Call(Call),
+    Call(C),
     /// Nothing.
     Done(T),
 }
@@ -175,24 +172,43 @@ impl<E: AzureFailure, W: AzureFailure> Failure<E, W> {
     }
 }
 
-/// What disks and snapshots were made from, as requests have found it. It saves reads, and may be lost at any moment: what
-/// something was made from never changes, and what is gone stays gone. The source of a request is read each time.
+/// What disks and snapshots were made from, as requests have found it. It saves reads, and may be lost at any moment.
+/// What something was made from never changes. What cannot be read may be readable minutes later: a role is assigned,
+/// or a deleted group is made again. The source of a request is read each time.
 #[derive(Debug, Clone, Default)]
-pub struct Links(BTreeMap<ArmId, Link>);
+pub struct Links {
+    known: BTreeMap<ArmId, Link>,
+    /// What could not be read, and until when that is not tried again.
+    unknown: BTreeMap<ArmId, Duration>,
+    now: Duration,
+}
 
 impl Links {
     /// How many are kept. They are forgotten together, for what is asked for again is read again.
     const MOST: usize = 4_096;
+    /// For how long what cannot be read is not asked for again.
+    const UNREADABLE: Duration = Duration::from_secs(120);
 
-    fn get(&self, id: &ArmId) -> Option<&Link> {
-        self.0.get(id)
+    /// The same, at this time of a clock that began with the process.
+    pub fn at(&mut self, now: Duration) -> &mut Self {
+        self.now = now;
+        self
+    }
+
+    fn get(&self, id: &ArmId) -> Option<Link> {
+        let is_unknown = || self.unknown.get(id).is_some_and(|until| self.now < *until);
+        self.known.get(id).cloned().or_else(|| is_unknown().then_some(Link::Unknown))
     }
 
     fn learn(&mut self, id: &ArmId, link: Link) {
-        if self.0.len() >= Self::MOST {
-            self.0.clear();
+        if self.known.len() + self.unknown.len() >= Self::MOST {
+            self.known.clear();
+            self.unknown.clear();
         }
-        self.0.insert(id.clone(), link);
+        match link {
+            Link::Unknown => drop(self.unknown.insert(id.clone(), self.now + Self::UNREADABLE)),
+            link => drop(self.known.insert(id.clone(), link)),
+        }
     }
 
     /// A disk was made, or found.
@@ -202,7 +218,8 @@ impl Links {
 
     /// A disk or a snapshot was deleted: another one may get its name.
     pub fn forget(&mut self, id: &ArmId) {
-        self.0.remove(id);
+        self.known.remove(id);
+        self.unknown.remove(id);
     }
 }
 

@@ -4,7 +4,7 @@
 //! where a later call, a deletion or the sweep takes it; a final code leaves no carrier, and no disk is answered that is
 //! another one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
@@ -247,6 +247,28 @@ impl Azure {
         }
     }
 
+    /// The answer to a call of a sweep, days after all carriers were made.
+    fn swept(&mut self, call: &sweep::Call) -> sweep::Event<Error> {
+        let missing = || Error(Fault::NotFound, Effect::None);
+        match call {
+            sweep::Call::List(_) => {
+                let all = self.snapshots.values().cloned().collect();
+                sweep::Event::Snapshots(Ok((all, Some(AzureTime::from_unix_seconds(72 * 3_600)))))
+            }
+            sweep::Call::Look(disk) | sweep::Call::ReadDisk(disk) => {
+                sweep::Event::Disk(self.disks.get(disk).cloned().map(Box::new).ok_or_else(missing))
+            }
+            sweep::Call::Permit(_) => sweep::Event::Permitted(Ok(())),
+            sweep::Call::ReadSnapshot(id) => {
+                sweep::Event::Snapshot(self.snapshots.get(id).cloned().map(Box::new).ok_or_else(missing))
+            }
+            sweep::Call::Delete(id) => {
+                self.delete_snapshot(id);
+                sweep::Event::Deleted(Ok(()))
+            }
+        }
+    }
+
     fn carriers(&self) -> Vec<&ArmId> {
         self.snapshots.values().filter(|there| is_carrier_to(there, &disk("pvc-1"))).map(|there| &there.id).collect()
     }
@@ -273,13 +295,18 @@ fn call(
     panic!("it does not end");
 }
 
-fn sweep(azure: &mut Azure, numbers: &mut Numbers) {
-    let (mut sweep, mut event) = (Sweep::new("sub", "rg"), Event::Begun);
-    loop {
-        match sweep.step::<Error, Error>(event).next {
-            Next::Done(()) => return,
-            Next::Call(next) => event = azure.answer(&next, numbers),
-        }
+/// Sweeps whatever comes of it, an hour after a first look.
+fn swept(azure: &mut Azure) {
+    let mut resting = sweep::Resting::new();
+    for hours in [0, 1] {
+        let now = Duration::from_secs(hours * 3_600);
+        let (mut sweep, mut event) = (sweep::Sweep::new("sub", "rg", resting), sweep::Event::<Error>::Begun);
+        resting = loop {
+            match sweep.step(now, event).next {
+                Next::Done(resting) => break resting,
+                Next::Call(next) => event = azure.swept(&next),
+            }
+        };
     }
 }
 
@@ -327,7 +354,7 @@ fn a_copy_converges_by_whichever_failures_and_leaves_nothing_behind() {
             Link::MadeFrom { source: source.clone(), bytes: 10 << 30 },
             "seed {seed}"
         );
-        sweep(&mut azure, &mut numbers);
+        swept(&mut azure);
         assert_eq!(azure.carriers(), Vec::<&ArmId>::new(), "seed {seed}");
         assert!(azure.snapshots.contains_key(&snapshot("snap")), "seed {seed}");
     }
@@ -458,10 +485,34 @@ fn bad_input_is_refused_before_anything_is_asked_of_azure() {
     assert_eq!((error.parameter.as_str(), error.value.as_str()), ("cachingMode", "Sometimes"));
 }
 
+/// The roles of a subscription are mended while the process runs.
 #[test]
-fn a_process_sweeps_an_hour_after_its_start_and_then_once_a_day() {
-    use std::time::Duration;
-    let mut sweeps = Sweeps::default();
-    let swept: Vec<u64> = (0..100).filter(|hour| sweeps.begin(Duration::from_secs(hour * 3_600))).collect();
-    assert_eq!(swept, [1, 25, 49, 73, 97]);
+fn what_could_not_be_read_is_read_again_minutes_later_and_what_is_known_is_not() {
+    let (mut links, azure) = (Links::default(), Azure::new(0));
+    let mut line = |seconds: u64, is_allowed: bool| {
+        let now = Duration::from_secs(seconds);
+        let (mut walk, mut event, mut reads) = (Descend::new(snapshot("snap")), Happened::Begun, 0);
+        loop {
+            let call = match walk.next(links.at(now), event).unwrap() {
+                Next::Done(descent) => return (descent.line.ids().len(), reads),
+                Next::Call(call) => call,
+            };
+            reads += 1;
+            event = match call {
+                Call::ReadSnapshot(id) => {
+                    let missing = || Error(Fault::NotFound, Effect::None);
+                    Event::Snapshot(azure.snapshots.get(&id).cloned().map(Box::new).ok_or_else(missing))
+                }
+                Call::ReadDisk { disk, .. } if is_allowed => {
+                    let from = Some(snapshot("first").to_string());
+                    Event::Disk(Ok(Box::new(Disk { source: from, ..azure.disks[&disk].clone() })))
+                }
+                Call::ReadDisk { .. } => Event::Disk(Err(Error(Fault::Forbidden, Effect::None))),
+                other => panic!("{other:?}"),
+            };
+        }
+    };
+    assert_eq!(line(0, false), (2, 2));
+    assert_eq!(line(119, true), (2, 0), "it is not asked for at every publish");
+    assert_eq!(line(121, true), (3, 2), "the disk, and what it was made from, which is gone");
 }

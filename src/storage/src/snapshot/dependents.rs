@@ -15,9 +15,9 @@ use lazuli_volume::snapshot::SnapshotView;
 
 use super::ListOf;
 
-/// How old the list may be on which a deletion rests. external-snapshotter keeps a claim from deletion while a snapshot of it
+/// How old a list may be on which an answer rests, so that it is kept for so long. external-snapshotter keeps a claim from deletion while a snapshot of it
 /// is unfinished; this is for what it does not guard, such as a snapshot that a person takes.
-const LIST_IS_FRESH: Duration = Duration::from_secs(5);
+pub const LIST_IS_FRESH: Duration = Duration::from_secs(5);
 
 /// Since when the list may have been sent on which a deletion rests.
 pub fn fresh_enough(now: Duration) -> Duration {

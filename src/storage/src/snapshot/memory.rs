@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use lazuli_model::{ArmId, Snapshot};
 use lazuli_volume::snapshot::{Route, SnapshotPlan, SnapshotRequest, SnapshotView};
 
-use super::ListOf;
+use super::{ListOf, dependents::LIST_IS_FRESH};
 use crate::attach::LISTS_LAG;
 
 /// How many are kept. A cluster takes some hundred at a time.
@@ -13,9 +13,6 @@ const MOST: usize = 4_096;
 /// From how many unfinished snapshots of a resource group on a list is read for all of them: a page of a list then replaces
 /// as many single reads as is worth one while reads are plentiful ([`lazuli_quota::read::PLENTIFUL`]).
 const WORTH_A_LIST: usize = lazuli_quota::read::PLENTIFUL;
-/// How old such a list may be. external-snapshotter asks for a snapshot every few seconds at most, so that all who ask in
-/// that time share one list.
-const LIST_IS_FRESH: Duration = Duration::from_secs(5);
 
 /// How long after a write was asked for Azure may begin it: many times what was ever seen. What it has begun, a read shows.
 const LATE: Duration = Duration::from_secs(600);
@@ -90,7 +87,7 @@ impl Memory {
         let before = self.pending.get(&plan.snapshot).filter(|before| before.unique_id == unique_id);
         let since = before.map_or(now, |before| before.since);
         if self.pending.len() >= MOST && !self.pending.contains_key(&plan.snapshot) {
-            self.pending.pop_first();
+            remove_oldest(&mut self.pending, |pending| pending.since);
         }
         let pending = Pending {
             request: request.clone(),
@@ -113,7 +110,7 @@ impl Memory {
     pub(super) fn begins(&mut self, request: &SnapshotRequest, now: Duration) -> bool {
         self.uncertain.retain(|_, at| now < *at + LATE);
         if self.uncertain.len() >= MOST {
-            self.uncertain.pop_first();
+            remove_oldest(&mut self.uncertain, |at| *at);
         }
         self.uncertain.insert(request.name.clone(), now).is_none()
     }
@@ -139,6 +136,12 @@ impl Memory {
     }
 }
 
+/// Makes room for another one.
+fn remove_oldest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, since: impl Fn(&V) -> Duration) {
+    let oldest = map.iter().min_by_key(|(_, value)| since(value)).map(|(key, _)| key.clone());
+    oldest.map(|key| map.remove(&key));
+}
+
 impl Pending {
     /// What a list says that was sent then. One that lacks a new snapshot may be older than that.
     pub(super) fn listed(&self, snapshots: &[Snapshot], sent_at: Duration) -> Shown {
@@ -162,5 +165,27 @@ impl Pending {
             true if is_complete || snapshot.has_failed() => Shown::Over,
             true => Shown::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_makes_room_whatever_its_name() {
+        let request = |name: String| {
+            let volume = ArmId::disk("s", "g", "d").unwrap().to_string().parse().unwrap();
+            SnapshotRequest { name, volume, parameters: BTreeMap::new() }
+        };
+        let mut memory = Memory::default();
+        let first = request("z".into());
+        memory.begins(&first, Duration::ZERO);
+        for n in 0..MOST {
+            memory.begins(&request(format!("a{n}")), Duration::from_secs(1));
+        }
+        let now = Duration::from_secs(2);
+        assert!(!memory.may_come(&first, now) && memory.may_come(&request("a0".into()), now));
+        assert_eq!(memory.uncertain.len(), MOST);
     }
 }

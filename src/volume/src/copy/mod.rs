@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A carrier is named after its disk and says so in a tag. So the repeated request finds it, the deletion of the disk does
-//! ([`carrier_of`]), and a sweep does ([`is_left_over`]).
+//! ([`carrier_of`]), and a sweep does ([`leftover`]).
 
 mod carrier;
 mod descent;
@@ -19,7 +19,7 @@ mod tests;
 use lazuli_model::{
     ArmId, Disk, Gib, ProvisioningState, Snapshot,
     disk_spec::{CopyOf, CopySize, CreateOption, DiskSpec, Mismatch, canonical_region},
-    disk_tags::COPY_OF,
+    disk_tags::{COPY_OF, MADE_AS},
     parameter::ParameterError,
     snapshot_spec::SnapshotSpec,
     tags::MOST_TAGS,
@@ -36,7 +36,7 @@ use super::{
     zone::Zone,
 };
 
-pub use carrier::{TargetSeen, carrier_from, carrier_of, carrier_target, is_carrier_to, is_left_over};
+pub use carrier::{Leftover, TargetSeen, carrier_from, carrier_of, carrier_target, is_carrier_to, leftover};
 pub use descent::{Descent, LINE_KEY, LONGEST_LINE, Line, Link, Walk, are_related, walk};
 pub use next::{AZURE_COPY_LIMITS, CopyLimit, CopyLimits, CopyRefusal, CopySeen, NextCopy, next};
 
@@ -163,6 +163,10 @@ pub fn plan_copy(
     };
     let mut create = build(request, defaults, Some(&copied))?;
     add_descent(&mut create, source, descent);
+    // Without room for it a conversion is not told of by a later process.
+    if !sku::has_own_performance(create.spec.sku) && create.spec.tags.len() + 1 < MOST_TAGS {
+        tags::insert(&mut create.spec.tags, MADE_AS, create.spec.sku.as_str());
+    }
     let is_disk = source.id().is_type("Microsoft.Compute/disks");
     let carrier = if is_disk { Some(carrier::id(&create.disk, source.id())?) } else { None };
     let carried = |carrier: &ArmId, spec: &DiskSpec| DiskSpec {

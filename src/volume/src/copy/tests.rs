@@ -3,12 +3,12 @@
 mod laws;
 mod limits;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use lazuli_model::{
     AzureTime, Completion, ProvisioningState, SkuName, SnapshotAccessState,
     disk_spec::CopySize,
-    disk_tags::{CARRIES_TO, FOR_PV, REQUEST},
+    disk_tags::{CARRIES_TO, FOR_PV, MADE_AS, OF_CLUSTER, REQUEST},
     fault::Code,
 };
 
@@ -414,22 +414,53 @@ fn a_carrier_goes_when_its_disk_has_the_content_and_by_the_sweep_otherwise() {
     assert_eq!((carrier_of(&there), carrier_of(&disk(&[]))), (Some(id.clone()), None));
     let to = &plan.create.disk;
     let at = |hours: i64| AzureTime::from_unix_seconds(hours * 3_600);
-    for (snapshot, target, now, goes) in [
-        (&carrier, TargetSeen::Disk(&there), at(0), true),
-        (&carrier, TargetSeen::Disk(&filling), at(99), false),
-        (&carrier, TargetSeen::Absent, at(23), false),
-        (&carrier, TargetSeen::Absent, at(24), true),
-        (&failed, TargetSeen::Absent, at(24), true),
-        (&pending, TargetSeen::Absent, at(99), false),
-        (&foreign, TargetSeen::Absent, at(99), false),
+    let absent = |minutes: u64| TargetSeen::Absent(Duration::from_secs(minutes * 60));
+    for (snapshot, target, now, what) in [
+        (&carrier, TargetSeen::Disk(&there), at(0), Leftover::Over),
+        (&carrier, TargetSeen::Disk(&filling), at(99), Leftover::InUse),
+        (&carrier, absent(600), at(23), Leftover::Resting),
+        (&carrier, absent(60), at(24), Leftover::Over),
+        // The copy has taken longer than a carrier lives, and the request has not come since.
+        (&carrier, absent(0), at(99), Leftover::Resting),
+        (&carrier, absent(59), at(99), Leftover::Resting),
+        (&failed, absent(60), at(24), Leftover::Over),
+        (&pending, absent(600), at(99), Leftover::InUse),
+        (&foreign, absent(600), at(99), Leftover::InUse),
     ] {
-        assert_eq!(is_left_over(snapshot, to, target, now), goes, "{target:?}");
+        assert_eq!(leftover(snapshot, to, target, now), what, "{target:?}");
     }
-    assert!(!is_left_over(&carrier, &source.id, TargetSeen::Absent, at(99)), "it is another disk's");
+    assert_eq!(leftover(&carrier, &source.id, absent(600), at(99)), Leftover::InUse, "it is another disk's");
+    // A sweep knows its cluster's by what they say, in any spelling.
+    assert_eq!(carrier_target(&carrier, ("SUB", "RG")).as_ref(), Some(to));
+    let untold = Snapshot {
+        tags: carrier.tags.clone().into_iter().filter(|(tag, _)| tag != OF_CLUSTER).collect(),
+        ..carrier.clone()
+    };
+    for (snapshot, cluster) in [(&carrier, ("sub", "other")), (&carrier, ("other", "rg")), (&untold, ("sub", "rg"))] {
+        assert_eq!(carrier_target(snapshot, cluster), None, "{cluster:?}");
+    }
     // Of a disk of the same name in another group, and a person's copy of the tags.
     let elsewhere = ArmId::disk("sub", "other", "pvc-2").unwrap();
     let renamed = Snapshot { id: ArmId::snapshot("sub", "rg", "mine").unwrap(), ..carrier.clone() };
     assert!(is_carrier_to(&carrier, to) && !is_carrier_to(&carrier, &elsewhere) && !is_carrier_to(&renamed, to));
+}
+
+/// Azure converts a disk to PremiumV2 and fills one that was made as such in the same way. What was made as another type says
+/// so, so that its conversion is known to a later process.
+#[test]
+fn a_copy_that_may_be_converted_later_says_as_what_it_was_made() {
+    for (sku, made_as) in [
+        ("Premium_LRS", Some("Premium_LRS")),
+        ("StandardSSD_LRS", Some("StandardSSD_LRS")),
+        ("PremiumV2_LRS", None),
+        ("UltraSSD_LRS", None),
+    ] {
+        let plan = cloned(&in_zones(request(10, &[("skuName", sku)]), &["eastus-2"]), &disk(&["2"]));
+        assert_eq!(plan.create.spec.tags.get(MADE_AS).map(String::as_str), made_as, "{sku}");
+        let of_carrier = plan.other_way.unwrap();
+        assert_eq!(of_carrier.tags.get(MADE_AS).map(String::as_str), made_as, "{sku}");
+    }
+    assert_eq!(crate::plan_create(&request(10, &[]), &defaults()).unwrap().spec.tags.get(MADE_AS), None);
 }
 
 #[test]

@@ -41,10 +41,19 @@ impl Conversion {
 }
 
 /// Whether a disk of this type, of which so much is copied, is being converted. One that was made from a source and is being
-/// filled may be a copy that was made as PremiumV2: of it, Azure does not say which.
-pub fn is_converting(sku: Option<SkuName>, completion: Option<Completion>, source: Option<&str>) -> bool {
+/// filled may be a copy that was made as PremiumV2. Of it Azure does not say which, but its tag does ([`MADE_AS`]),
+/// where this driver has made it as another type.
+///
+/// [`MADE_AS`]: lazuli_model::disk_tags::MADE_AS
+pub fn is_converting(
+    sku: Option<SkuName>,
+    completion: Option<Completion>,
+    source: Option<&str>,
+    made_as: Option<SkuName>,
+) -> bool {
     let is_filled = completion.is_some_and(|completion| !completion.is_complete());
-    sku == Some(SkuName::PremiumV2Lrs) && is_filled && source.is_none()
+    let was_another = made_as.is_some_and(|made_as| made_as != SkuName::PremiumV2Lrs);
+    sku == Some(SkuName::PremiumV2Lrs) && is_filled && (source.is_none() || was_another)
 }
 
 /// What a person has been told of a conversion.

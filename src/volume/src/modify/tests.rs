@@ -314,12 +314,12 @@ fn a_conversion_is_told_from_its_beginning_to_its_end() {
 #[test]
 fn a_conversion_is_known_after_a_restart_by_azures_state() {
     let half = converting(50.0, 10);
-    let shown = |disk: &Disk| is_converting(disk.sku, disk.completion, disk.source.as_deref());
+    let shown_as = |disk: &Disk, made_as| is_converting(disk.sku, disk.completion, disk.source.as_deref(), made_as);
+    let shown = |disk: &Disk| shown_as(disk, None);
     assert!(shown(&half));
-    assert!(
-        !shown(&Disk { source: Some("a snapshot".into()), ..half.clone() }),
-        "it may be a copy that is being filled"
-    );
+    let copy = Disk { source: Some("a snapshot".into()), ..half.clone() };
+    assert!(!shown(&copy), "it may be a copy that is being filled");
+    assert!(!shown_as(&copy, Some(SkuName::PremiumV2Lrs)) && shown_as(&copy, Some(SkuName::StandardLrs)));
     assert!(!shown(&converting(100.0, 10)) && !shown(&disk(SkuName::PremiumV2Lrs, 10)));
     assert!(!shown(&Disk { sku: Some(SkuName::PremiumLrs), ..half.clone() }));
     let found = |disk: &Disk| conversion_reports(Reported::beginning(Duration::ZERO), disk, Duration::ZERO);

@@ -188,7 +188,8 @@ fn a_clone_that_is_killed_and_repeated_is_one_disk_and_leaves_nothing_else() {
             .snapshots
             .values()
             .filter(|snapshot| {
-                is_left_over(snapshot, &target, TargetSeen::Disk(&filled), AzureTime::from_unix_seconds(0))
+                leftover(snapshot, &target, TargetSeen::Disk(&filled), AzureTime::from_unix_seconds(0))
+                    == Leftover::Over
             })
             .map(|snapshot| snapshot.id.clone())
             .collect();
