@@ -179,10 +179,10 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
             handles: handles.clone(),
             nodes: nodes.clone(),
             client: client.clone(),
-            azure: Some(OfAzure {
+            azure: Some(Box::new(OfAzure {
                 compute: azure.compute.clone(),
                 cluster: (azure.defaults.subscription.clone(), azure.defaults.resource_group.clone()),
-            }),
+            })),
         },
         about: Box::new({
             let (journal, driver) = (journal.clone(), options.driver_name.clone());

@@ -30,7 +30,7 @@ pub(crate) enum Names {
         /// The cluster.
         client: Option<kube::Client>,
         /// Azure, which is read where a person asks about a snapshot.
-        azure: Option<OfAzure>,
+        azure: Option<Box<OfAzure>>,
     },
 }
 
@@ -53,7 +53,7 @@ impl Names {
                 Some((namespace, claim)) => of_claim(handles, client.as_ref(), namespace, claim).await,
                 None => (of_volume(handles, name, ""), vec![]),
             },
-            Topic::Snapshot => of_snapshot(client.as_ref(), azure.as_ref(), name).await,
+            Topic::Snapshot => of_snapshot(client.as_ref(), azure.as_deref(), name).await,
             Topic::Vm | Topic::Node => (of_node(&nodes.borrow(), name), vec![]),
             Topic::Service => (vec![], vec![]),
         }

@@ -462,12 +462,9 @@ async fn the_lives_of_snapshots_and_copies_end_well_in_every_position_of_the_swi
         }
         sleep(Duration::from_secs(600)).await;
         let dump = rig.emulator.control().dump();
-        let left: Vec<&String> = dump
-            .resources
-            .iter()
-            .map(|(id, _)| id)
-            .filter(|id| id.contains("/snapshots/") || id.contains("/disks/pvc-") || id.ends_with("/disks/source"))
-            .collect();
+        let is_left =
+            |id: &&String| id.contains("/snapshots/") || id.contains("/disks/pvc-") || id.ends_with("/disks/source");
+        let left: Vec<&String> = dump.resources.keys().filter(is_left).collect();
         assert!(left.is_empty(), "{unverified:?}: {left:?}");
         rig.emulator.shutdown().await;
     }
