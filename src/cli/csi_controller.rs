@@ -35,7 +35,7 @@ use super::{
     number::whole,
     sizes, stop,
     why::{
-        resolve::Names,
+        resolve::{Names, OfAzure},
         socket::{Answering, CSI_CONTROLLER, WhyOptions},
     },
 };
@@ -173,9 +173,17 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
 
     let answering = Answering {
         process: CSI_CONTROLLER,
-        topics: &[Topic::Disk, Topic::Vm, Topic::Node],
+        topics: &[Topic::Disk, Topic::Snapshot, Topic::Vm, Topic::Node],
         journal: journal.clone(),
-        names: Names::OfDisks { handles: handles.clone(), nodes: nodes.clone(), client: client.clone() },
+        names: Names::OfDisks {
+            handles: handles.clone(),
+            nodes: nodes.clone(),
+            client: client.clone(),
+            azure: Some(Box::new(OfAzure {
+                compute: azure.compute.clone(),
+                cluster: (azure.defaults.subscription.clone(), azure.defaults.resource_group.clone()),
+            })),
+        },
         about: Box::new({
             let (journal, driver) = (journal.clone(), options.driver_name.clone());
             move || (None, vec![of_sidecars(&driver, &journal)])

@@ -107,7 +107,7 @@ async fn show(
 ) -> Result<u32, AnyError> {
     println!(
         "Azure serves at {}; controller and nodes serve CSI on sockets in {}.\nUntil five operations of a kind have ended, \
-         each is asked up to six times for its end (operations.get); later about once, when it is due.\n",
+         each is asked several times for its end (operations.get); later about once, when it is due.\n",
         lab.emulator.url(),
         folder.display()
     );

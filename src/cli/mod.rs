@@ -107,6 +107,10 @@ impl LogOptions {
     }
 }
 
+/// What the demonstration logs: it prints itself the answer of a call that is refused on purpose.
+#[cfg(feature = "emulator")]
+const DEMO_LOG: &str = "warn,lazuli_csi::server::rpc_log=error";
+
 /// The words that say how much to log.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
@@ -269,7 +273,9 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "pages")]
         Command::Completion(_) | Command::Man(_) => "warn",
         #[cfg(feature = "emulator")]
-        Command::Emulator(_) | Command::Demo(_) | Command::Up(_) | Command::Bench(_) => "warn",
+        Command::Demo(_) => DEMO_LOG,
+        #[cfg(feature = "emulator")]
+        Command::Emulator(_) | Command::Up(_) | Command::Bench(_) => "warn",
     });
     if let Err(error) = logs::init(format, filter) {
         eprintln!("lazuli: {}", chain(&error));

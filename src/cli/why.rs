@@ -46,6 +46,9 @@ enum About {
     /// Why a disk is not created, attached, detached, expanded or deleted. NAME is its ARM id, its name, the name of its
     /// PersistentVolume, or NAMESPACE/CLAIM.
     Disk(Of),
+    /// Why a snapshot is not taken, not ready or not deleted. NAME is NAMESPACE/NAME of its VolumeSnapshot, its ARM id, or its
+    /// name in Azure.
+    Snapshot(Of),
     /// What is going on with the data disks of a virtual machine. NAME is its ARM id, its name, or the name of its Node.
     Vm(Of),
     /// Why a Service of type LoadBalancer is not served. NAME is NAMESPACE/NAME, or the name alone.
@@ -110,6 +113,7 @@ impl About {
     fn parts(self) -> (Topic, Of) {
         match self {
             Self::Disk(of) => (Topic::Disk, of),
+            Self::Snapshot(of) => (Topic::Snapshot, of),
             Self::Vm(of) => (Topic::Vm, of),
             Self::Service(of) => (Topic::Service, of),
             Self::Node(of) => (Topic::Node, of),
@@ -123,6 +127,7 @@ fn processes(topic: Topic) -> (&'static [&'static str], &'static str, &'static s
     const CLOUD: &str = "deploy/lazuli-controller -c cloud-controllers (or deploy/lazuli-cloud-controllers, where they have pods of their own)";
     match topic {
         Topic::Disk => (&[CSI_CONTROLLER], CONTROLLER, "disk"),
+        Topic::Snapshot => (&[CSI_CONTROLLER], CONTROLLER, "snapshot"),
         Topic::Vm => (&[CSI_CONTROLLER], CONTROLLER, "vm"),
         Topic::Service => (&[CLOUD_CONTROLLERS], CLOUD, "service"),
         Topic::Node => (&[CLOUD_CONTROLLERS, CSI_CONTROLLER], CLOUD, "node"),

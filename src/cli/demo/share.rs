@@ -97,9 +97,7 @@ async fn tell(
     println!(
         "     a person makes a snapshot of it; Azure deletes a share together with its snapshots unless it is told not to"
     );
-    // The controller logs the refusal; the log begins a line of its own.
     let watch = steps.begin("DeleteVolume of the first one: refused");
-    println!();
     let refused =
         controller.delete_volume(DeleteVolumeRequest { volume_id: volume.volume_id, ..Default::default() }).await;
     steps.end(&watch);

@@ -95,13 +95,14 @@ async fn in_groups(
 }
 
 // The snapshot of a VolumeSnapshot has a name that nobody knows, so that it may go.
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 12] = [
     Column::new("NAME", Always),
     Column::new("RESOURCE GROUP", WithRoom(1)),
     Column::new("SNAPSHOT", Always),
     Column::new("CONTENT", Wide),
     Column::new("VOLUME", WithRoom(2)),
     Column::new("CLAIM", Always),
+    Column::new("SOURCE", WithRoom(7)),
     Column::new("SIZE", WithRoom(4)),
     Column::new("REGION", WithRoom(3)),
     Column::new("STATE", Always),
@@ -157,6 +158,7 @@ fn item(row: &Row<'_>, now: AzureTime) -> Item {
             joined(row.content.map(str::to_owned)),
             joined(row.volume.map(str::to_owned)),
             joined(row.claim.map(str::to_owned)),
+            joined(source.map(|source| source.rsplit('/').next().unwrap_or(source).to_owned())),
             format!("{} GiB", snapshot.size.get()),
             snapshot.location.clone(),
             row.state.to_owned(),

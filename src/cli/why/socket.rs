@@ -182,7 +182,7 @@ async fn question(stream: &mut UnixStream) -> io::Result<Result<Question, String
         }
         Ok(question) => Ok(question),
         Err(_) => Err(
-            "a question is {\"topic\": TOPIC, \"name\": NAME} in one line, where TOPIC is disk, vm, service or node"
+            "a question is {\"topic\": TOPIC, \"name\": NAME} in one line, where TOPIC is disk, snapshot, vm, service or node"
                 .to_owned(),
         ),
     })

@@ -130,7 +130,7 @@ async fn a_process_refuses_what_is_no_question_of_its_own() {
     for (bytes, why) in [
         (&b"why?\n"[..], "a question is {"),
         (b"{\"topic\":\"service\"}\n", "a question is {"),
-        (b"{\"topic\":\"secret\",\"name\":\"x\"}\n", "where TOPIC is disk, vm, service or node"),
+        (b"{\"topic\":\"secret\",\"name\":\"x\"}\n", "where TOPIC is disk, snapshot, vm, service or node"),
         (&[b'x'; 20_000], "one line of at most 8192 bytes"),
         (format!("{{\"topic\":\"service\",\"name\":\"{}\"}}\n", "x".repeat(2_000)).as_bytes(), "at most 1024 bytes"),
     ] {

@@ -213,7 +213,7 @@ impl Writer {
             "reason": event.reason.as_str(),
             "type": event.reason.severity().as_str(),
             "note": event.note,
-            "regarding": {"apiVersion": "v1", "kind": object.kind, "namespace": object.namespace, "name": object.name,
+            "regarding": {"apiVersion": object.api_version, "kind": object.kind, "namespace": object.namespace, "name": object.name,
                 "uid": object.uid},
         })
     }
@@ -222,12 +222,22 @@ impl Writer {
     async fn resolve(&self, regarding: &Regarding) -> kube::Result<Option<Object>> {
         Ok(match regarding {
             Regarding::Claim(claim) => Some(Object {
+                api_version: CORE,
                 kind: "PersistentVolumeClaim",
                 namespace: Some(claim.namespace.clone()),
                 name: claim.name.clone(),
                 uid: claim.uid.clone(),
             }),
+            // Source: the group of external-snapshotter's types. `kubectl describe` finds the event by kind, name and uid.
+            Regarding::Snapshot(snapshot) => Some(Object {
+                api_version: "snapshot.storage.k8s.io/v1",
+                kind: "VolumeSnapshot",
+                namespace: Some(snapshot.namespace.clone()),
+                name: snapshot.name.clone(),
+                uid: snapshot.uid.clone(),
+            }),
             Regarding::Pod(pod) => Some(Object {
+                api_version: CORE,
                 kind: "Pod",
                 namespace: Some(pod.namespace.clone()),
                 name: pod.name.clone(),
@@ -237,13 +247,15 @@ impl Writer {
             Regarding::Volume(name) => {
                 let read: Option<Identified> = get(&self.client, VOLUMES, name).await?;
                 let uid = read.and_then(|read| read.metadata.uid);
-                Some(Object { kind: "PersistentVolume", namespace: None, name: name.clone(), uid })
+                Some(Object { api_version: CORE, kind: "PersistentVolume", namespace: None, name: name.clone(), uid })
             }
             // Source: kubelet gives its Node's name as the uid, and `kubectl describe node` looks for both.
             Regarding::Node(name) => {
-                Some(Object { kind: "Node", namespace: None, name: name.clone(), uid: Some(name.clone()) })
+                let uid = Some(name.clone());
+                Some(Object { api_version: CORE, kind: "Node", namespace: None, name: name.clone(), uid })
             }
             Regarding::Service(service) => Some(Object {
+                api_version: CORE,
                 kind: "Service",
                 namespace: Some(service.namespace.clone()),
                 name: service.name.clone(),
@@ -253,6 +265,7 @@ impl Writer {
                 let Some(volume) = self.volume_of(disk) else { return Ok(None) };
                 let read: Option<BoundVolume> = get(&self.client, VOLUMES, &volume).await?;
                 read.and_then(|volume| volume.spec.claim_ref).map(|claim| Object {
+                    api_version: CORE,
                     kind: "PersistentVolumeClaim",
                     namespace: Some(claim.namespace),
                     name: claim.name,
@@ -277,7 +290,11 @@ enum Written {
     NoObject,
 }
 
+/// The version of Kubernetes' core types.
+const CORE: &str = "v1";
+
 struct Object {
+    api_version: &'static str,
     kind: &'static str,
     namespace: Option<String>,
     name: String,
@@ -347,7 +364,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use lazuli_model::event::{Claim, Pod, REPEAT, Reason};
+    use lazuli_model::event::{Claim, Pod, REPEAT, Reason, VolumeSnapshot};
     use tokio::task::JoinHandle;
     use tokio::time::{advance, sleep};
 
@@ -448,6 +465,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_event_about_a_snapshot_is_in_its_namespace_and_names_its_group() {
+        let server = FakeApiServer::default();
+        let recorder = Recorder::start(&server);
+        let uid = "0b1f6a52-8c54-4a39-9a7e-3a4e3c0b8d11";
+        let metadata = |key: &str| match key {
+            "csi.storage.k8s.io/volumesnapshot/name" => Some("nightly"),
+            "csi.storage.k8s.io/volumesnapshot/namespace" => Some("db"),
+            _ => None,
+        };
+        let snapshot = VolumeSnapshot::of(metadata, &format!("snapshot-{uid}")).unwrap();
+        assert_eq!(VolumeSnapshot::of(|_| None, "snapshot-1"), None);
+        recorder.events.send(Event::new(Regarding::Snapshot(snapshot), Reason::SnapshotLimitReached, "no more"));
+        recorder.written().await;
+        let events = server.objects(EVENTS);
+        let [event] = &events[..] else { panic!("{events:?}") };
+        let regarding = json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "namespace": "db",
+            "name": "nightly", "uid": uid});
+        assert_eq!((&event["regarding"], &event["action"]), (&regarding, &json!("CreateSnapshot")));
+        recorder.stop.cancel();
+        recorder.task.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_event_that_goes_on_counts_in_its_series_also_after_a_restart_and_when_it_was_forgotten() {
         let server = FakeApiServer::default();
         let recorder = Recorder::start(&server);
@@ -537,7 +577,8 @@ mod tests {
 
     #[test]
     fn the_name_of_an_event_is_the_same_for_the_same_event_and_never_too_long() {
-        let object = |name: &str| Object { kind: "Node", namespace: None, name: name.to_owned(), uid: None };
+        let object =
+            |name: &str| Object { api_version: CORE, kind: "Node", namespace: None, name: name.to_owned(), uid: None };
         let one = name(&object("node-0"), &full());
         assert_eq!(one, name(&object("node-0"), &full()));
         assert!(one.starts_with("node-0.") && one.len() == "node-0.".len() + 16);

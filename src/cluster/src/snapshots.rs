@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use kube::Client;
+use kube::{Client, api::ListParams, core::Request};
 use lazuli_diagnosis::snapshots::{SnapshotClass, SnapshotContent};
-use serde::Deserialize;
+use lazuli_model::kube_name::is_subdomain;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    client::answered,
+    client::{PAGE, Page, answered},
     inventory::{ClaimReference, ListError, list},
 };
 
@@ -106,6 +107,101 @@ pub async fn list_snapshot_handles(client: &Client, driver: &str) -> Result<Vec<
     Ok(contents.flat_map(|content| content.handles).collect())
 }
 
+/// What the snapshot API says of a VolumeSnapshot and the VolumeSnapshotContent that it is bound to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TakenSnapshot {
+    /// The VolumeSnapshotContent; `None` while there is none.
+    pub content: Option<String>,
+    /// The handle of the snapshot; `None` before the first answer to external-snapshotter.
+    pub handle: Option<String>,
+    /// The name by which external-snapshotter asks for it (source: its option `--snapshot-name-prefix`, whose default is
+    /// `snapshot`).
+    pub request: String,
+    /// Whether the VolumeSnapshot says that it is ready.
+    pub is_ready: bool,
+    /// The last failure, in the words of external-snapshotter.
+    pub error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct SlimSnapshot {
+    metadata: NamedWithUid,
+    status: Option<SnapshotStatus>,
+}
+
+#[derive(Deserialize)]
+struct NamedWithUid {
+    name: String,
+    #[serde(default)]
+    uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SnapshotStatus {
+    bound_volume_snapshot_content_name: Option<String>,
+    ready_to_use: Option<bool>,
+    error: Option<SlimError>,
+}
+
+#[derive(Deserialize)]
+struct SlimError {
+    message: Option<String>,
+}
+
+/// Reads what became of a VolumeSnapshot; `None` where there is no such object.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn taken_snapshot(client: &Client, namespace: &str, name: &str) -> Result<Option<TakenSnapshot>, ListError> {
+    // Both come from a person: a slash in one of them would ask for another resource.
+    if !is_subdomain(namespace) || !is_subdomain(name) {
+        return Ok(None);
+    }
+    let collection = format!("/apis/{GROUP}/namespaces/{namespace}/volumesnapshots");
+    let found: Option<SlimSnapshot> = known_one(one(client, &collection, name, "volumesnapshots").await)?;
+    let Some(found) = found.filter(|found| found.metadata.name == name) else { return Ok(None) };
+    let status = found.status.unwrap_or_default();
+    let mut taken = TakenSnapshot {
+        content: status.bound_volume_snapshot_content_name.filter(|content| !content.is_empty()),
+        handle: None,
+        request: format!("snapshot-{}", found.metadata.uid),
+        is_ready: status.ready_to_use == Some(true),
+        error: status.error.and_then(|error| error.message),
+    };
+    if let Some(name) = taken.content.as_deref().filter(|name| is_subdomain(name)) {
+        let content: Option<SlimContent> = known_one(one(client, CONTENTS, name, "volumesnapshotcontents").await)?;
+        let content = content.filter(|content| content.metadata.name == name);
+        taken.handle = content.and_then(|content| {
+            let made = content.status.unwrap_or_default().snapshot_handle;
+            made.or(content.spec.source.snapshot_handle)
+        });
+    }
+    Ok(Some(taken))
+}
+
+/// The object of a name. A list of one name needs no right that the sidecars, of the same account, do not have.
+async fn one<K: DeserializeOwned>(
+    client: &Client,
+    collection: &str,
+    name: &str,
+    resource: &'static str,
+) -> Result<Option<K>, ListError> {
+    let failed = |source| ListError::new(resource, source);
+    let only = ListParams::default().fields(&format!("metadata.name={name}")).limit(PAGE);
+    let request = Request::new(collection).list(&only).map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+    let page: Page<K> = answered(client.request(request)).await.map_err(failed)?;
+    Ok(page.into_items().into_iter().next())
+}
+
+/// What was found; nothing where the API server does not know such objects.
+fn known_one<T>(found: Result<Option<T>, ListError>) -> Result<Option<T>, ListError> {
+    match found {
+        Err(error) if error.is_unknown_resource() => Ok(None),
+        found => found,
+    }
+}
+
 /// What was listed; nothing where the API server does not know such objects.
 fn known<T>(listed: Result<Vec<T>, ListError>) -> Result<Vec<T>, ListError> {
     match listed {
@@ -145,6 +241,43 @@ mod tests {
         assert_eq!(snapshot_types(&client).await.unwrap(), Vec::<String>::new());
         assert_eq!(list_snapshot_classes(&client).await.unwrap(), []);
         assert_eq!(list_snapshot_contents(&client).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn what_became_of_a_volume_snapshot_is_read_with_its_content_and_its_last_failure() {
+        let server = ApiServer::start(Options::default());
+        let put = |collection: &str, object| server.put(collection, object).unwrap();
+        let snapshot = |name: &str, status| {
+            put(
+                "volumesnapshots",
+                json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {}, "status": status}),
+            )
+        };
+        let nightly = snapshot(
+            "nightly",
+            json!({"boundVolumeSnapshotContentName": "content-1", "readyToUse": false, "error": {"message": "no"}}),
+        );
+        snapshot("fresh", Value::Null);
+        let spec = json!({"driver": DISKS, "source": {"volumeHandle": "v"}, "deletionPolicy": "Delete"});
+        let status = json!({"snapshotHandle": "id"});
+        put("volumesnapshotcontents", json!({"metadata": {"name": "content-1"}, "spec": spec, "status": status}));
+        let client = Client::new(server.router(), "default");
+        let read = async |namespace: &str, name: &str| taken_snapshot(&client, namespace, name).await.unwrap();
+        let uid = nightly["metadata"]["uid"].as_str().unwrap();
+        let expected = TakenSnapshot {
+            content: Some("content-1".into()),
+            handle: Some("id".into()),
+            request: format!("snapshot-{uid}"),
+            is_ready: false,
+            error: Some("no".into()),
+        };
+        assert_eq!(read("shop", "nightly").await, Some(expected));
+        let fresh = read("shop", "fresh").await.unwrap();
+        assert_eq!((fresh.content, fresh.handle, fresh.error), (None, None, None));
+        for (namespace, name) in [("shop", "weekly"), ("db", "nightly"), ("..", "x"), ("shop", "../nightly"), ("", "")]
+        {
+            assert_eq!(read(namespace, name).await, None, "{namespace}/{name}");
+        }
     }
 
     #[tokio::test]

@@ -1,36 +1,41 @@
-//! A request about a disk in the journal: from when it is asked to its answer.
+//! A request about a disk or a snapshot in the journal: from when it is asked to its answer.
 
 use lazuli_journal::{Key, Note, Recorder, Word};
 use lazuli_model::{ArmId, fault::Fault};
 use tonic::Status;
 
 /// A request that is not answered yet. Dropped before, its caller has left; or a bug has broken it off, and the journal of
-/// the disk goes to the log.
+/// the object goes to the log.
 #[must_use]
 pub(crate) struct Asked<'a> {
     journal: &'a Recorder,
-    disk: &'a ArmId,
+    key: Key<'a>,
     is_answered: bool,
 }
 
 impl<'a> Asked<'a> {
     /// Notes that this is asked of a disk.
     pub(crate) fn new<'n>(journal: &'a Recorder, disk: &'a ArmId, note: impl Into<Note<'n>>) -> Self {
-        journal.note(&Key::disk(disk), note);
-        Self { journal, disk, is_answered: false }
+        Self::of(journal, Key::disk(disk), note)
+    }
+
+    /// Notes that this is asked of an object.
+    pub(crate) fn of<'n>(journal: &'a Recorder, key: Key<'a>, note: impl Into<Note<'n>>) -> Self {
+        journal.note(&key, note);
+        Self { journal, key, is_answered: false }
     }
 
     /// It was done.
     pub(crate) fn done<'n>(mut self, note: impl Into<Note<'n>>) {
         self.is_answered = true;
-        self.journal.note(&Key::disk(self.disk), note);
+        self.journal.note(&self.key, note);
     }
 
     /// It was not done. `fault` where Azure, or what was read of it, is the reason.
     pub(crate) fn failed(mut self, status: Status, fault: Option<&Fault>) -> Status {
         self.is_answered = true;
         let note = Word::AnsweredFailure.number(i32::from(status.code()));
-        self.journal.note(&Key::disk(self.disk), fault.map_or(note.clone(), |fault| note.fault(fault)));
+        self.journal.note(&self.key, fault.map_or(note.clone(), |fault| note.fault(fault)));
         status
     }
 }
@@ -40,12 +45,12 @@ impl Drop for Asked<'_> {
         if self.is_answered {
             return;
         }
-        let key = Key::disk(self.disk);
+        let key = &self.key;
         if std::thread::panicking() {
-            self.journal.note(&key, Word::Panicked);
-            self.journal.lines_of(&key).iter().for_each(|line| tracing::error!("journal: {line}"));
+            self.journal.note(key, Word::Panicked);
+            self.journal.lines_of(key).iter().for_each(|line| tracing::error!("journal: {line}"));
         } else {
-            self.journal.note(&key, Word::CallerLeft);
+            self.journal.note(key, Word::CallerLeft);
         }
     }
 }

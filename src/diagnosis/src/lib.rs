@@ -27,6 +27,7 @@ pub mod named;
 mod nodes;
 pub mod objects;
 pub mod plausible;
+mod refusals;
 pub mod roles;
 pub mod routes;
 pub mod shares;

@@ -57,6 +57,14 @@ pub enum SnapshotFailure {
     /// Azure has failed.
     #[error(transparent)]
     Failed(VolumeError),
+    /// Azure makes no snapshot in the region that the class names.
+    #[error("{refused}")]
+    Region {
+        /// What is wrong with the class.
+        refused: ParameterError,
+        /// Azure's answer.
+        source: VolumeError,
+    },
 }
 
 /// The snapshots of a list, in the order of their ids, each once.
@@ -242,6 +250,7 @@ fn snapshot_error(rpc: Rpc, failure: Failure<Answer, VolumeError>) -> SnapshotEr
             SnapshotFailure::Failed(VolumeError::azure(why.to_string(), error).with_effect(effect))
         }
         Cause::Work(error) => SnapshotFailure::Failed(error.with_effect(effect)),
+        Cause::Region(refused, source) => SnapshotFailure::Region { refused, source },
     };
     SnapshotError { code, why }
 }

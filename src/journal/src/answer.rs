@@ -17,6 +17,8 @@ use crate::{
 pub enum Topic {
     /// A managed disk.
     Disk,
+    /// A snapshot of a managed disk.
+    Snapshot,
     /// A virtual machine.
     Vm,
     /// A Service of type LoadBalancer.
@@ -34,6 +36,7 @@ impl Topic {
     const fn subject(self) -> Subject {
         match self {
             Self::Disk => Subject::Disk,
+            Self::Snapshot => Subject::Snapshot,
             Self::Vm => Subject::Vm,
             Self::Service => Subject::Service,
             Self::Node => Subject::Node,

@@ -32,11 +32,13 @@ pub enum Subject {
     Interface,
     /// A route table.
     RouteTable,
+    /// A snapshot of a managed disk.
+    Snapshot,
 }
 
 impl Subject {
     /// All subjects.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Disk,
         Self::Vm,
         Self::Service,
@@ -48,6 +50,7 @@ impl Subject {
         Self::Subnet,
         Self::Interface,
         Self::RouteTable,
+        Self::Snapshot,
     ];
 
     /// What people call it.
@@ -64,6 +67,7 @@ impl Subject {
             Self::Subnet => "subnet",
             Self::Interface => "network interface",
             Self::RouteTable => "route table",
+            Self::Snapshot => "snapshot",
         }
     }
 }
@@ -84,6 +88,11 @@ impl<'a> Key<'a> {
     /// A managed disk.
     pub fn disk(id: &'a ArmId) -> Self {
         Self::new(Subject::Disk, id.as_str())
+    }
+
+    /// A snapshot of a managed disk.
+    pub fn snapshot(id: &'a ArmId) -> Self {
+        Self::new(Subject::Snapshot, id.as_str())
     }
 
     /// A virtual machine, or an instance of a scale set.

@@ -267,6 +267,8 @@ words! {
     DeleteAsked Asked OPEN "the deletion is requested"
     ExpandAsked Asked OPEN "the expansion[ to {n} GiB] is requested"
     ModifyAsked Asked OPEN "a change of the disk's attributes is requested"
+    SnapshotAsked Asked OPEN "a snapshot of {key} is requested"
+    AwaitsSnapshot Waits OPEN "Azure, which has not made the snapshot ready yet: external-snapshotter asks again"
     AttachAsked Asked OPEN "the attach to {key} is requested"
     DetachAsked Asked OPEN "the detach[ from {key}] is requested"
     DiskAttachAsked Asked WAITS "the attach of {key} is requested"
@@ -297,6 +299,7 @@ words! {
     OperationDone Seen SAME "the operation[ on {key}] has succeeded"
     OutcomeLost Seen SAME "the answer to the write[ of {key}] was lost: it may have happened"
     Answered Done SETTLED "the request is answered: done"
+    AnsweredReady Done SETTLED "the request is answered: the snapshot is ready"
     AnsweredLun Done SETTLED "the request is answered: attached[ at LUN {n}]"
     AnsweredFailure Done FAILED "the request is answered with a failure[ (gRPC code {n})]"
 }

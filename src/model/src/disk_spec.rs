@@ -288,6 +288,13 @@ pub fn canonical_region(location: &str) -> String {
     location.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase()
 }
 
+/// Whether a text may be the name of a region: letters and digits, as Azure's own names are once spaces are left out. Which
+/// regions there are is Azure's to say.
+pub fn is_region_name(location: &str) -> bool {
+    let name = canonical_region(location);
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
 fn listed(values: &[String]) -> String {
     if values.is_empty() { "none".to_owned() } else { values.join(", ") }
 }

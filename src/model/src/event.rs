@@ -75,6 +75,28 @@ fn uid(volume: &str) -> Option<&str> {
     is_uid.then_some(uid)
 }
 
+/// A VolumeSnapshot, as external-snapshotter names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VolumeSnapshot {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid; without it `kubectl describe` does not find the event.
+    pub uid: Option<String>,
+}
+
+impl VolumeSnapshot {
+    /// The VolumeSnapshot that the parameters of a CreateSnapshot name (source: external-snapshotter's
+    /// `--extra-create-metadata`). `request` is the name of the request, which ends with its uid (source: the default of
+    /// `--snapshot-name-prefix`).
+    pub fn of<'a>(get: impl Fn(&str) -> Option<&'a str>, request: &str) -> Option<Self> {
+        let name = get("csi.storage.k8s.io/volumesnapshot/name").filter(|name| is_object_name(name))?;
+        let namespace = get("csi.storage.k8s.io/volumesnapshot/namespace").filter(|name| is_object_name(name))?;
+        Some(Self { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid(request).map(str::to_owned) })
+    }
+}
+
 /// A Pod, as kubelet names it to a driver that asks for that.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pod {
@@ -103,6 +125,8 @@ pub enum Regarding {
     Claim(Claim),
     /// The claim whose volume is this disk.
     ClaimOf(ArmId),
+    /// A VolumeSnapshot.
+    Snapshot(VolumeSnapshot),
     /// A Pod.
     Pod(Pod),
     /// A PersistentVolume, by its name. It may be gone when the event is written.
@@ -141,6 +165,7 @@ impl Event {
             Regarding::Service(_) => reason.advice_for_services(),
             Regarding::Claim(_)
             | Regarding::ClaimOf(_)
+            | Regarding::Snapshot(_)
             | Regarding::Pod(_)
             | Regarding::Volume(_)
             | Regarding::Node(_) => reason.advice(),

@@ -55,6 +55,19 @@ impl<'a> Templates<'a> {
         })
     }
 
+    /// What is written as a template in a text and is none, such as `${pvc.metadata.nmae}`. It stays in the text, as with
+    /// the Go driver.
+    pub fn unknown<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let is_known = |found: &str| self.pairs().iter().any(|(template, _)| *template == found);
+        let begins = text.match_indices("${").map(|(at, _)| &text[at..]);
+        begins.map(|rest| rest.find('}').map_or(rest, |end| &rest[..=end])).find(|found| !is_known(found))
+    }
+
+    /// The templates that there are, for a sentence.
+    pub fn names() -> String {
+        Templates::default().pairs().map(|(template, _)| template).join(", ")
+    }
+
     /// A template that is left in a text.
     pub fn unfilled(&self, text: &str) -> Option<&'static str> {
         self.pairs().into_iter().map(|(template, _)| template).find(|template| text.contains(template))

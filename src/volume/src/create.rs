@@ -17,7 +17,9 @@ use place::{Pin, disk_id, place};
 use size::{Size, size};
 
 use super::{
-    AllowedResourceGroups, Capability, ParameterError, parameters, perf, sku,
+    AllowedResourceGroups, Capability, ParameterError,
+    modify::no_attribute,
+    parameters, perf, sku,
     stage::FsType,
     tags, validate_capabilities,
     zone::{self, Segments},
@@ -275,7 +277,10 @@ fn known_parameters(request: &Request) -> Result<Parameters<'_>, ParameterError>
         refuse_unknown(folded, parameter)?;
     }
     for (folded, parameter) in mutable.iter().filter(|(folded, _)| *folded != TIER_KEY) {
-        refuse_unknown(folded, parameter)?;
+        match parameters::row(folded).is_none() && perf::setting_path(parameter.key).is_none() {
+            true => return Err(no_attribute(parameter)),
+            false => refuse_unknown(folded, parameter)?,
+        }
     }
     Ok(fixed.overridden_by(mutable, &SKU_ALIASES))
 }

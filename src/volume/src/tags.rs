@@ -90,7 +90,24 @@ pub(super) fn add_written(
             ));
             continue;
         }
+        // A value of a template may itself look like one.
+        if let Some(unknown) = templates.copied().unwrap_or_default().unknown(value) {
+            warnings.push(format!(
+                "parameter {} sets the tag {key} to {value:?}, and {unknown} is no template and stays as it is; the templates \
+                 are {}",
+                parameter.key,
+                Templates::names()
+            ));
+        }
         let filled = templates.map_or_else(|| value.to_owned(), |templates| templates.fill(value));
+        if templates.is_none()
+            && let Some(template) = Templates::default().unfilled(value)
+        {
+            warnings.push(format!(
+                "parameter {} sets the tag {key} to {value:?}, and {template} stays as it is: tags of a snapshot have no templates",
+                parameter.key
+            ));
+        }
         if let Some(template) = templates.and_then(|templates| templates.unfilled(&filled)) {
             warnings.push(format!(
                 "parameter {} holds {template}, which stays as it is without external-provisioner's flag --extra-create-metadata",
@@ -174,6 +191,33 @@ mod tests {
         let tags = tags(&given).unwrap();
         for (key, value) in [("env", "prod"), ("list", "a,b"), ("empty", ""), ("eq", "a=b"), ("owner", "data")] {
             assert_eq!(tags[key], value, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_template_stays_as_with_the_go_driver_and_is_told() {
+        for (value, told) in [
+            ("a-${pvc.metadata.nmae}", Some("${pvc.metadata.nmae} is no template")),
+            ("${pvc.metadata.name", Some("${pvc.metadata.name is no template")),
+            ("${pvc.metadata.name}-${pv.name}", Some("${pv.name} is no template")),
+            ("${pvc.metadata.name}", None),
+            ("$5{}", None),
+        ] {
+            let metadata = [("csi.storage.k8s.io/pvc/name", "data"), ("tags", &format!("owner={value}"))];
+            let map: BTreeMap<String, String> =
+                metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let parameters = Parameters::written(&map).unwrap();
+            let mut warnings = Vec::new();
+            let templates = Templates::of(&parameters);
+            let tags = disk_tags(&parameters, &templates, "request-1", false, &mut warnings).unwrap();
+            assert_eq!(tags["owner"], templates.fill(value));
+            match told {
+                Some(told) => assert!(
+                    warnings.len() == 1 && warnings[0].contains(told) && warnings[0].contains("${pv.metadata.name}"),
+                    "{warnings:?}"
+                ),
+                None => assert!(warnings.is_empty(), "{warnings:?}"),
+            }
         }
     }
 

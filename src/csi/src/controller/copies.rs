@@ -52,6 +52,9 @@ impl ControllerService {
         flags_accepted?;
         let planned = create.planned();
         note.makes(Made { storage_account_type: planned.spec.sku.as_str(), protocol: "" });
+        for warning in &planned.warnings {
+            tracing::warn!(volume = planned.disk.name(), "{warning}");
+        }
         let (disk, spec) = (planned.disk.clone(), planned.spec.clone());
         let asked = Asked::new(&self.journal, &disk, Word::CreateAsked.number(planned.size.get()));
         let error = match self.volumes.create_copy(create).await {

@@ -10,17 +10,19 @@ use csi_proto::csi::{
     GetSnapshotResponse, ListSnapshotsRequest, ListSnapshotsResponse, Snapshot, list_snapshots_response,
 };
 use lazuli_disk::{SnapshotError, SnapshotFailure};
+use lazuli_journal::{Key, Word};
 use lazuli_model::{
     ArmId, AzureTime, SnapshotId, VolumeId,
-    event::{Event, Regarding},
-    fault::{Code, Rpc},
+    event::{Event, Regarding, VolumeSnapshot},
+    fault::{Code, Fault, Rpc},
 };
-use lazuli_volume::snapshot::{SnapshotRequest, SnapshotView};
+use lazuli_volume::snapshot::{SnapshotRequest, SnapshotView, asked_snapshot};
 use prost_types::Timestamp;
 use tonic::Status;
 
 use super::{ControllerService, failed, max_entries};
 use crate::{
+    asked::Asked,
     capability::ordered,
     pages,
     server::failure,
@@ -83,14 +85,22 @@ impl ControllerService {
         let volume: VolumeId = request.source_volume_id.parse().map_err(|error| failure(Code::NotFound, &error))?;
         let disk = volume.disk().clone();
         let request = SnapshotRequest { name: request.name, volume, parameters: ordered(request.parameters) };
-        let made = self.volumes.create_snapshot(request, Arc::new(self.defaults.clone())).await;
-        let view = made.map_err(|error| self.not_taken(&disk, &error))?;
-        Ok(CreateSnapshotResponse { snapshot: Some(Listed::from(view).wire()) })
+        let regarding = regarding(&request);
+        let id = asked_snapshot(&request, &self.defaults);
+        // A request that names no snapshot is noted of its disk.
+        let key = id.as_ref().map_or_else(|| Key::disk(&disk), Key::snapshot);
+        let asked = Asked::of(&self.journal, key, Word::SnapshotAsked.about(Key::disk(&disk)));
+        match self.volumes.create_snapshot(request, Arc::new(self.defaults.clone())).await {
+            Ok(view) => {
+                asked.done(if view.is_ready { Word::AnsweredReady } else { Word::AwaitsSnapshot });
+                Ok(CreateSnapshotResponse { snapshot: Some(Listed::from(view).wire()) })
+            }
+            Err(error) => Err(asked.failed(self.not_taken(&disk, regarding, &error), fault(&error))),
+        }
     }
 
     /// The status of a snapshot that could not be taken. Reports the failure where a person must know about it.
-    fn not_taken(&self, disk: &ArmId, error: &SnapshotError) -> Status {
-        let regarding = Regarding::ClaimOf(disk.clone());
+    fn not_taken(&self, disk: &ArmId, regarding: Regarding, error: &SnapshotError) -> Status {
         match &error.why {
             SnapshotFailure::Failed(failed) => {
                 let what = format!("No snapshot of disk {} can be made", disk.name());
@@ -101,7 +111,9 @@ impl ControllerService {
                 self.events.send(Event::new(regarding, limit.reason(), what));
                 failure(error.code, &error.why)
             }
-            SnapshotFailure::Parameter(_) | SnapshotFailure::Refused(_) => failure(error.code, &error.why),
+            SnapshotFailure::Parameter(_) | SnapshotFailure::Refused(_) | SnapshotFailure::Region { .. } => {
+                failure(error.code, &error.why)
+            }
         }
     }
 
@@ -117,11 +129,19 @@ impl ControllerService {
                 return Ok(DeleteSnapshotResponse {});
             }
         };
-        match self.volumes.delete_snapshot(id.snapshot()).await {
-            Ok(()) => Ok(DeleteSnapshotResponse {}),
-            Err(SnapshotError { why: SnapshotFailure::Failed(error), .. }) => Err(failed(Rpc::DeleteSnapshot, &error)),
-            Err(SnapshotError { code, why }) => Err(failure(code, &why)),
-        }
+        let asked = Asked::of(&self.journal, Key::snapshot(id.snapshot()), Word::DeleteAsked);
+        let error = match self.volumes.delete_snapshot(id.snapshot()).await {
+            Ok(()) => {
+                asked.done(Word::Answered);
+                return Ok(DeleteSnapshotResponse {});
+            }
+            Err(error) => error,
+        };
+        let status = match &error.why {
+            SnapshotFailure::Failed(failure) => failed(Rpc::DeleteSnapshot, failure),
+            why => failure(error.code, why),
+        };
+        Err(asked.failed(status, fault(&error)))
     }
 
     pub(super) async fn snapshots(&self, request: ListSnapshotsRequest) -> Result<ListSnapshotsResponse, Status> {
@@ -172,9 +192,50 @@ impl ControllerService {
     }
 }
 
+/// What the events of a request are about: the VolumeSnapshot, or the claim of its source where external-snapshotter names
+/// none.
+fn regarding(request: &SnapshotRequest) -> Regarding {
+    let get = |key: &str| request.parameters.get(key).map(String::as_str);
+    let snapshot = VolumeSnapshot::of(get, &request.name).map(Regarding::Snapshot);
+    snapshot.unwrap_or_else(|| Regarding::ClaimOf(request.volume.disk().clone()))
+}
+
+/// Why Azure, or what was read of it, is the reason of a failure.
+fn fault(error: &SnapshotError) -> Option<&Fault> {
+    match &error.why {
+        SnapshotFailure::Failed(failed) | SnapshotFailure::Region { source: failed, .. } => Some(&failed.fault),
+        SnapshotFailure::Parameter(_) | SnapshotFailure::Refused(_) | SnapshotFailure::Limit(_) => None,
+    }
+}
+
 /// Whether a snapshot is of a volume, where one is asked for.
 fn is_of(view: &SnapshotView, volume: &str) -> bool {
     let disk = |id: &str| id.parse::<VolumeId>().ok();
     volume.is_empty()
         || disk(&view.source_volume_id).zip(disk(volume)).is_some_and(|(one, other)| one.disk() == other.disk())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_of_a_snapshot_is_about_the_volume_snapshot_that_external_snapshotter_names_else_about_the_claim() {
+        let disk = ArmId::disk("s", "g", "pvc-1").unwrap();
+        let of = |parameters: &[(&str, &str)]| {
+            let parameters = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let uid = "0b1f6a52-8c54-4a39-9a7e-3a4e3c0b8d11";
+            let request =
+                SnapshotRequest { name: format!("snapshot-{uid}"), volume: VolumeId::from(disk.clone()), parameters };
+            regarding(&request)
+        };
+        let metadata = [
+            ("csi.storage.k8s.io/volumesnapshot/name", "nightly"),
+            ("csi.storage.k8s.io/volumesnapshot/namespace", "shop"),
+        ];
+        let Regarding::Snapshot(snapshot) = of(&metadata) else { panic!("{:?}", of(&metadata)) };
+        assert_eq!((snapshot.namespace.as_str(), snapshot.name.as_str()), ("shop", "nightly"));
+        assert!(snapshot.uid.is_some_and(|uid| uid.starts_with("0b1f6a52")));
+        assert_eq!(of(&metadata[..1]), Regarding::ClaimOf(disk.clone()));
+    }
 }

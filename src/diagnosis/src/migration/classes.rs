@@ -11,7 +11,7 @@ use lazuli_shares::{
 use lazuli_volume::{self as disk, AccessMode, AccessType, Capability, Request, plan_create};
 
 use super::{
-    super::snapshots::classes::judge_attributes,
+    super::{refusals::judged, snapshots::classes::judge_attributes},
     Judged, Mounting, Page, Subject, Verdict,
     volumes::{attached_and_staged, planned_mount},
 };
@@ -118,9 +118,12 @@ fn request(class: &Class) -> Request {
 
 fn of_disks(class: &Class, defaults: &Defaults, mounting: &Mounting<'_>) -> Verdict {
     let request = request(class);
-    let plan = match plan_create(&request, &defaults.disks) {
+    let planned = judged(&request.parameters, |parameters| {
+        plan_create(&Request { parameters: parameters.clone(), ..request.clone() }, &defaults.disks)
+    });
+    let plan = match planned {
         Ok(plan) => plan,
-        Err(error) => return Verdict::Refused(error.to_string()),
+        Err(refused) => return Verdict::Refused(refused),
     };
     let mut warnings = plan.warnings;
     for capability in &request.capabilities {

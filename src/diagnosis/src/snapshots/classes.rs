@@ -11,7 +11,7 @@ use lazuli_volume::{
 };
 
 use super::{
-    super::{Finding, Grade, migration::Class, some},
+    super::{Finding, Grade, migration::Class, refusals::judged, some},
     SnapshotClass,
 };
 
@@ -39,14 +39,14 @@ pub fn judge(class: &SnapshotClass, defaults: &Defaults) -> Result<Vec<String>, 
     let own = class.parameters.iter().filter(|(key, _)| !key.starts_with(OF_SIDECARS));
     let disk =
         ArmId::disk(&defaults.subscription, &defaults.resource_group, "pvc-0").map_err(|error| error.to_string())?;
-    let request = SnapshotRequest {
-        name: "snapshot-0".to_owned(),
-        volume: VolumeId::from(disk),
-        parameters: own.map(|(key, value)| (key.clone(), value.clone())).collect(),
-    };
+    let parameters = own.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let (name, volume) = ("snapshot-0".to_owned(), VolumeId::from(disk));
     // What depends on the disk is left to the call.
-    let plan = plan_snapshot(&request, defaults, SourceSeen::Gone).map_err(|error| error.to_string())?;
-    Ok(plan.warnings)
+    judged(&parameters, |parameters| {
+        let (name, volume, parameters) = (name.clone(), volume.clone(), parameters.clone());
+        let request = SnapshotRequest { name, volume, parameters };
+        plan_snapshot(&request, defaults, SourceSeen::Gone).map(|plan| plan.warnings)
+    })
 }
 
 /// Whether a VolumeAttributesClass changes disks of any type and size. `Ok` has what does not count of it, a sentence each.
@@ -54,6 +54,13 @@ pub fn judge(class: &SnapshotClass, defaults: &Defaults) -> Result<Vec<String>, 
 /// # Errors
 /// Why it changes none.
 pub fn judge_attributes(parameters: &BTreeMap<String, String>, defaults: &Defaults) -> Result<Vec<String>, String> {
+    if disks(parameters, defaults).is_empty() {
+        return Err("the cluster's resource group is not known".to_owned());
+    }
+    judged(parameters, |parameters| of_any_disk(parameters, defaults))
+}
+
+fn of_any_disk(parameters: &BTreeMap<String, String>, defaults: &Defaults) -> Result<Vec<String>, ParameterError> {
     let mut refusal: Option<ParameterError> = None;
     for disk in disks(parameters, defaults) {
         match plan_modify(parameters, &disk, &DiskDetails::default(), defaults.cloud) {
@@ -61,7 +68,7 @@ pub fn judge_attributes(parameters: &BTreeMap<String, String>, defaults: &Defaul
             Err(error) => refusal = refusal.or(Some(error)),
         }
     }
-    Err(refusal.map_or_else(|| "the cluster's resource group is not known".to_owned(), |error| error.to_string()))
+    refusal.map_or(Ok(Vec::new()), Err)
 }
 
 /// Disks of every type and some sizes, those first whose type the class asks for: their refusal says most.
@@ -182,6 +189,14 @@ mod tests {
             assert!(words.iter().all(|word| found[at].1.contains(word)), "{found:?}");
         }
         assert_eq!(found.len(), 5);
+        let wrong =
+            class("wrong", &[("location", "west-europe"), ("incremental", "maybe"), ("networkAccessPolicy", "No")]);
+        let found = snapshot_classes(&[wrong], DRIVER, &defaults());
+        let found = texts(&found);
+        assert!(
+            found.len() == 1 && ["location", "networkAccessPolicy"].iter().all(|key| found[0].1.contains(key)),
+            "{found:?}"
+        );
         let found = snapshot_classes(&all[5..], DRIVER, &defaults());
         assert_eq!(texts(&found), [(Grade::Fine, "there is none of disk.csi.azure.com")]);
     }

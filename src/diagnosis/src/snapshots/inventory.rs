@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lazuli_model::{
-    ArmId, CopyMethod, ProvisioningState, Snapshot, SnapshotId,
+    ArmId, Completion, CopyMethod, ProvisioningState, Snapshot, SnapshotAccessState, SnapshotId,
     disk_tags::{CARRIES_TO, FOR_SNAPSHOT, FOR_SNAPSHOT_NAMESPACE, is_made_by_driver, value},
 };
 use lazuli_volume::snapshot::SnapshotView;
@@ -69,6 +69,30 @@ fn state(snapshot: &Snapshot) -> &'static str {
         (false, None) if snapshot.is_complete() => "Available",
         (false, None) => "Pending",
     }
+}
+
+/// Where a snapshot stands in Azure, and what is waited for: a sentence.
+pub fn standing(snapshot: &Snapshot) -> String {
+    let (name, state) = (snapshot.id.name(), state(snapshot));
+    let copied = match snapshot.completion.map(Completion::percent) {
+        Some(percent) => format!("{percent} % of its content is copied"),
+        None => "Azure copies nothing of it in the background".to_owned(),
+    };
+    let instant = match (snapshot.access, snapshot.instant_access_minutes) {
+        (Some(SnapshotAccessState::InstantAccess | SnapshotAccessState::AvailableWithInstantAccess), Some(minutes)) => {
+            format!(", with instant access for {minutes} minutes from its creation on")
+        }
+        _ => String::new(),
+    };
+    let waits = match (snapshot.copy_error.as_deref(), SnapshotView::of(snapshot).is_ready) {
+        (Some(error), _) => {
+            format!("; the copy has failed with {error}: delete the VolumeSnapshot and make another one")
+        }
+        (None, _) if snapshot.has_failed() => "; delete the VolumeSnapshot and make another one".to_owned(),
+        (None, true) => "; disks can be made from it".to_owned(),
+        (None, false) => "; it is ready once Azure has copied all".to_owned(),
+    };
+    format!("Azure shows the snapshot {name} in {} as {state}: {copied}{instant}{waits}.", snapshot.location)
 }
 
 /// The snapshots in the order of their ids.

@@ -226,3 +226,21 @@ async fn a_later_process_goes_on_with_the_conversions_that_a_list_shows() {
     assert_eq!(reasons, [Reason::SKUMigrationProgress, Reason::SKUMigrationCompleted]);
     rig.emulator.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_type_that_a_disk_can_never_have_is_refused_before_anything_is_written() {
+    let rig = rig().await;
+    let volumes = rig.replica(1);
+    modify(&volumes, "zonal", &[("skuName", "PremiumV2_LRS")]).await.unwrap();
+    rig.emulator.control().reset_log();
+    for (name, sku, says) in [
+        ("zonal", "Premium_LRS", "the disk is PremiumV2_LRS"),
+        ("zonal", "UltraSSD_LRS", "changes to no other type"),
+        ("a", "UltraSSD_LRS", "allowed are Standard_LRS"),
+    ] {
+        let error = modify(&volumes, name, &[("skuName", sku)]).await.unwrap_err();
+        assert_eq!((&error.fault, error.effect), (&Fault::Invalid, Effect::None), "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    assert_eq!(rig.writes(), 0);
+}

@@ -1,8 +1,14 @@
 //! Volumes from snapshots and clones, on an Azure whose lists lag.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use lazuli_emulator::{Options, latency::Profile, scenario, scenario::Scenario};
+use lazuli_emulator::{
+    Options,
+    latency::Profile,
+    options::{FailedSnapshot, SizeRounding, Switches},
+    scenario,
+    scenario::Scenario,
+};
 use lazuli_model::CopyMethod;
 use lazuli_model::{
     ArmId, Gib,
@@ -11,8 +17,9 @@ use lazuli_model::{
 };
 use lazuli_storage::{copies::Create, whole_snapshot};
 use lazuli_volume::{
-    AccessMode, AccessType, Capability, DISK_TOPOLOGY_KEY, Defaults, Request, SOURCE_KEY,
+    AccessMode, AccessType, Capability, Cloud, DISK_TOPOLOGY_KEY, Defaults, Request, SOURCE_KEY,
     copy::{CopyRefusal, LINE_KEY},
+    snapshot::SnapshotRequest,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -414,4 +421,84 @@ async fn the_line_of_a_copy_is_read_once_and_ends_where_something_is_gone() {
     assert_eq!(line.ids(), [disk("pvc-1"), snap]);
     assert!(cold.line("FromImage").await.is_empty());
     rig.emulator.shutdown().await;
+}
+
+/// The defaults, and each switch of snapshots and copies in its other position.
+fn positions() -> Vec<Switches> {
+    let usual = Switches { list_lag: true, ..Switches::default() };
+    vec![
+        usual,
+        Switches { filled_source_deletable: false, ..usual },
+        Switches { pending_source_deletable: false, ..usual },
+        Switches { failed_snapshot_shows: FailedSnapshot::State, ..usual },
+        Switches { filling_disk_is_source: false, ..usual },
+        Switches { filling_disk_counts: false, ..usual },
+        Switches { zonal_disk_stays_in_zone: true, ..usual },
+        Switches { size_rounding: SizeRounding::Up, ..usual },
+        Switches { sku_twice_a_day: false, ..usual },
+        Switches { linked_access_in_group: true, ..usual },
+    ]
+}
+
+/// Asks again and again, as the sidecars do.
+async fn at_last<T, E: std::fmt::Display>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let mut last = String::new();
+    for _ in 0..1_000 {
+        match ask().await {
+            Ok(done) => return done,
+            Err(error) => last = error.to_string(),
+        }
+        sleep(Duration::from_secs(10)).await;
+    }
+    panic!("{what} never ends: {last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lives_of_snapshots_and_copies_end_well_in_every_position_of_the_switches() {
+    for unverified in positions() {
+        let rig = Rig::start(Options { unverified, ..with_source(7) }).await;
+        let volumes = rig.replica(1);
+        let source = disk("source");
+        let taken = |name: &str, of: &ArmId| SnapshotRequest {
+            name: name.into(),
+            volume: of.to_string().parse().unwrap(),
+            parameters: BTreeMap::new(),
+        };
+        let shared = Arc::new(defaults());
+        let take = async |name: &str, of: &ArmId| {
+            at_last(name, async || match volumes.create_snapshot(taken(name, of), shared.clone()).await {
+                Ok(view) if view.is_ready => Ok(view),
+                Ok(_) => Err("it is not ready".to_owned()),
+                Err(error) => Err(error.why.to_string()),
+            })
+            .await
+            .snapshot
+        };
+        let first = take("snapshot-1", &source).await;
+        let v2 = [("skuName", "PremiumV2_LRS")];
+        let claims = [
+            (claim("pvc-clone", 4, &["1"], &[("skuName", "Premium_LRS")]), &source),
+            (claim("pvc-carried", 4, &["2"], &[]), &source),
+            (claim("pvc-restored", 8, &["2"], &v2), &first),
+        ];
+        for (claim, of) in claims {
+            at_last(&claim.name.clone(), async || copy(&volumes, claim.clone(), of).await).await;
+        }
+        let second = take("snapshot-2", &disk("pvc-restored")).await;
+        let class = BTreeMap::from([("skuName".to_owned(), "StandardSSD_LRS".to_owned())]);
+        at_last("the change", async || volumes.modify(&disk("pvc-clone"), class.clone(), Cloud::Public).await).await;
+        for name in ["pvc-restored", "pvc-carried", "pvc-clone", "source"] {
+            at_last(name, async || volumes.delete(&disk(name)).await).await;
+        }
+        for snapshot in [&second, &first] {
+            at_last("a deletion", async || volumes.delete_snapshot(snapshot).await.map_err(|error| error.why)).await;
+        }
+        sleep(Duration::from_secs(600)).await;
+        let dump = rig.emulator.control().dump();
+        let is_left =
+            |id: &&String| id.contains("/snapshots/") || id.contains("/disks/pvc-") || id.ends_with("/disks/source");
+        let left: Vec<&String> = dump.resources.keys().filter(is_left).collect();
+        assert!(left.is_empty(), "{unverified:?}: {left:?}");
+        rig.emulator.shutdown().await;
+    }
 }

@@ -1,6 +1,6 @@
 //! Snapshots against the emulator: made, found again, refused, copied into another region, deleted.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, error::Error as _, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use lazuli_emulator::{
@@ -278,6 +278,43 @@ async fn the_deletion_of_a_snapshot_takes_its_local_one_along_whatever_is_there_
         assert!(there(&rig).is_empty(), "after {steps} steps: {:?}", there(&rig));
         rig.replica(3).delete_snapshot(&id).await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_region_that_azure_refuses_leaves_no_local_snapshot_and_is_not_tried_again_soon() {
+    let rig = Rig::start(calm()).await;
+    let volumes = rig.replica(1);
+    let wrong = request("snapshot-1", "standard", &[("location", "atlantis")]);
+    let mut refused = take(&volumes, &wrong).await;
+    while refused.is_ok() {
+        sleep(Duration::from_secs(10)).await;
+        refused = take(&volumes, &wrong).await;
+    }
+    let error = refused.unwrap_err();
+    let azure = error.why.source().map(ToString::to_string).unwrap_or_default();
+    assert!(azure.contains("snapshot-1"), "{azure}");
+    let words = error.why.to_string();
+    assert!(
+        ["location", "atlantis", "LocationNotAvailableForResourceType"].iter().all(|it| words.contains(it)),
+        "{words}"
+    );
+    // A late repetition of the write that made the local snapshot may still come.
+    assert!(error.code.may_be_in_progress(), "{:?}", error.code);
+    assert!(there(&rig).is_empty(), "{:?}", there(&rig));
+    rig.emulator.control().reset_log();
+    for (name, wait, code) in [
+        ("snapshot-1", 0, Code::Unavailable),
+        ("snapshot-1", 600, Code::InvalidArgument),
+        ("snapshot-2", 0, Code::InvalidArgument),
+    ] {
+        sleep(Duration::from_secs(wait)).await;
+        let error = take(&volumes, &request(name, "standard", &[("location", "Atlantis")])).await.unwrap_err();
+        assert_eq!(error.code, code, "{}", error.why);
+    }
+    assert_eq!(rig.writes(), 0, "this process knows it");
+    let good = request("snapshot-3", "standard", &[("location", ELSEWHERE)]);
+    until_ready(&rig, &good, Duration::from_secs(60)).await;
+    assert_eq!(there(&rig), ["snapshot-3"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,8 @@ pub enum ObjectKind {
     Node,
     /// A Service.
     Service,
+    /// A VolumeSnapshot.
+    Snapshot,
 }
 
 impl ObjectKind {
@@ -26,6 +28,7 @@ impl ObjectKind {
             Self::Pod => "Pod",
             Self::Node => "Node",
             Self::Service => "Service",
+            Self::Snapshot => "VolumeSnapshot",
         }
     }
 }
@@ -34,9 +37,12 @@ const CLAIM: &[ObjectKind] = &[ObjectKind::Claim];
 const VOLUME: &[ObjectKind] = &[ObjectKind::Volume];
 const NODE: &[ObjectKind] = &[ObjectKind::Node];
 const SERVICE: &[ObjectKind] = &[ObjectKind::Service];
-const CLAIM_SERVICE: &[ObjectKind] = &[ObjectKind::Claim, ObjectKind::Service];
+const SNAPSHOT: &[ObjectKind] = &[ObjectKind::Snapshot];
+const CLAIM_SNAPSHOT: &[ObjectKind] = &[ObjectKind::Claim, ObjectKind::Snapshot];
+const CLAIM_SNAPSHOT_SERVICE: &[ObjectKind] = &[ObjectKind::Claim, ObjectKind::Snapshot, ObjectKind::Service];
 const CLAIM_NODE: &[ObjectKind] = &[ObjectKind::Claim, ObjectKind::Node];
-const CLAIM_NODE_SERVICE: &[ObjectKind] = &[ObjectKind::Claim, ObjectKind::Node, ObjectKind::Service];
+const CLAIM_SNAPSHOT_NODE_SERVICE: &[ObjectKind] =
+    &[ObjectKind::Claim, ObjectKind::Snapshot, ObjectKind::Node, ObjectKind::Service];
 const MOUNTED_BY: &[ObjectKind] = &[ObjectKind::Pod, ObjectKind::Claim, ObjectKind::Node];
 
 impl Reason {
@@ -52,18 +58,20 @@ impl Reason {
 
     fn meaning_and_objects(self) -> (&'static [ObjectKind], &'static str) {
         match self {
-            Self::AuthorizationFailed => (CLAIM_NODE_SERVICE, "The identity lacks the action that the event names."),
+            Self::AuthorizationFailed => {
+                (CLAIM_SNAPSHOT_NODE_SERVICE, "The identity lacks the action that the event names.")
+            }
             Self::LinkedAuthorizationFailed => (
-                CLAIM_SERVICE,
+                CLAIM_SNAPSHOT_SERVICE,
                 "The identity lacks a right on what the object refers to, such as its disk encryption set.",
             ),
-            Self::CredentialRefused => (CLAIM_NODE_SERVICE, "Azure gives no token for this credential."),
-            Self::ScopeNotFound => (CLAIM_SERVICE, "A resource group or subscription does not exist."),
-            Self::ResourceLocked => (CLAIM_NODE_SERVICE, "A management lock forbids the change."),
+            Self::CredentialRefused => (CLAIM_SNAPSHOT_NODE_SERVICE, "Azure gives no token for this credential."),
+            Self::ScopeNotFound => (CLAIM_SNAPSHOT_SERVICE, "A resource group or subscription does not exist."),
+            Self::ResourceLocked => (CLAIM_SNAPSHOT_NODE_SERVICE, "A management lock forbids the change."),
             Self::QuotaExceeded => {
-                (CLAIM_SERVICE, "The quota is used up, or the region, zone or size has no capacity.")
+                (CLAIM_SNAPSHOT_SERVICE, "The quota is used up, or the region, zone or size has no capacity.")
             }
-            Self::Throttled => (CLAIM_NODE_SERVICE, "Azure has refused requests as too many for two minutes."),
+            Self::Throttled => (CLAIM_SNAPSHOT_NODE_SERVICE, "Azure has refused requests as too many for two minutes."),
             Self::VMSizeFull => (NODE, "The VM takes no more data disks."),
             Self::ZoneMismatch => (CLAIM, "The disk's zone is not the VM's."),
             Self::ExpansionNeedsDetach => (CLAIM, "Azure grows this disk only while it is detached."),
@@ -75,10 +83,10 @@ impl Reason {
                 "The VolumeAttributesClass has a parameter that counts only when a volume is made, such as cachingMode.",
             ),
             Self::SnapshotLimitReached => {
-                (CLAIM, "The disk has as many incremental snapshots as Azure keeps of one disk.")
+                (SNAPSHOT, "The disk has as many incremental snapshots as Azure keeps of one disk.")
             }
             Self::OperationsLimited => (
-                CLAIM,
+                CLAIM_SNAPSHOT,
                 "Azure makes no more snapshots, copies or conversions at a time, of this disk or in the subscription.",
             ),
             Self::SKUMigrationStarted => (CLAIM, "Azure converts the disk to PremiumV2_LRS, in the background."),

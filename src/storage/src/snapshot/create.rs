@@ -10,10 +10,10 @@ use lazuli_model::{
 };
 use lazuli_quota::read::{Accept, By};
 use lazuli_volume::{
-    Defaults,
+    Defaults, ParameterError,
     snapshot::{
-        NextSnapshot, Route, SnapshotPlan, SnapshotRequest, SnapshotView, SnapshotsSeen, SourceSeen, next,
-        plan_snapshot,
+        NextSnapshot, Route, SnapshotPlan, SnapshotRequest, SnapshotView, SnapshotsSeen, SourceSeen, is_region_refusal,
+        next, plan_snapshot,
     },
 };
 
@@ -56,6 +56,8 @@ enum At<W> {
     Turn(Planned, Box<SnapshotsSeen>, Box<SnapshotSpec>),
     /// Azure has refused the snapshot. Has it reached a limit?
     Limits(Planned, W),
+    /// Azure has refused the region of the copy, and the local snapshot is being deleted.
+    Withdraw(Planned, W),
     Over,
 }
 
@@ -105,6 +107,7 @@ impl<W: AzureFailure> Create<W> {
             (At::Work(planned, seen, part), Event::Worked(worked)) => self.worked(cx, planned, *seen, part, worked),
             (At::Turn(planned, seen, copy), Event::Listed(listed)) => self.turn(cx, planned, *seen, copy, listed),
             (At::Limits(planned, error), Event::Listed(listed)) => Err(self.limited(cx, &planned, error, listed)),
+            (At::Withdraw(planned, error), Event::Worked(worked)) => Err(self.withdrawn(&planned, error, worked)),
             (at, event) => unexpected(&at, &event),
         }
     }
@@ -353,6 +356,9 @@ impl<W: AzureFailure> Create<W> {
                 self.go(At::Turn(planned, Box::new(seen), spec), Call::List { of, not_before: cx.now })
             }
             Ok(NextSnapshot::Create { snapshot, spec }) => {
+                if let Some(refused) = refused_before(cx, &planned.plan) {
+                    return Err(self.refused(Cause::Parameter(refused)));
+                }
                 let call = self.make(cx, snapshot, *spec);
                 self.go(At::Work(planned, Box::new(seen), Part::Local), call)
             }
@@ -397,6 +403,31 @@ impl<W: AzureFailure> Create<W> {
         self.go(At::Work(planned, Box::new(seen), Part::Target), call)
     }
 
+    /// Azure makes no copy in this region, now or later. The local snapshot is for nothing then, and would keep other copies
+    /// of the disk waiting.
+    fn withdraw<E>(&mut self, cx: &mut Context<'_, '_>, planned: Planned, error: W) -> Turn<Done, E, W> {
+        let Route::AcrossRegions { local, copy, .. } = &planned.plan.route else { return Err(self.failed(error)) };
+        cx.env.memory.region_is_refused(&planned.plan.snapshot, &copy.location, error.code(), cx.now);
+        cx.env.memory.forget(&planned.plan.snapshot);
+        // The write that made the local snapshot may have been sent twice, and may come again after the deletion. So no answer
+        // of that time is one after which external-snapshotter forgets the snapshot.
+        cx.env.memory.begins(&self.request, cx.now);
+        let call = Call::Work { snapshot: local.clone(), wanted: Wanted::Deleted };
+        self.go(At::Withdraw(planned, error), call)
+    }
+
+    /// The local snapshot of a copy that Azure has refused is gone, or could not be deleted: then the next call tries again.
+    fn withdrawn<E>(&mut self, planned: &Planned, error: W, worked: Result<Worked, W>) -> Failure<E, W> {
+        if let Err(error) = worked {
+            return self.failed(error);
+        }
+        self.effect = Effect::Possible;
+        match planned.plan.region_refused(error.code()) {
+            Some(refused) => self.refused(Cause::Region(refused, error)),
+            None => self.failed(error),
+        }
+    }
+
     /// A snapshot on the way to one in another region is made or deleted.
     fn worked<E: AzureFailure>(
         &mut self,
@@ -414,6 +445,9 @@ impl<W: AzureFailure> Create<W> {
                 let of = ListOf::subscription_of(self.request.volume.disk());
                 return self.go(At::Limits(planned, error), Call::List { of, not_before: cx.now });
             }
+            Err(error) if part == Part::Target && error.effect() == Effect::None && is_region_refusal(error.code()) => {
+                return self.withdraw(cx, planned, error);
+            }
             Err(error) => return Err(self.failed(error)),
         };
         match part {
@@ -422,6 +456,12 @@ impl<W: AzureFailure> Create<W> {
         }
         self.decide(cx, planned, seen)
     }
+}
+
+/// The refusal of the region that a plan names, where Azure has refused it of late.
+fn refused_before(cx: &Context<'_, '_>, plan: &SnapshotPlan) -> Option<ParameterError> {
+    let Route::AcrossRegions { copy, .. } = &plan.route else { return None };
+    plan.region_refused(cx.env.memory.refusal(&plan.snapshot, &copy.location, cx.now)?)
 }
 
 fn read(snapshot: &ArmId, accept: Accept) -> Call {

@@ -32,6 +32,8 @@ pub enum Cause<E, W> {
     Azure(Why, E),
     /// The work on one snapshot has failed.
     Work(W),
+    /// Azure makes no snapshot in the region that the class names.
+    Region(ParameterError, W),
 }
 
 /// What the read was of that has failed.
@@ -59,7 +61,7 @@ impl<E: AzureFailure, W: AzureFailure> Failure<E, W> {
     pub fn fault(&self) -> Option<&Fault> {
         match &*self.cause {
             Cause::Azure(_, error) => Some(error.fault()),
-            Cause::Work(error) => Some(error.fault()),
+            Cause::Work(error) | Cause::Region(_, error) => Some(error.fault()),
             Cause::Parameter(_) | Cause::Refused(_) | Cause::Limit(_) => None,
         }
     }
@@ -68,7 +70,7 @@ impl<E: AzureFailure, W: AzureFailure> Failure<E, W> {
     /// request may be there.
     pub fn code(&self, rpc: Rpc) -> Code {
         let code = match &*self.cause {
-            Cause::Parameter(error) => error.code(),
+            Cause::Parameter(error) | Cause::Region(error, _) => error.code(),
             Cause::Refused(refusal) => refusal.code(),
             Cause::Limit(limit) => limit.code(),
             Cause::Azure(_, error) => fault::code(rpc, error.fault(), self.effect),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use lazuli_model::{ArmId, Snapshot};
+use lazuli_model::{ArmId, Snapshot, disk_spec::canonical_region};
 use lazuli_volume::snapshot::{Route, SnapshotPlan, SnapshotRequest, SnapshotView};
 
 use super::{ListOf, dependents::LIST_IS_FRESH};
@@ -17,6 +17,10 @@ const WORTH_A_LIST: usize = lazuli_quota::read::PLENTIFUL;
 /// How long after a write was asked for Azure may begin it: many times what was ever seen. What it has begun, a read shows.
 const LATE: Duration = Duration::from_secs(600);
 
+/// How long a region is taken for refused after Azure has refused it: Azure opens regions to a subscription seldom. Without
+/// it each retry would make a local snapshot and delete it again.
+const REGION_REFUSED: Duration = Duration::from_secs(3_600);
+
 /// The snapshots that were unfinished when their requests were last answered.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
@@ -24,6 +28,8 @@ pub struct Memory {
     pending: BTreeMap<ArmId, Arc<Pending>>,
     /// The names of requests of which a write was asked for whose outcome is not certain, and when that was.
     uncertain: BTreeMap<String, Duration>,
+    /// The regions that Azure has refused to subscriptions, both in lower case: its code, and when that was.
+    refused: BTreeMap<(String, String), (String, Duration)>,
 }
 
 /// A snapshot that was unfinished.
@@ -125,6 +131,21 @@ impl Memory {
         self.uncertain.get(&request.name).is_some_and(|at| now < *at + LATE)
     }
 
+    /// Azure has refused a copy because of its region.
+    pub(super) fn region_is_refused(&mut self, snapshot: &ArmId, region: &str, code: &str, now: Duration) {
+        self.refused.retain(|_, (_, at)| now < *at + REGION_REFUSED);
+        if self.refused.len() >= MOST {
+            self.refused.pop_first();
+        }
+        self.refused.insert(place(snapshot, region), (code.to_owned(), now));
+    }
+
+    /// The code with which Azure has refused a region of late.
+    pub(super) fn refusal(&self, snapshot: &ArmId, region: &str, now: Duration) -> Option<&str> {
+        let (code, at) = self.refused.get(&place(snapshot, region))?;
+        (now < *at + REGION_REFUSED).then_some(code)
+    }
+
     /// How an unfinished snapshot is looked at.
     pub(super) fn look(&self, pending: &Pending, now: Duration) -> Look {
         let of = ListOf::group_of(&pending.watched);
@@ -140,6 +161,11 @@ impl Memory {
 fn remove_oldest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, since: impl Fn(&V) -> Duration) {
     let oldest = map.iter().min_by_key(|(_, value)| since(value)).map(|(key, _)| key.clone());
     oldest.map(|key| map.remove(&key));
+}
+
+/// The subscription that a snapshot is in, and a region.
+fn place(snapshot: &ArmId, region: &str) -> (String, String) {
+    (snapshot.subscription().to_ascii_lowercase(), canonical_region(region))
 }
 
 impl Pending {

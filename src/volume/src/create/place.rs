@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use lazuli_model::{
     ArmId, ArmIdError, SkuName,
-    disk_spec::canonical_region,
-    parameter::{ParameterError, Parameters},
+    disk_spec::{canonical_region, is_region_name},
+    parameter::{Parameter, ParameterError, Parameters},
     template::Templates,
 };
 
@@ -92,6 +92,17 @@ pub(crate) fn check_source_group(parameter: &str, source: &ArmId, defaults: &Def
         .map_err(|allowed| ParameterError::invalid(parameter, source, allowed))
 }
 
+/// The region that a class names. A text that is no name of a region is refused before anything is sent.
+pub(crate) fn location<'p>(parameters: &Parameters<'p>) -> Result<Option<Parameter<'p>>, ParameterError> {
+    match parameters.get("location") {
+        Some(parameter) if !is_region_name(parameter.value) => Err(parameter.refuse(
+            "allowed is the name of a region, of letters and digits, such as westeurope or \"West Europe\"; az account \
+             list-locations lists them",
+        )),
+        found => Ok(found),
+    }
+}
+
 /// Where a disk is made, and where it can be used.
 pub(crate) struct Place {
     pub(crate) location: String,
@@ -128,7 +139,7 @@ pub(crate) fn place(
     defaults: &Defaults,
     pin: Option<&Pin>,
 ) -> Result<Place, ParameterError> {
-    let wanted = parameters.get("location").map(|parameter| parameter.value);
+    let wanted = location(parameters)?.map(|parameter| parameter.value);
     let requisite = zone::zones_of(&request.requisite, wanted);
     let preferred = zone::zones_of(&request.preferred, wanted);
     let pinned = pin.and_then(|pin| pinned_zone(pin, request, &requisite, &preferred, wanted));

@@ -1,8 +1,8 @@
 //! From a VolumeAttributesClass and a disk to the PATCH that the disk needs: ControllerModifyVolume.
 //!
 //! What the class says is compared with the disk, never with its PersistentVolume, whose context shows the disk as it was
-//! made. Azure takes a change of type only of a detached disk, and few changes a day. Whether it takes one now is its to say:
-//! nothing here guesses it.
+//! made. A change of type that Azure never makes is refused ([`types`]). Azure takes one only of a detached disk, and few
+//! changes a day. Whether it takes one now is its to say: nothing here guesses it.
 //!
 //! A parameter of a StorageClass that no change reaches is taken where the disk has its value, and refused where it has
 //! another one. One that only the PersistentVolume knows is ignored, with an event.
@@ -11,6 +11,7 @@ mod conversion;
 mod parameters;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use std::{collections::BTreeMap, fmt::Display};
 
@@ -70,8 +71,11 @@ pub fn plan_modify(
             other(folded, parameter, (disk, details), &templates, &mut plan)?;
         }
     }
-    let given = SKU_ALIASES.iter().any(|key| parameters.get(key).is_some());
-    let wanted = if given { Some(sku_name(&parameters, cloud)?) } else { None };
+    let given = SKU_ALIASES.iter().find_map(|key| parameters.get(key));
+    let wanted = if given.is_some() { Some(sku_name(&parameters, cloud)?) } else { None };
+    if let Some((parameter, wanted)) = given.zip(wanted) {
+        types::check(parameter, disk, wanted)?;
+    }
     let change = &mut plan.change;
     change.sku = wanted.filter(|wanted| disk.sku != Some(*wanted));
     let after = After { sku: wanted.or(disk.sku), size: disk.size, is_other_type: change.sku.is_some() };
@@ -163,12 +167,16 @@ fn other(
             parameter.key
         )),
         _ if of_storage_class::row(folded).is_none() => {
-            let allowed = parameters::allowed();
-            return Err(parameter.refuse(format!("there is no attribute of this name; allowed are {allowed}")));
+            return Err(no_attribute(parameter));
         }
         _ => refuse_unknown(folded, parameter)?,
     }
     Ok(())
+}
+
+/// The refusal of a key that neither a VolumeAttributesClass nor a StorageClass has.
+pub(crate) fn no_attribute(parameter: Parameter<'_>) -> ParameterError {
+    parameter.refuse(format!("there is no attribute of this name; allowed are {}", parameters::allowed()))
 }
 
 fn only_of_volume(parameter: Parameter<'_>) -> String {

@@ -55,7 +55,8 @@ pub const ATTRIBUTE_PARAMETERS: &[ParameterRow] = &[
         "skuName",
         SkuName::NAMES,
         "as it is",
-        "Type of the disk. Azure changes it only while the disk is detached, and twice a day.",
+        "Type of the disk. Azure changes it only while the disk is detached, and twice a day; PremiumV2_LRS and UltraSSD_LRS stay \
+         what they are, and a disk in a zone gets no ZRS.",
         "StandardSSD_LRS",
     ),
     ParameterRow::alias("storageAccountType", "skuName", SkuName::NAMES, "StandardSSD_LRS"),

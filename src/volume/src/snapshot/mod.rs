@@ -31,7 +31,7 @@ use lazuli_model::{
 use super::{
     create::{
         Cloud, Defaults,
-        place::{check_source_group, resource_id},
+        place::{check_source_group, location, resource_id},
     },
     name, sku, tags,
 };
@@ -40,7 +40,7 @@ pub use limits::{
     AZURE_LIMITS, GrowthBlocked, SnapshotLimit, SnapshotLimits, SnapshotsDepend, fills_snapshots_late, may_delete,
     may_grow,
 };
-pub use next::{NextDeletion, NextSnapshot, SnapshotRefusal, SnapshotsSeen, next, next_deletion};
+pub use next::{NextDeletion, NextSnapshot, SnapshotRefusal, SnapshotsSeen, is_region_refusal, next, next_deletion};
 pub use parameters::SNAPSHOT_PARAMETERS;
 
 /// For how many minutes a snapshot may give instant access (source: disks-instant-access-snapshots).
@@ -161,6 +161,12 @@ fn snapshot_name(request: &str) -> Result<String, ParameterError> {
     name::disk_name(request, None, &Templates::default())
 }
 
+/// The id of the snapshot that a request asks for; `None` where no plan would have one. It does not depend on the source.
+pub fn asked_snapshot(request: &SnapshotRequest, defaults: &Defaults) -> Option<ArmId> {
+    let parameters = Parameters::written(&request.parameters).ok()?;
+    snapshot_id(request, &parameters, defaults).ok()
+}
+
 /// The name of the local snapshot of one in another region, as the Go driver gives it.
 fn local_name(snapshot: &str) -> Result<String, ParameterError> {
     snapshot_name(&format!("local_{snapshot}"))
@@ -190,7 +196,7 @@ pub fn plan_snapshot(
     let disk = request.volume.disk();
     check_source_group("source_volume_id", disk, defaults)?;
     let incremental = incremental(&parameters, defaults.cloud, source, &mut warnings)?;
-    let access = access(&parameters, defaults.cloud, &mut warnings)?;
+    let access = access(&parameters, defaults.cloud, source, &mut warnings)?;
     note_user_agent(&parameters, &mut warnings);
     let snapshot = snapshot_id(request, &parameters, defaults)?;
     check_subscription(&parameters, incremental, &snapshot, disk)?;
@@ -223,7 +229,7 @@ pub fn plan_snapshot(
         data_access_auth_mode: access.auth_mode,
         origin: origin(source.identity()),
     });
-    let route = match parameters.get("location") {
+    let route = match location(&parameters)? {
         Some(there) if canonical_region(there.value) != canonical_region(&home) => {
             if !incremental {
                 return Err(there.refuse(format!(
@@ -295,7 +301,12 @@ struct Access {
     auth_mode: Option<DataAccessAuthMode>,
 }
 
-fn access(parameters: &Parameters<'_>, cloud: Cloud, warnings: &mut Vec<String>) -> Result<Access, ParameterError> {
+fn access(
+    parameters: &Parameters<'_>,
+    cloud: Cloud,
+    source: SourceSeen<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Access, ParameterError> {
     let given = ["instantaccessdurationminutes", "networkaccesspolicy", "publicnetworkaccess", "dataaccessauthmode"]
         .map(|key| parameters.get(key));
     let [minutes, policy, public, auth_mode] = given;
@@ -306,6 +317,13 @@ fn access(parameters: &Parameters<'_>, cloud: Cloud, warnings: &mut Vec<String>)
         auth_mode: auth_mode.map(|parameter| parameter.name()).transpose()?,
     };
     if cloud == Cloud::Public {
+        if let (Some(parameter), SourceSeen::Disk(Disk { sku: Some(sku), .. })) = (minutes, source)
+            && !sku::has_own_performance(*sku)
+        {
+            return Err(parameter.refuse(format!(
+                "the disk is {sku}, whose snapshots are ready at once without it; allowed with PremiumV2_LRS and UltraSSD_LRS"
+            )));
+        }
         return Ok(found);
     }
     for parameter in given.into_iter().flatten() {

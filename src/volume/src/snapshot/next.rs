@@ -4,6 +4,7 @@ use lazuli_model::{
     ArmId, CopyMethod, Snapshot,
     disk_tags::{self, REQUEST, SOURCE_VOLUME, value},
     fault::Code,
+    parameter::ParameterError,
     snapshot_spec::{SnapshotMismatch, SnapshotSpec, SourceIdentity},
 };
 
@@ -124,6 +125,20 @@ impl SnapshotPlan {
             && specs.iter().any(|spec| spec.matches(snapshot).is_ok())
     }
 
+    /// The refusal of a class whose region Azure has refused with this code. `None` where the plan names no other region.
+    pub fn region_refused(&self, code: &str) -> Option<ParameterError> {
+        let Route::AcrossRegions { copy, of_disk, .. } = &self.route else { return None };
+        Some(ParameterError::invalid(
+            "location",
+            &copy.location,
+            format!(
+                "Azure has answered {code}: it makes no snapshot of this subscription there; allowed is {}, or another region \
+                 of az account list-locations",
+                of_disk.location
+            ),
+        ))
+    }
+
     fn create(&self, snapshot: &ArmId, spec: &SnapshotSpec) -> Result<NextSnapshot, SnapshotRefusal> {
         if self.source == SourceIdentity::Gone {
             return Err(SnapshotRefusal::SourceGone(self.volume.disk().clone()));
@@ -141,6 +156,22 @@ impl SnapshotPlan {
             is_ready,
         })
     }
+}
+
+/// The codes by which Azure says that a region does not exist, or is not for this subscription or type (source: Azure
+/// Resource Manager's common deployment errors).
+const REGION_REFUSED: [&str; 5] = [
+    "LocationNotAvailableForResourceType",
+    "LocationNotAvailable",
+    "InvalidLocation",
+    "InvalidResourceLocationName",
+    "NoRegisteredProviderFound",
+];
+
+/// Whether Azure's code for a copy into another region says that it never makes one there. The local snapshot was made by the
+/// same version of the same interface, so that a provider that is not registered is one of that region.
+pub fn is_region_refusal(code: &str) -> bool {
+    REGION_REFUSED.iter().any(|refused| refused.eq_ignore_ascii_case(code))
 }
 
 /// Whether a snapshot is the local one from which one in another region was copied, or was to be. A person's snapshot may

@@ -111,6 +111,8 @@ fn an_empty_class_makes_an_incremental_snapshot_beside_its_disk() {
     let plan = plan(&[]);
     let id = "/subscriptions/sub/resourceGroups/disks/providers/Microsoft.Compute/snapshots/snapshot-1";
     assert_eq!(plan.snapshot.as_str(), id);
+    assert_eq!(asked_snapshot(&request(&[]), &defaults()), Some(plan.snapshot.clone()));
+    assert_eq!(asked_snapshot(&request(&[("resourceGroup", "a/b")]), &defaults()), None);
     let tags = [
         ("k8s-azure-created-by", "kubernetes-azure-dd"),
         ("lazuli-request", "snapshot-1"),
@@ -284,7 +286,7 @@ fn another_region_takes_a_local_snapshot_and_a_copy_of_it() {
     let pairs = [("location", "West US"), ("instantAccessDurationMinutes", "60")];
     let edge = lazuli_model::disk_spec::ExtendedLocation { name: "attatlanta1".into(), kind: "EdgeZone".into() };
     let defaults = Defaults { extended_location: Some(edge.clone()), ..defaults() };
-    let across = plan_snapshot(&request(&pairs), &defaults, SourceSeen::Disk(&disk())).unwrap();
+    let across = plan_snapshot(&request(&pairs), &defaults, SourceSeen::Disk(&v2())).unwrap();
     let Route::AcrossRegions { local, of_disk, copy } = &across.route else { panic!("{across:?}") };
     assert_eq!((of_disk.location.as_str(), of_disk.method, &of_disk.source), ("eastus", CopyMethod::Copy, &disk().id));
     assert_eq!((copy.location.as_str(), copy.method, &copy.source), ("West US", CopyMethod::CopyStart, local));
@@ -299,6 +301,41 @@ fn another_region_takes_a_local_snapshot_and_a_copy_of_it() {
     let Route::InRegion(there) = planned(&[("location", "westus")], &far).unwrap().route else { panic!() };
     assert_eq!(there.location, "westus");
     refused(&[("location", "westus"), ("incremental", "false")], "location");
+}
+
+#[test]
+fn a_location_that_is_no_name_of_a_region_is_refused_and_one_that_azure_refuses_names_its_code() {
+    for value in ["west-us", "west_us", "westus.", "(US) West US", "/westus", "münchen", " "] {
+        let error = refused(&[("location", value)], "location");
+        assert!(error.to_string().contains("list-locations"), "{error}");
+    }
+    let across = plan(&[("location", "Atlantis 2")]);
+    let code = "LocationNotAvailableForResourceType";
+    assert!(is_region_refusal(code) && is_region_refusal("invalidlocation") && !is_region_refusal("InvalidParameter"));
+    let refused = across.region_refused(code).unwrap().to_string();
+    assert!(["location", "Atlantis 2", code, "eastus"].iter().all(|word| refused.contains(word)), "{refused}");
+    assert_eq!(plan(&[]).region_refused(code), None);
+}
+
+#[test]
+fn instant_access_is_for_disks_whose_snapshots_are_filled_late() {
+    let pairs = [("instantAccessDurationMinutes", "60")];
+    let error = refused(&pairs, "instantAccessDurationMinutes");
+    assert!(error.to_string().contains("Premium_LRS") && error.to_string().contains("UltraSSD_LRS"), "{error}");
+    for sku in [Some(SkuName::PremiumV2Lrs), Some(SkuName::UltraSsdLrs), None] {
+        assert!(planned(&pairs, &Disk { sku, ..disk() }).is_ok(), "{sku:?}");
+    }
+    assert!(plan_snapshot(&request(&pairs), &defaults(), SourceSeen::Gone).is_ok());
+}
+
+#[test]
+fn a_template_in_a_tag_of_a_snapshot_stays_and_is_told() {
+    for value in ["${pvc.metadata.nmae}", "${pvc.metadata.name}"] {
+        let plan = plan(&[("tags", &format!("owner={value}"))]);
+        let Route::InRegion(spec) = &plan.route else { panic!() };
+        assert_eq!(spec.tags["owner"], value);
+        assert!(plan.warnings.len() == 1 && plan.warnings[0].contains(value), "{:?}", plan.warnings);
+    }
 }
 
 fn step(

@@ -456,3 +456,22 @@ fn a_refusal_is_one_sentence_with_parameter_value_and_what_is_allowed() {
     parameter volumeCapabilities is "": no volume capability is given; at least one is required
     "#);
 }
+
+#[test]
+fn an_unknown_key_of_a_class_of_attributes_lists_the_attributes_and_one_of_a_storage_class_its_parameters() {
+    let of = |fixed: &[(&str, &str)], mutable: &[(&str, &str)]| {
+        let request = Request { mutable_parameters: map(mutable), ..request(fixed) };
+        plan_create(&request, &defaults()).unwrap_err().to_string()
+    };
+    let refused = of(&[], &[("iops", "1")]);
+    assert!(refused.contains("allowed are diskAccessID, ") && !refused.contains("cachingMode"), "{refused}");
+    let refused = of(&[("iops", "1")], &[]);
+    assert!(refused.contains("cachingMode") && refused.contains("device-setting"), "{refused}");
+}
+
+#[test]
+fn a_location_that_is_no_name_of_a_region_is_refused() {
+    let error = plan_create(&request(&[("location", "west-europe")]), &defaults()).unwrap_err();
+    assert_eq!((error.parameter.as_str(), error.value.as_str()), ("location", "west-europe"));
+    assert!(plan_create(&request(&[("location", "West Europe")]), &defaults()).is_ok());
+}

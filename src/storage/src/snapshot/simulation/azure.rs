@@ -15,11 +15,11 @@ use super::{
 use crate::whole_snapshot::Op;
 
 fn refused(fault: Fault) -> Written<Course> {
-    Written::Refused(Error { fault, effect: Effect::None })
+    Written::Refused(Error { fault, effect: Effect::None, code: "" })
 }
 
 fn lost() -> Written<Course> {
-    Written::Refused(Error { fault: Fault::OutcomeUnknown, effect: Effect::Possible })
+    Written::Refused(Error { fault: Fault::OutcomeUnknown, effect: Effect::Possible, code: "" })
 }
 
 impl World {
@@ -97,6 +97,13 @@ impl World {
                 return self.answer_write(key, id, refused(faults[usize::from(which)].clone()), 200);
             }
         };
+        if self.no_region && matches!(op, Op::Put(spec) if spec.method == CopyMethod::CopyStart) {
+            self.count("region refused");
+            self.put(key, -1);
+            let code = "LocationNotAvailableForResourceType";
+            let refused = Error { fault: Fault::Invalid, effect: Effect::None, code };
+            return self.answer_write(key, id, Written::Refused(refused), 200);
+        }
         if is_put {
             self.put_at = self.now;
         }
@@ -175,7 +182,7 @@ impl World {
 
     pub(super) fn ends(&mut self, key: Key, number: u64, end: End, to: Option<(Id, bool)>) {
         let name = key.name;
-        let failed = |fault: Fault| Written::Failed(Error { fault, effect: Effect::Possible });
+        let failed = |fault: Fault| Written::Failed(Error { fault, effect: Effect::Possible, code: "" });
         let snap = self.snaps.get(&name).copied().filter(|snap| snap.number == number);
         let was_deleting = self.deleting.contains(&name) && !matches!(end, End::Good);
         self.put(key, -i64::from(!was_deleting));

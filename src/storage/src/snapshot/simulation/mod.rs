@@ -32,7 +32,7 @@ const SETTLED: Duration = Duration::from_secs(3_600);
 /// How much older than its request a list may be.
 const LAG: u64 = 9_900;
 
-const REACHED: [&str; 20] = [
+const REACHED: [&str; 21] = [
     "already exists",
     "caller gave up",
     "clean-up sent",
@@ -52,6 +52,7 @@ const REACHED: [&str; 20] = [
     "person's snapshot",
     "ready",
     "refused",
+    "region refused",
     "source read singly",
 ];
 
@@ -59,6 +60,7 @@ const REACHED: [&str; 20] = [
 pub(super) struct Error {
     fault: Fault,
     effect: Effect,
+    code: &'static str,
 }
 
 impl AzureFailure for Error {
@@ -71,7 +73,7 @@ impl AzureFailure for Error {
     }
 
     fn code(&self) -> &str {
-        ""
+        self.code
     }
 }
 

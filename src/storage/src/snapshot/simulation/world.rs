@@ -123,6 +123,8 @@ pub(super) struct World {
     entries: u64,
     pub(super) is_elsewhere: bool,
     pub(super) fills_late: bool,
+    /// Azure makes no snapshot in the other region.
+    pub(super) no_region: bool,
     /// Other snapshots of the group are unfinished too.
     is_crowded: bool,
     pub(super) replicas: [Replica; 2],
@@ -160,6 +162,7 @@ impl World {
             is_elsewhere: numbers.one_in(2),
             fills_late: numbers.one_in(2),
             is_crowded: numbers.one_in(2),
+            no_region: numbers.one_in(8),
             numbers,
             now: Duration::ZERO,
             queue: BinaryHeap::new(),
@@ -389,8 +392,8 @@ impl World {
         let replica = rpc.replica;
         let fails = self.numbers.one_in(40);
         let fault = if self.numbers.one_in(2) { Fault::Forbidden } else { Fault::Unavailable };
-        let failed = || Error { fault: fault.clone(), effect: Effect::None };
-        let missing = || Error { fault: Fault::NotFound, effect: Effect::None };
+        let failed = || Error { fault: fault.clone(), effect: Effect::None, code: "" };
+        let missing = || Error { fault: Fault::NotFound, effect: Effect::None, code: "" };
         let event = match what {
             _ if fails && matches!(what, Call::ReadSource { .. }) => Event::Source(Err(failed())),
             _ if fails && matches!(what, Call::ReadSnapshot { .. }) => Event::Snapshot(Err(failed())),
@@ -518,8 +521,11 @@ impl World {
             return;
         }
         let mut outcome = outcome.map_err(|refusal| match refusal {
-            Refusal::Busy(_) => Error { fault: Fault::Busy, effect: Effect::None },
-            Refusal::Why(failure) => Error { fault: failure.fault, effect: failure.effect },
+            Refusal::Busy(_) => Error { fault: Fault::Busy, effect: Effect::None, code: "" },
+            Refusal::Why(failure) => {
+                let code = failure.azure.as_ref().map_or("", |error| error.code);
+                Error { fault: failure.fault, effect: failure.effect, code }
+            }
         });
         if let (Some(Mutant::NoEffect), Err(error)) = (self.mutant, &mut outcome) {
             error.effect = Effect::None;
@@ -536,9 +542,9 @@ impl World {
             read.1 = Some(self.snaps.get(&key.name).copied());
         }
         let read = if fails {
-            Err(Error { fault: Fault::Forbidden, effect: Effect::None })
+            Err(Error { fault: Fault::Forbidden, effect: Effect::None, code: "" })
         } else {
-            let missing = Error { fault: Fault::NotFound, effect: Effect::None };
+            let missing = Error { fault: Fault::NotFound, effect: Effect::None, code: "" };
             shown.map(|snap| self.distorted(key.name, snap).seen(key.name, self.now)).ok_or(missing)
         };
         self.after_ms(100, Then::Tell(key, Box::new(single::Event::Read(id, read))));
