@@ -3,7 +3,8 @@
 //! This crate turns decisions of `lazuli-storage` and `lazuli-vm-disks` into calls of `lazuli-azure`. Writes go through tasks
 //! that outlive their callers: one worker per VM ([`worker`]) and one per disk that is made, changed or deleted
 //! ([`whole_disk`]). What a request to attach, detach or delete asks of these, and in which order, is a step of its own
-//! ([`publish`]), which ends with its caller. It knows nothing of gRPC. Of
+//! ([`publish`]), which ends with its caller. A disk that unfinished snapshots need is neither deleted nor grown
+//! ([`lazuli_storage::whole_disk::guard`], which also says what another replica can still do). It knows nothing of gRPC. Of
 //! Kubernetes it knows only the snapshots that it is given: the LUNs that VolumeAttachments name, and the handles of
 //! PersistentVolumes. Its memory of nodes and of handle casing saves reads, and may be lost at any moment.
 
