@@ -8,7 +8,7 @@ use lazuli_model::{
     ArmId,
     fault::{Effect, Fault},
 };
-use lazuli_storage::{dangling::NotDangling, publish::WorkFailure};
+use lazuli_storage::{dangling::NotDangling, publish::WorkFailure, whole_disk::Needed};
 use lazuli_vm_disks::AzureError;
 
 const DISK: &str = "Microsoft.Compute/disks";
@@ -28,12 +28,22 @@ pub struct VolumeError {
     source: Option<Arc<ArmError>>,
     /// Why the detach of an unused disk was not sent.
     not_dangling: Option<Arc<NotDangling>>,
+    /// What snapshots forbid.
+    needed: Option<Arc<Needed>>,
 }
 
 impl VolumeError {
     /// A failure that no answer of Azure's stands behind.
     pub(crate) fn new(fault: Fault, message: impl Into<String>) -> Self {
-        Self { fault, effect: Effect::None, message: message.into(), note: None, source: None, not_dangling: None }
+        Self {
+            fault,
+            effect: Effect::None,
+            message: message.into(),
+            note: None,
+            source: None,
+            not_dangling: None,
+            needed: None,
+        }
     }
 
     /// A failure that Azure's answer explains.
@@ -45,6 +55,7 @@ impl VolumeError {
             note: None,
             source: Some(Arc::new(source)),
             not_dangling: None,
+            needed: None,
         }
     }
 
@@ -74,6 +85,17 @@ impl VolumeError {
     pub(crate) fn noted(mut self, note: impl Into<Arc<str>>) -> Self {
         self.note = Some(note.into());
         self
+    }
+
+    /// The same failure, which snapshots forbid.
+    pub(crate) fn needed(mut self, needed: Needed) -> Self {
+        self.needed = Some(Arc::new(needed));
+        self
+    }
+
+    /// What snapshots forbid, where that is why.
+    pub(crate) fn needed_by_snapshots(&self) -> Option<&Needed> {
+        self.needed.as_deref()
     }
 
     /// The same failure, while a write may be in progress.

@@ -3,7 +3,8 @@
 //! This crate turns decisions of `lazuli-storage` and `lazuli-vm-disks` into calls of `lazuli-azure`. Writes go through tasks
 //! that outlive their callers: one worker per VM ([`worker`]) and one per disk that is made, changed or deleted
 //! ([`whole_disk`]). What a request to attach, detach or delete asks of these, and in which order, is a step of its own
-//! ([`publish`]), which ends with its caller. It knows nothing of gRPC. Of
+//! ([`publish`]), which ends with its caller. A disk that unfinished snapshots need is neither deleted nor grown
+//! ([`lazuli_storage::whole_disk::guard`], which also says what another replica can still do). It knows nothing of gRPC. Of
 //! Kubernetes it knows only the snapshots that it is given: the LUNs that VolumeAttachments name, and the handles of
 //! PersistentVolumes. Its memory of nodes and of handle casing saves reads, and may be lost at any moment.
 
@@ -13,6 +14,7 @@ mod cluster_snapshot;
 mod conversions;
 mod copies;
 mod error;
+mod known;
 mod list;
 mod node_facts;
 mod nodes;
@@ -45,7 +47,7 @@ use lazuli_storage::{
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
     publish::{Policy, Request, SourceReader},
-    whole_disk::{Done, Wanted},
+    whole_disk::{Done, Needed, Wanted},
 };
 use lazuli_telemetry::lossy;
 use lazuli_vm_disks::Memory;
@@ -64,6 +66,7 @@ use conversions::Conversions;
 use copies::Copies;
 pub use copies::CopyError;
 pub use error::VolumeError;
+use known::KnownDisks;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
 pub use node_facts::NodeFactsReader;
@@ -73,7 +76,7 @@ use snapshot::Unfinished;
 pub use snapshot::{SnapshotError, SnapshotFailure, SnapshotList};
 use snapshot_lists::SnapshotLists;
 use sweeps::Sweeps;
-use whole_disk::{WholeDisks, grows_only_detached};
+use whole_disk::{DiskCalls, WholeDisks, grows_only_detached};
 use whole_snapshot::WholeSnapshots;
 use worker::VmWorkers;
 
@@ -154,6 +157,7 @@ pub struct Volumes {
     whole_snapshots: WholeSnapshots,
     unfinished: Unfinished,
     snapshot_lists: SnapshotLists,
+    known: KnownDisks,
     occupied: Occupied,
     reservations: ClusterSnapshot<LunReservations>,
     /// The handles of the requests so far, and of the disks that this process made.
@@ -193,10 +197,6 @@ impl Volumes {
         let nodes = Nodes::new(&subscription, &resource_group, nodes);
         let reservations = ClusterSnapshot::new(reservations, |luns| *luns != LunReservations::Cold);
         let occupied = Occupied::default();
-        let whole_disks =
-            WholeDisks::new(client.clone(), nodes.clone(), occupied.clone(), metrics.clone(), journal.clone());
-        let conversions = Conversions::new(client.clone(), events.clone(), metrics.clone());
-        let whole_snapshots = WholeSnapshots::new(client.clone(), metrics.clone(), journal.clone());
         let sweep_metrics = metrics.clone();
         let policy = worker::Policy { force_detach, events: events.clone() };
         let memory = Memory::new(method);
@@ -207,9 +207,15 @@ impl Volumes {
             sizes,
             memory,
             policy,
-            worker::Notes { metrics, journal },
+            worker::Notes { metrics: metrics.clone(), journal: journal.clone() },
         );
-        let snapshot_lists = SnapshotLists::new(client.clone(), workers.clock());
+        let clock = workers.clock();
+        let snapshot_lists = SnapshotLists::new(client.clone(), clock);
+        let known = KnownDisks::new(clock);
+        let calls = DiskCalls { client: client.clone(), clock, lists: snapshot_lists.clone(), known: known.clone() };
+        let whole_disks = WholeDisks::new(calls, nodes.clone(), occupied.clone(), metrics.clone(), journal.clone());
+        let conversions = Conversions::new(client.clone(), events.clone(), metrics.clone());
+        let whole_snapshots = WholeSnapshots::new(client.clone(), occupied.clone(), known.clone(), metrics, journal);
         let group = ResourceGroup { subscription, name: resource_group };
         let sweeps = Sweeps::new(client.clone(), &group, sweep_metrics);
         let Admission { resource_groups, inline, source } = admission;
@@ -231,6 +237,7 @@ impl Volumes {
             whole_snapshots,
             unfinished: Unfinished::default(),
             snapshot_lists,
+            known,
             occupied,
             reservations,
             handle_casing: Arc::default(),
@@ -262,6 +269,7 @@ impl Volumes {
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
         self.workers.created(disk, requested_at);
         self.copies().learn(disk);
+        self.known.learn(disk);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
         Created { volume_id, adopted }
@@ -274,11 +282,12 @@ impl Volumes {
     /// [`DeleteError::Snapshots`] while the content of snapshots is only in it; `Fault::InUse` naming the nodes while it is
     /// attached; otherwise Azure's own failures.
     pub async fn delete(&self, disk: &ArmId) -> Result<(), DeleteError> {
-        let carrier = self.check_dependents(disk).await?;
+        let carrier = self.carrier_of(disk).await;
         self.remove(disk, carrier).await?;
         self.handle_casing().remove(disk);
         self.workers.forget(disk);
         self.copies().forget(disk);
+        self.known.forget(disk);
         Ok(())
     }
 
@@ -326,7 +335,6 @@ impl Volumes {
                 if let (Some(why), false) = (needs_detach, read.model.holders().is_empty()) {
                     return Err(grows_only_detached(disk, to, why).into());
                 }
-                self.check_growth(&read.model).await?;
                 to
             }
         };
@@ -347,6 +355,7 @@ impl Volumes {
         class: BTreeMap<String, String>,
         cloud: Cloud,
     ) -> Result<ModifyPlan, VolumeError> {
+        self.known.forget(disk);
         let wanted = Wanted::Changed { class: Arc::new(class), cloud };
         let plan = changed(self.whole_disks.request(disk, wanted).await?);
         plan.conversion.iter().for_each(|conversion| self.conversions.began(disk, *conversion));
@@ -408,7 +417,16 @@ pub enum DeleteError {
     Snapshots(SnapshotsDepend),
     /// It could not be deleted.
     #[error(transparent)]
-    Failed(#[from] VolumeError),
+    Failed(VolumeError),
+}
+
+impl From<VolumeError> for DeleteError {
+    fn from(error: VolumeError) -> Self {
+        match error.needed_by_snapshots() {
+            Some(Needed::Deletion(depend)) => Self::Snapshots(depend.clone()),
+            Some(Needed::Expansion(_)) | None => Self::Failed(error),
+        }
+    }
 }
 
 /// Why a disk was not grown.
@@ -422,7 +440,16 @@ pub enum ExpandError {
     Snapshots(GrowthBlocked),
     /// It could not be grown.
     #[error(transparent)]
-    Failed(#[from] VolumeError),
+    Failed(VolumeError),
+}
+
+impl From<VolumeError> for ExpandError {
+    fn from(error: VolumeError) -> Self {
+        match error.needed_by_snapshots() {
+            Some(Needed::Expansion(blocked)) => Self::Snapshots(blocked.clone()),
+            Some(Needed::Deletion(_)) | None => Self::Failed(error),
+        }
+    }
 }
 
 fn resulting_disk(done: Done) -> Arc<Disk> {

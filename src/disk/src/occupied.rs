@@ -1,8 +1,9 @@
-//! What a disk is in use for in this process: work on it as a whole, or any number of attachments.
+//! What a disk is in use for in this process: work on it as a whole, any number of attachments, or snapshots that are taken.
 //!
 //! While a disk is being attached or detached, its deletion fails with [`Fault::Busy`]. Azure would accept the deletion
 //! (kubernetes#82714), because the disk counts as unattached until its attach has ended. While it is being made, changed or
-//! deleted, its attach fails so too.
+//! deleted, its attach fails so too. So does its deletion, and its growth, while a snapshot of it is being taken, and the other
+//! way round: Azure would let the snapshot's content go. A disk is attached while snapshots of it are taken.
 
 use std::{
     collections::BTreeMap,
@@ -11,54 +12,101 @@ use std::{
 };
 
 use lazuli_model::{ArmId, fault::Fault};
-use lazuli_storage::whole_disk::Wanted;
+use lazuli_storage::{snapshot::dependents, whole_disk::Wanted, whole_snapshot};
 
 use super::VolumeError;
 
 /// The disks that are in use. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Occupied(Arc<Mutex<BTreeMap<ArmId, Use>>>);
+pub(crate) struct Occupied(Arc<Mutex<BTreeMap<ArmId, Uses>>>);
 
-/// What a disk is in use for, and by how many requests.
-#[derive(Debug)]
+/// What a disk is in use for.
+#[derive(Debug, Default)]
+struct Uses {
+    /// What the first request for work on it as a whole asks for.
+    goal: String,
+    /// The requests of each use.
+    counts: [usize; 4],
+}
+
+/// A use of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// Work on it as a whole, of which the first request is named.
-    Whole(String, usize),
-    /// Attaches and detaches.
-    Attachments(usize),
+    /// Work on it as a whole that leaves its snapshots alone.
+    Whole,
+    /// Its deletion or its growth.
+    WholeAgainstSnapshots,
+    /// An attach or a detach.
+    Attachment,
+    /// A snapshot of it is taken.
+    Snapshot,
 }
 
 impl Use {
-    fn count(&mut self) -> &mut usize {
+    /// Which other uses there may not be meanwhile.
+    fn excludes(self) -> &'static [Use] {
         match self {
-            Self::Whole(_, count) | Self::Attachments(count) => count,
+            Self::Whole => &[Self::Attachment],
+            Self::WholeAgainstSnapshots => &[Self::Attachment, Self::Snapshot],
+            Self::Attachment => &[Self::Whole, Self::WholeAgainstSnapshots],
+            Self::Snapshot => &[Self::WholeAgainstSnapshots],
         }
     }
 }
 
-/// Keeps a disk from the other use until dropped.
+impl Uses {
+    fn has(&self, one: Use) -> bool {
+        self.counts[one as usize] > 0
+    }
+
+    /// Why it is busy with this.
+    fn says(&self, one: Use) -> String {
+        match one {
+            Use::Whole | Use::WholeAgainstSnapshots => format!("{} is in progress", self.goal),
+            Use::Attachment => "it is being attached or detached".to_owned(),
+            Use::Snapshot => "a snapshot of it is being taken".to_owned(),
+        }
+    }
+}
+
+/// Keeps a disk from other uses until dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
     occupied: Occupied,
     disk: ArmId,
+    one: Use,
 }
 
 impl Occupied {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ArmId, Use>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ArmId, Uses>> {
         // Every change is a single insertion or removal, so a panic elsewhere leaves the table consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a disk from being attached and detached. Several requests may do so at the same time.
+    /// Uses a disk. Several requests may have the same use at the same time.
+    fn hold(&self, disk: &ArmId, one: Use, goal: impl FnOnce() -> String) -> Result<Hold, VolumeError> {
+        let mut table = self.lock();
+        if let Some(uses) = table.get(disk)
+            && let Some(other) = one.excludes().iter().find(|other| uses.has(**other))
+        {
+            return Err(busy_disk(disk, &uses.says(*other)));
+        }
+        let uses = table.entry(disk.clone()).or_default();
+        if !uses.has(Use::Whole) && !uses.has(Use::WholeAgainstSnapshots) {
+            uses.goal = goal();
+        }
+        uses.counts[one as usize] += 1;
+        Ok(Hold { occupied: self.clone(), disk: disk.clone(), one })
+    }
+
+    /// Keeps a disk from being attached and detached, and from snapshots where the work may cost those their content. Several
+    /// requests may do so at the same time.
     ///
     /// # Errors
-    /// [`Fault::Busy`] while it is being attached or detached.
+    /// [`Fault::Busy`] while it is being attached or detached, or such a snapshot is being taken.
     pub(crate) fn whole(&self, disk: &ArmId, wanted: &Wanted) -> Result<Hold, VolumeError> {
-        match self.lock().entry(disk.clone()).or_insert_with(|| Use::Whole(wanted.to_string(), 0)) {
-            Use::Whole(_, count) => *count += 1,
-            Use::Attachments(_) => return Err(busy_disk(disk, "it is being attached or detached")),
-        }
-        Ok(Hold { occupied: self.clone(), disk: disk.clone() })
+        let one = if wanted.is_against_snapshots() { Use::WholeAgainstSnapshots } else { Use::Whole };
+        self.hold(disk, one, || wanted.to_string())
     }
 
     /// Keeps a disk from being changed as a whole, for an attach or a detach of it. Several may do so at the same time.
@@ -66,16 +114,20 @@ impl Occupied {
     /// # Errors
     /// [`Fault::Busy`] while the disk is being made, changed or deleted.
     pub(crate) fn attachment(&self, disk: &ArmId) -> Result<Hold, VolumeError> {
-        match self.lock().entry(disk.clone()).or_insert(Use::Attachments(0)) {
-            Use::Attachments(count) => *count += 1,
-            Use::Whole(goal, _) => return Err(busy_disk(disk, &format!("{goal} is in progress"))),
-        }
-        Ok(Hold { occupied: self.clone(), disk: disk.clone() })
+        self.hold(disk, Use::Attachment, String::new)
+    }
+
+    /// Keeps the disk of which a snapshot is to be taken from being deleted and from growing. `None` for what takes none.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] while the disk is being deleted or grown.
+    pub(crate) fn snapshot(&self, wanted: &whole_snapshot::Wanted) -> Result<Option<Hold>, VolumeError> {
+        dependents::needed_by(wanted).map(|disk| self.hold(disk, Use::Snapshot, String::new)).transpose()
     }
 
     /// Whether an attach or a detach of the disk is requested or in flight.
     pub(crate) fn is_attaching_or_detaching(&self, disk: &ArmId) -> bool {
-        matches!(self.lock().get(disk), Some(Use::Attachments(_)))
+        self.lock().get(disk).is_some_and(|uses| uses.has(Use::Attachment))
     }
 }
 
@@ -91,10 +143,9 @@ pub(crate) fn busy(what: impl fmt::Display, why: &str) -> VolumeError {
 impl Drop for Hold {
     fn drop(&mut self) {
         let mut table = self.occupied.lock();
-        if let Some(in_use) = table.get_mut(&self.disk) {
-            let count = in_use.count();
-            *count -= 1;
-            if *count == 0 {
+        if let Some(uses) = table.get_mut(&self.disk) {
+            uses.counts[self.one as usize] -= 1;
+            if uses.counts == [0; 4] {
                 table.remove(&self.disk);
             }
         }
@@ -122,5 +173,31 @@ mod tests {
         assert!(message.ends_with("is busy: its deletion is in progress"), "{message}");
         drop(two);
         occupied.attachment(&disk).unwrap();
+    }
+
+    #[test]
+    fn a_snapshot_is_taken_of_an_attached_disk_and_not_of_one_that_goes_or_grows() {
+        let (occupied, disk) = (Occupied::default(), ArmId::disk("s", "g", "d").unwrap());
+        let taken = || occupied.hold(&disk, Use::Snapshot, String::new);
+        let grown = Wanted::Grown {
+            before: lazuli_model::Disk::plain(disk.clone(), "local".into()).into(),
+            read_at: std::time::Duration::ZERO,
+            to: lazuli_model::Gib::new(8),
+        };
+        let changed = Wanted::Changed { class: Arc::default(), cloud: lazuli_volume::Cloud::Public };
+        let (one, attached) = (taken().unwrap(), occupied.attachment(&disk).unwrap());
+        drop(attached);
+        for wanted in [&Wanted::Deleted, &grown] {
+            let message = occupied.whole(&disk, wanted).unwrap_err().to_string();
+            assert!(message.ends_with("is busy: a snapshot of it is being taken"), "{message}");
+        }
+        drop((occupied.whole(&disk, &changed).unwrap(), taken().unwrap(), one));
+        for wanted in [&Wanted::Deleted, &grown] {
+            let _held = occupied.whole(&disk, wanted).unwrap();
+            let message = taken().unwrap_err().to_string();
+            assert!(message.ends_with(&format!("is busy: {wanted} is in progress")), "{message}");
+        }
+        taken().unwrap();
+        assert!(occupied.lock().is_empty());
     }
 }

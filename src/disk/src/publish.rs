@@ -110,7 +110,7 @@ impl Volumes {
         }
     }
 
-    async fn wait_until(&self, moment: Option<Duration>) {
+    pub(crate) async fn wait_until(&self, moment: Option<Duration>) {
         if let Some(moment) = moment {
             sleep_until(self.workers.clock().at(moment)).await;
         }

@@ -1,34 +1,27 @@
 //! Which calls the steps of a request for a snapshot ([`lazuli_storage::snapshot`]) are. It chooses nothing.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lazuli_azure::compute::Freshness;
 use lazuli_model::{
-    ArmId, Disk, Snapshot, VolumeId,
+    ArmId, VolumeId,
     fault::{Code, Rpc},
 };
 use lazuli_storage::{
     copies::Remove,
     list::{GroupFailure, group_failure, groups},
     snapshot::{
-        Call, Cause, Done, Env, Event, Failure, ListOf, Memory, Next, Report, Request, State, Step,
-        dependents::{self, WithoutList},
+        Call, Cause, Done, Env, Event, Failure, ListOf, Memory, Next, Report, Request, State, Step, dependents,
     },
 };
 use lazuli_volume::{
     Defaults, ParameterError,
-    snapshot::{
-        AZURE_LIMITS, SnapshotLimit, SnapshotRefusal, SnapshotRequest, SnapshotView, fills_snapshots_late, may_delete,
-        may_grow,
-    },
+    snapshot::{AZURE_LIMITS, SnapshotLimit, SnapshotRefusal, SnapshotRequest, SnapshotView},
 };
 use tracing::{debug, warn};
 
-use super::{DeleteError, ExpandError, VolumeError, Volumes, error::Answer};
+use super::{VolumeError, Volumes, error::Answer};
 
 /// How many groups are listed at the same time.
 const GROUPS_AT_ONCE: usize = 4;
@@ -187,7 +180,8 @@ impl Volumes {
                 let read = self.client.read_disk(&disk, Freshness { accept, ..Freshness::single() }).await;
                 Event::Source(read.map(|read| Box::new((read.model, read.seen.by))).map_err(Answer))
             }
-            Call::ReadSnapshot { snapshot, accept } => {
+            Call::ReadSnapshot { snapshot, accept, not_before } => {
+                self.wait_until(not_before).await;
                 let read = self.client.read_snapshot(&snapshot, Freshness { accept, ..Freshness::single() }).await;
                 Event::Snapshot(read.map(|read| Box::new((read.model, read.seen.by))).map_err(Answer))
             }
@@ -196,46 +190,16 @@ impl Volumes {
         }
     }
 
-    /// Fails while the growth of a disk would make snapshots of it fail.
-    pub(crate) async fn check_growth(&self, disk: &Disk) -> Result<(), ExpandError> {
-        if !fills_snapshots_late(disk.sku) {
-            return Ok(());
-        }
-        let there = self.snapshots_beside(&disk.id, self.workers.clock().now()).await?;
-        may_grow(disk, &there).map_err(ExpandError::Snapshots)
-    }
-
-    /// Fails while the content of snapshots is only in a disk that is to be deleted. Gives the temporary snapshot that has
-    /// carried the disk's content, where the list has one.
-    pub(crate) async fn check_dependents(&self, disk: &ArmId) -> Result<Option<ArmId>, DeleteError> {
-        let there = self.snapshots_beside(disk, dependents::fresh_enough(self.workers.clock().now())).await?;
-        let carrier = Remove::carrier_in(&there, disk);
-        if !dependents::may_have(disk, &there) {
-            return Ok(carrier);
-        }
-        // Where the disk cannot be read, its deletion says why.
-        let Ok(read) = self.client.get_disk(disk).await else { return Ok(carrier) };
-        may_delete(&read.model, &there).map_err(DeleteError::Snapshots)?;
-        Ok(carrier)
-    }
-
-    /// The snapshots that may depend on a disk, as far as this identity may see them.
-    async fn snapshots_beside(&self, disk: &ArmId, not_before: Duration) -> Result<Arc<Vec<Snapshot>>, VolumeError> {
-        for of in dependents::lists(disk) {
-            match self.snapshot_lists.read(&of, not_before).await {
-                Ok(listed) => return Ok(listed.snapshots),
-                Err(Answer(error)) => match dependents::without_list(&error.fault) {
-                    WithoutList::GoesOn => {
-                        debug!(%disk, %error, "snapshots that may depend on the disk cannot be listed")
-                    }
-                    WithoutList::Fails => {
-                        let message = format!("the snapshots cannot be listed that may depend on {disk}");
-                        return Err(VolumeError::azure(message, error));
-                    }
-                },
-            }
-        }
-        Ok(Arc::default())
+    /// The temporary snapshot that has carried a disk's content, where a list of a moment ago has one. A sweep finds the others.
+    pub(crate) async fn carrier_of(&self, disk: &ArmId) -> Option<ArmId> {
+        let not_before = dependents::fresh_enough(self.workers.clock().now());
+        let there = stream::iter(dependents::lists(disk))
+            .then(async |of| self.snapshot_lists.read(&of, not_before).await)
+            .inspect_err(|Answer(error)| debug!(%disk, %error, "the snapshots beside a disk cannot be listed"))
+            .filter_map(async |listed| listed.ok());
+        let listed = std::pin::pin!(there).next().await?;
+        self.known.listed(disk, &listed.snapshots);
+        Remove::carrier_in(&listed.snapshots, disk)
     }
 }
 

@@ -5,4 +5,5 @@ mod changes;
 mod copies;
 mod late_requests;
 mod rig;
+mod snapshot_races;
 mod snapshots;

@@ -4,16 +4,20 @@
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
-use lazuli_azure::{arm::Operation, error, error::ArmError, permits::Permit};
+use lazuli_azure::{arm::Operation, compute::Freshness, error, error::ArmError, permits::Permit};
 use lazuli_engine::single::{Action, Event, Written};
 use lazuli_journal::{Key, Note, Recorder};
 use lazuli_model::ArmId;
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::{
+    Clock,
     metrics::Metrics,
     single::{Adapter, Singles},
 };
-use lazuli_storage::whole_disk::{Done, Op, Request, SeenDisk, Verb, Wanted, WholeDisk};
+use lazuli_storage::whole_disk::{
+    self, Done, Op, SeenDisk, Verb, Wanted,
+    guard::{GuardedDisk, Query, Request, Seen},
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -24,25 +28,27 @@ use super::{
     Nodes, VolumeError,
     client::Client,
     error::Answer,
+    known::KnownDisks,
     occupied::{Hold, Occupied},
+    snapshot_lists::SnapshotLists,
 };
 
 mod notes;
 mod words;
 
-type Course = WholeDisk<Answer>;
+type Course = GuardedDisk<Answer>;
 
 /// The disks as wholes. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct WholeDisks {
     nodes: Nodes,
     occupied: Occupied,
-    disks: Singles<Disks>,
+    disks: Singles<DiskCalls>,
 }
 
 impl WholeDisks {
-    pub(crate) fn new(client: Client, nodes: Nodes, occupied: Occupied, metrics: Metrics, journal: Recorder) -> Self {
-        Self { nodes, occupied, disks: Singles::new(Disks(client), metrics, journal) }
+    pub(crate) fn new(calls: DiskCalls, nodes: Nodes, occupied: Occupied, metrics: Metrics, journal: Recorder) -> Self {
+        Self { nodes, occupied, disks: Singles::new(calls, metrics, journal) }
     }
 
     /// A moment on the clock of the steps.
@@ -58,16 +64,23 @@ impl WholeDisks {
     /// failure of the request.
     pub(crate) async fn request(&self, disk: &ArmId, wanted: Wanted) -> Result<Done, VolumeError> {
         let hold = self.occupied.whole(disk, &wanted)?;
-        let request = Request { wanted, limits: self.disks.adapter().0.write_limits() };
+        let calls = self.disks.adapter();
+        let of = whole_disk::Request { wanted, limits: calls.client.write_limits() };
+        let request = Request { disk: disk.clone(), of, fills_late: calls.known.fills_late(disk) };
         let outcome = self.disks.request(disk, request, hold).await;
         outcome.map_err(|failed| volume_error(failed, disk, |vm| self.nodes.name_of(vm)))
     }
 }
 
 /// What the calls of all disks go through.
-struct Disks(Client);
+pub(crate) struct DiskCalls {
+    pub(crate) client: Client,
+    pub(crate) clock: Clock,
+    pub(crate) lists: SnapshotLists,
+    pub(crate) known: KnownDisks,
+}
 
-impl Disks {
+impl DiskCalls {
     async fn write(client: Client, disk: ArmId, op: Op, permit: Permit, wanted: CancellationToken) -> Written<Course> {
         let sent = match &op {
             Op::Put(spec) => client.create_disk(&disk, spec, permit, &wanted).await,
@@ -84,7 +97,8 @@ impl Disks {
         };
         let written = Self::ended(&client, &disk, &op, operation).await;
         log(&disk, &op, &written);
-        written.map_or_else(|error| Written::Failed(Answer(error)), Written::Done)
+        let seen = written.map(|seen| seen.map(|seen| Seen::Disk(Box::new(seen))));
+        seen.map_or_else(|error| Written::Failed(Answer(error)), Written::Done)
     }
 
     async fn ended(client: &Client, disk: &ArmId, op: &Op, operation: Operation) -> Result<Option<SeenDisk>, ArmError> {
@@ -118,7 +132,7 @@ pub(crate) fn verb(verb: Verb) -> error::Verb {
     }
 }
 
-impl Adapter for Disks {
+impl Adapter for DiskCalls {
     type Key = ArmId;
     type Course = Course;
     type Permit = Permit;
@@ -129,13 +143,32 @@ impl Adapter for Disks {
     fn env(&self) {}
 
     fn permit(&self, disk: &ArmId, of: Verb) -> BoxFuture<'static, Result<Permit, Answer>> {
-        let (client, disk) = (self.0.clone(), disk.clone());
+        let (client, disk) = (self.client.clone(), disk.clone());
         async move { client.permit_disk(verb(of), &disk).await.map_err(Answer) }.boxed()
     }
 
-    fn read(&self, disk: &ArmId, priority: Option<Priority>) -> BoxFuture<'static, Result<SeenDisk, Answer>> {
-        let (client, disk) = (self.0.clone(), disk.clone());
-        async move { client.see_disk(&disk, priority.unwrap_or(Priority::Read)).await.map_err(Answer) }.boxed()
+    fn read(&self, disk: &ArmId, query: Query) -> BoxFuture<'static, Result<Seen<Answer>, Answer>> {
+        let (client, disk) = (self.client.clone(), disk.clone());
+        match query {
+            Query::Disk(priority) => async move {
+                let read = client.see_disk(&disk, priority.unwrap_or(Priority::Read)).await;
+                read.map(|seen| Seen::Disk(Box::new(seen))).map_err(Answer)
+            }
+            .boxed(),
+            Query::Snapshots(of) => {
+                let (lists, known, sent_at) = (self.lists.clone(), self.known.clone(), self.clock.now());
+                async move {
+                    let listed = lists.read(&of, sent_at).await;
+                    Ok(Seen::Snapshots { listed, taken: known.taken_of(&disk) })
+                }
+                .boxed()
+            }
+            Query::Snapshot(id) => async move {
+                let read = client.read_snapshot(&id, Freshness::single().priority(Priority::Create)).await;
+                Ok(Seen::Snapshot(read.map(|read| Box::new(read.model)).map_err(Answer)))
+            }
+            .boxed(),
+        }
     }
 
     fn write(
@@ -145,11 +178,11 @@ impl Adapter for Disks {
         permit: Permit,
         wanted: CancellationToken,
     ) -> BoxFuture<'static, Written<Course>> {
-        Self::write(self.0.clone(), disk.clone(), op, permit, wanted).boxed()
+        Self::write(self.client.clone(), disk.clone(), op, permit, wanted).boxed()
     }
 
     fn pause_after(&self, failures: u32) -> Duration {
-        self.0.pause_after(failures)
+        self.client.pause_after(failures)
     }
 
     fn journal_key(disk: &ArmId) -> Option<Key<'_>> {

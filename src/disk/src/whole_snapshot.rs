@@ -24,7 +24,8 @@ use super::{
     VolumeError,
     client::Client,
     error::Answer,
-    occupied::busy,
+    known::KnownDisks,
+    occupied::{Hold, Occupied, busy},
     whole_disk::{broken_off, verb, with_azure},
 };
 
@@ -32,20 +33,35 @@ type Course = WholeSnapshot<Answer>;
 
 /// The snapshots of disks. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct WholeSnapshots(Singles<Snapshots>);
+pub(crate) struct WholeSnapshots {
+    occupied: Occupied,
+    known: KnownDisks,
+    snapshots: Singles<Snapshots>,
+}
 
 impl WholeSnapshots {
-    pub(crate) fn new(client: Client, metrics: Metrics, journal: Recorder) -> Self {
-        Self(Singles::new(Snapshots(client), metrics, journal))
+    pub(crate) fn new(
+        client: Client,
+        occupied: Occupied,
+        known: KnownDisks,
+        metrics: Metrics,
+        journal: Recorder,
+    ) -> Self {
+        Self { occupied, known, snapshots: Singles::new(Snapshots(client), metrics, journal) }
     }
 
-    /// Asks for a snapshot to be made or deleted, or joins the same request, and waits for the outcome.
+    /// Asks for a snapshot to be made or deleted, or joins the same request, and waits for the outcome. Meanwhile the disk that
+    /// it is taken of is neither deleted nor grown by this process.
     ///
     /// # Errors
-    /// `Fault::Busy` while something else is being done with the snapshot. Otherwise the failure of the request.
+    /// `Fault::Busy` while something else is being done with the snapshot or its disk. Otherwise the failure of the request.
     pub(crate) async fn request(&self, snapshot: &ArmId, wanted: Wanted) -> Result<Done, VolumeError> {
-        let request = Request { wanted, limits: self.0.adapter().0.write_limits() };
-        self.0.request(snapshot, request, ()).await.map_err(|failed| volume_error(failed, snapshot))
+        let hold = self.occupied.snapshot(&wanted)?;
+        self.known.asks(snapshot, &wanted);
+        let request = Request { wanted: wanted.clone(), limits: self.snapshots.adapter().0.write_limits() };
+        let outcome = self.snapshots.request(snapshot, request, hold).await;
+        self.known.asks(snapshot, &wanted);
+        outcome.map_err(|failed| volume_error(failed, snapshot))
     }
 }
 
@@ -108,7 +124,7 @@ impl Adapter for Snapshots {
     type Key = ArmId;
     type Course = Course;
     type Permit = Permit;
-    type Hold = ();
+    type Hold = Option<Hold>;
 
     const NAME: &'static str = "snapshot";
 

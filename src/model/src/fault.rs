@@ -181,6 +181,9 @@ pub fn code(rpc: Rpc, fault: &Fault, effect: Effect) -> Code {
             _,
         ) => Code::Unavailable,
         (Fault::Exhausted | Fault::DiskLimit | Fault::AccountFull, _) => Code::ResourceExhausted,
+        // What it is made from is not ready for that, as far as can be told, and the same request is right later.
+        (Fault::Unclear, Rpc::CreateVolume) => Code::Unavailable,
+        (Fault::Unclear, Rpc::CreateSnapshot) => Code::Aborted,
         (Fault::AttachedElsewhere { .. } | Fault::InUse | Fault::Locked | Fault::Unclear, _) => {
             Code::FailedPrecondition
         }

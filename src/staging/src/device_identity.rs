@@ -7,7 +7,7 @@
 //! | the metadata names the volume at the LUN | it is used; with content unlike what the node remembers only after the lag |
 //! | it names another disk there, or another LUN for the volume | it is refused |
 //! | it did so before, and has not answered since | the same, whatever is on the device |
-//! | it did so before, and lists no disk at the LUN since | it is used if its content is the volume's own |
+//! | it did so before, and lists no disk at the LUN since | the same, unless an unfinished format on it names the volume |
 //! | it does not answer, or lists no disk at the LUN | the content decides; where the node knows nothing of it, the operator |
 //!
 //! A file system that is unlike the one that the volume had on this node, or that is known as another volume's, is a
@@ -176,7 +176,8 @@ pub fn decide(evidence: &Evidence) -> Decision {
         && match metadata {
             Metadata::Confirms(_) | Metadata::Unused => false,
             Metadata::Contradicts | Metadata::Silent => true,
-            Metadata::Unlisted => !content.is_own(),
+            // What the volume had here before is on each copy of it too, and the metadata has said that this is another disk.
+            Metadata::Unlisted => !matches!(content, Content::OwnFormat | Content::Unusable),
         };
     let is_mismatch = content.is_mismatch(evidence.was_here, confirms);
     match metadata {

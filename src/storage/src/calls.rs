@@ -21,3 +21,11 @@ pub(crate) fn found<T, E: AzureFailure>(read: Result<T, E>) -> Result<Option<T>,
         Err(error) => Err(error),
     }
 }
+
+/// The same, where a resource group that does not exist has none either.
+pub(crate) fn found_beside<T, E: AzureFailure>(read: Result<T, E>) -> Result<Option<T>, E> {
+    match found(read) {
+        Err(error) if *error.fault() == Fault::ScopeNotFound && error.code() == NO_GROUP => Ok(None),
+        found => found,
+    }
+}

@@ -90,6 +90,10 @@ impl Resource for Snapshot {
 
     const CREATION: poll::Kind = poll::Kind::SnapshotCreate;
 
+    fn has_source(_: &SnapshotSpec) -> bool {
+        true
+    }
+
     fn provisioning_state(&self) -> ProvisioningState {
         self.provisioning_state
     }

@@ -19,10 +19,10 @@ use tokio::time::{sleep, timeout};
 use super::rig::{Rig, disk, disks, lagging};
 use crate::{DeleteError, ExpandError, SnapshotError, SnapshotFailure, Volumes};
 
-const ELSEWHERE: &str = "northeurope";
+pub(super) const ELSEWHERE: &str = "northeurope";
 
 /// Disks of two types, of which one is attached.
-fn a_cluster() -> Scenario {
+pub(super) fn a_cluster() -> Scenario {
     let mut scenario =
         Scenario { virtual_machines: vec![VirtualMachine::pattern("node-{}", 1)], ..Scenario::default() };
     scenario.disks = disks(["standard", "other", "fast"].map(str::to_owned));
@@ -32,7 +32,7 @@ fn a_cluster() -> Scenario {
     scenario
 }
 
-fn calm() -> Options {
+pub(super) fn calm() -> Options {
     let scenario = a_cluster();
     Options { throttling: false, retry_after: Some(0), latency: Profile::typical(), scenario, ..Options::default() }
 }
@@ -46,22 +46,22 @@ fn defaults() -> Arc<Defaults> {
     })
 }
 
-fn snapshot(name: &str) -> ArmId {
+pub(super) fn snapshot(name: &str) -> ArmId {
     ArmId::snapshot(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, name).unwrap()
 }
 
-fn request(name: &str, of: &str, parameters: &[(&str, &str)]) -> SnapshotRequest {
+pub(super) fn request(name: &str, of: &str, parameters: &[(&str, &str)]) -> SnapshotRequest {
     let parameters = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let volume: VolumeId = disk(of).to_string().parse().unwrap();
     SnapshotRequest { name: name.to_owned(), volume, parameters }
 }
 
-async fn take(volumes: &Volumes, request: &SnapshotRequest) -> Result<SnapshotView, SnapshotError> {
+pub(super) async fn take(volumes: &Volumes, request: &SnapshotRequest) -> Result<SnapshotView, SnapshotError> {
     volumes.create_snapshot(request.clone(), defaults()).await
 }
 
 /// The names of the snapshots that Azure has.
-fn there(rig: &Rig) -> Vec<String> {
+pub(super) fn there(rig: &Rig) -> Vec<String> {
     let dump = serde_json::to_value(rig.emulator.control().dump()).unwrap();
     let mut names = Vec::new();
     names_below(&dump, &mut names);
@@ -222,7 +222,7 @@ async fn a_read_that_is_forbidden_is_never_the_end_of_a_snapshot() {
 
 /// Asks again and again, as external-snapshotter does, until the snapshot is ready. Each call is of another process, and
 /// the caller of each gives up after a while.
-async fn until_ready(rig: &Rig, asked: &SnapshotRequest, patience: Duration) -> SnapshotView {
+pub(super) async fn until_ready(rig: &Rig, asked: &SnapshotRequest, patience: Duration) -> SnapshotView {
     for seed in 1..2_000 {
         let volumes = rig.replica(seed);
         let asked = timeout(patience, take(&volumes, asked)).await;

@@ -3,7 +3,7 @@
 use lazuli_engine::single::{Action, Event, Written};
 use lazuli_journal::{Note, Word};
 use lazuli_model::fault::Effect;
-use lazuli_storage::whole_disk::Op;
+use lazuli_storage::whole_disk::{Op, guard::Seen};
 
 use super::Course;
 use crate::error::Answer;
@@ -11,7 +11,7 @@ use crate::error::Answer;
 /// What is noted of a disk's event.
 pub(super) fn of_event(event: &Event<Course>) -> Option<Note<'_>> {
     Some(match event {
-        Event::Read(_, Ok(_)) => Word::SeenAlone.into(),
+        Event::Read(_, Ok(Seen::Disk(_))) => Word::SeenAlone.into(),
         Event::Read(_, Err(Answer(error))) if error.fault.says_that_it_is_missing() => Word::Absent.into(),
         Event::Read(_, Err(Answer(error))) => Word::NotRead.fault(&error.fault),
         Event::Ended(_, Written::Done(_)) => Word::OperationDone.into(),

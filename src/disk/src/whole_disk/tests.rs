@@ -11,7 +11,10 @@ use crate::on_nowhere::client;
 fn disks() -> (WholeDisks, Occupied, ArmId) {
     let occupied = Occupied::default();
     let nodes = Nodes::new("s", "g", watch::channel(ClusterNodes::NoCluster).1);
-    let disks = WholeDisks::new(client(), nodes, occupied.clone(), Metrics::unregistered(), Recorder::nowhere());
+    let clock = Clock::start();
+    let (lists, known) = (SnapshotLists::new(client(), clock), KnownDisks::new(clock));
+    let calls = DiskCalls { client: client(), clock, lists, known };
+    let disks = WholeDisks::new(calls, nodes, occupied.clone(), Metrics::unregistered(), Recorder::nowhere());
     (disks, occupied, ArmId::disk("s", "g", "d").unwrap())
 }
 

@@ -8,7 +8,7 @@ use lazuli_model::{
     fault::{Effect, Fault},
 };
 use lazuli_reconcile::single::Failed;
-use lazuli_storage::whole_disk::{Failure, Why, Write};
+use lazuli_storage::whole_disk::{Failure, Snapshots, Why, Write};
 use lazuli_volume::DetachReason;
 
 use super::Course;
@@ -19,12 +19,12 @@ pub(super) fn volume_error(failed: Failed<Course>, disk: &ArmId, name_of: impl F
     let Failure { fault, effect, why, azure } = match failed {
         Failed::BrokenOff => return broken_off(format_args!("the disk {disk}")),
         Failed::Refused(Refusal::Busy(running)) => {
-            return busy(format_args!("the disk {disk}"), &format!("{} is in progress", running.wanted));
+            return busy(format_args!("the disk {disk}"), &format!("{} is in progress", running.of.wanted));
         }
         Failed::Refused(Refusal::Why(failure)) => failure,
     };
-    let message = match why {
-        Why::Write(write) => cannot(disk, write),
+    let message = match &why {
+        Why::Write(write) => cannot(disk, *write),
         Why::Unreadable => format!("{disk} cannot be read"),
         Why::InProgress(elapsed) => {
             format!("an operation on {disk} has been in progress for {} s; retry", elapsed.as_secs())
@@ -33,15 +33,30 @@ pub(super) fn volume_error(failed: Failed<Course>, disk: &ArmId, name_of: impl F
             let holders: Vec<String> = held.holders().into_iter().map(name_of).collect();
             format!("{disk} cannot be deleted: it is attached to node {}", holders.join(", "))
         }
-        Why::NeedsDetach(to, why) => needs_detach(disk, to, why),
+        Why::NeedsDetach(to, why) => needs_detach(disk, *to, *why),
         Why::NotPossible(error) => format!("{}: {error}", cannot(disk, Write::Change)),
-        Why::Gone(write) => format!("{}: it does not exist any more", cannot(disk, write)),
+        Why::Gone(write) => format!("{}: it does not exist any more", cannot(disk, *write)),
         Why::Replaced(write) => {
-            format!("{}: another disk of its name was made meanwhile, and stays as it is", cannot(disk, write))
+            format!("{}: another disk of its name was made meanwhile, and stays as it is", cannot(disk, *write))
         }
         Why::Unwanted => format!("no caller waits for the work on {disk} any more"),
+        Why::Needed(needed) => needed.to_string(),
+        Why::Unseen(Snapshots::Of(of)) => {
+            let (subscription, group) = (&of.subscription, of.group.as_deref().unwrap_or("*"));
+            format!(
+                "it cannot be seen whether snapshots need {disk}: those of subscription {subscription}, resource group \
+                 {group}, cannot be listed; it is neither deleted nor grown without that"
+            )
+        }
+        Why::Unseen(Snapshots::One(snapshot)) => {
+            format!("it cannot be seen whether {snapshot} needs {disk}: the snapshot cannot be read")
+        }
     };
-    with_azure(azure, fault, message).with_effect(effect)
+    let error = with_azure(azure, fault, message).with_effect(effect);
+    match why {
+        Why::Needed(needed) => error.needed(needed),
+        _ => error,
+    }
 }
 
 fn cannot(disk: &ArmId, write: Write) -> String {

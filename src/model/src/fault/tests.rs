@@ -287,7 +287,8 @@ fn snapshots_and_modifications_have_a_row_for_every_fault() {
             | Fault::OutcomeUnknown
             | Fault::Malformed => [Unavailable; 3],
             Fault::Exhausted | Fault::DiskLimit | Fault::AccountFull => [ResourceExhausted; 3],
-            Fault::AttachedElsewhere { .. } | Fault::InUse | Fault::Locked | Fault::Unclear => [FailedPrecondition; 3],
+            Fault::Unclear => [Aborted, FailedPrecondition, FailedPrecondition],
+            Fault::AttachedElsewhere { .. } | Fault::InUse | Fault::Locked => [FailedPrecondition; 3],
             Fault::Invalid | Fault::ZoneMismatch | Fault::Unsupported => [InvalidArgument; 3],
             Fault::Forbidden | Fault::LinkedForbidden | Fault::Denied => [PermissionDenied; 3],
             Fault::Unauthenticated => [Unauthenticated; 3],

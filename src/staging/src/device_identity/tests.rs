@@ -115,7 +115,7 @@ fn a_device_is_used_only_where_a_witness_says_that_it_is_the_volume_s_disk() {
         (Blank, true, wait, UseAsConfirmed, Mismatch, Mismatch, Contradicted, Mismatch),
         (Unknown, false, Use, Use, Unconfirmed, UseByLun, Contradicted, Use),
         (Unknown, true, wait, UseAsConfirmed, Mismatch, Mismatch, Contradicted, Mismatch),
-        (Last, true, Use, Use, Use, Use, Use, Use),
+        (Last, true, Use, Use, Use, Use, Contradicted, Use),
         (LastAndCopied, true, Use, Use, Mismatch, Mismatch, Contradicted, Mismatch),
         (LastOfSeveral, true, Use, Use, Unconfirmed, UseByLun, Contradicted, Use),
         (OfAnother, false, wait, UseAsConfirmed, Mismatch, Mismatch, Contradicted, Mismatch),
@@ -127,7 +127,7 @@ fn a_device_is_used_only_where_a_witness_says_that_it_is_the_volume_s_disk() {
         (Raw, false, Use, Use, Unconfirmed, UseByLun, Contradicted, Use),
         (RawOfAnother, false, wait, UseAsConfirmed, Mismatch, Mismatch, Contradicted, Mismatch),
         (RawOfAnother, true, wait, UseAsConfirmed, Mismatch, Mismatch, Contradicted, Mismatch),
-        (Last, false, Use, Use, Use, Use, Use, Use),
+        (Last, false, Use, Use, Use, Use, Contradicted, Use),
         (Unusable, false, Use, Use, Use, Use, Use, Use),
         (Unusable, true, Use, Use, Use, Use, Use, Use),
     ];
@@ -182,6 +182,20 @@ fn time_alone_never_turns_a_mismatch_into_a_match() {
             }
             // How long it has been seen does not count; how long the metadata has confirmed it does.
             assert_eq!(is_used(&Evidence { seen_for, ..early }), is_used(&early), "{early:?}");
+        }
+    }
+}
+
+/// A copy of the volume has its file system. So what was here before does not outweigh what the metadata has said.
+#[test]
+fn what_was_contradicted_is_used_only_by_a_confirmation_an_operator_or_what_names_the_volume_itself() {
+    for one in all().into_iter().filter(|one| one.contradicted && one.metadata != Metadata::Unused) {
+        let names_it =
+            one.metadata == Metadata::Unlisted && matches!(one.content, Content::OwnFormat | Content::Unusable);
+        let is_accepted = one.accepted && one.metadata != Metadata::Contradicts;
+        assert_eq!(is_used(&one), names_it || is_accepted, "{one:?}");
+        if one.content == Content::Last && !one.accepted {
+            assert_eq!(decide(&one), Decision::Contradicted, "{one:?}");
         }
     }
 }

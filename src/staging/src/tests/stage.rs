@@ -392,10 +392,15 @@ fn judge_unconfirmed(course: &Course<'_>, law: &dyn Fn(bool, &str)) {
         law(!spoke || accepted && !course.is_mounted_already(), "silence ends no contradiction");
     }
     if used {
-        let by_own = metadata == Metadata::Unlisted && course.is_own_content();
+        let is_begun = match &seen.content {
+            Some(OnDevice::OwnFormat) => true,
+            Some(OnDevice::Filesystem { is_unfinished, .. }) => *is_unfinished && course.last().is_none(),
+            Some(OnDevice::Nothing | OnDevice::Other(_)) | None => false,
+        };
+        let by_own = metadata == Metadata::Unlisted && course.is_own_content() && is_begun;
         law(
             !contradicted || accepted || by_own,
-            "an answer without the LUN ends a contradiction for own content alone",
+            "an answer without the LUN ends a contradiction for a format alone that names the volume",
         );
         let is_known = course.is_confirmed() || metadata == Metadata::Unused || accepted;
         let is_let = request.on_silence == OnSilence::Tolerate && !contradicted;

@@ -33,6 +33,8 @@ pub(super) struct Create<W> {
     /// Whether the last write that was asked for is the only one whose outcome was not certain.
     is_only_write: bool,
     has_warned: bool,
+    /// Whether the source was read after the local snapshot was seen that is there.
+    is_source_newer: bool,
     at: At<W>,
 }
 
@@ -45,6 +47,8 @@ enum At<W> {
     Source,
     /// The source is being read singly. This snapshot was there before.
     SourceAlone(Option<Box<Snapshot>>),
+    /// The source is being read once more: a local snapshot is of another one than was read before it.
+    SourceAgain(Box<SnapshotsSeen>),
     /// The snapshots are being read, in this order: the one that is asked for, then the local one.
     Target(Planned),
     Local(Planned, Option<Box<Snapshot>>),
@@ -77,7 +81,15 @@ enum Part {
 
 impl<W: AzureFailure> Create<W> {
     pub(super) fn new(request: SnapshotRequest, defaults: Arc<Defaults>) -> Self {
-        Self { request, defaults, effect: Effect::None, is_only_write: false, has_warned: false, at: At::Begin }
+        Self {
+            request,
+            defaults,
+            effect: Effect::None,
+            is_only_write: false,
+            has_warned: false,
+            is_source_newer: false,
+            at: At::Begin,
+        }
     }
 
     pub(super) fn next<E: AzureFailure>(&mut self, cx: &mut Context<'_, '_>, event: Event<E, W>) -> Turn<Done, E, W> {
@@ -96,6 +108,12 @@ impl<W: AzureFailure> Create<W> {
             }
             (At::Source, Event::Source(source)) => self.source(cx, source),
             (At::SourceAlone(there), Event::Source(source)) => self.source_alone(cx, there, source),
+            (At::SourceAgain(seen), Event::Source(source)) => {
+                let source = self.found_source(source)?;
+                let planned = self.plan(cx, source.map(|(disk, _)| disk))?;
+                self.is_source_newer = true;
+                self.decide(cx, planned, *seen)
+            }
             (At::Target(planned), Event::Snapshot(target)) => self.target(cx, planned, target),
             (At::Local(planned, target), Event::Snapshot(local)) => {
                 let Route::AcrossRegions { local: id, .. } = &planned.plan.route else { unexpected(&planned, &local) };
@@ -237,6 +255,7 @@ impl<W: AzureFailure> Create<W> {
 
     /// Has a snapshot made. The request may not live to see what comes of it.
     fn make(&mut self, cx: &mut Context<'_, '_>, snapshot: ArmId, spec: SnapshotSpec) -> Call {
+        self.is_source_newer = false;
         self.is_only_write = cx.env.memory.begins(&self.request, cx.now);
         Call::Work { snapshot, wanted: Wanted::Made(Arc::new(spec)) }
     }
@@ -346,6 +365,13 @@ impl<W: AzureFailure> Create<W> {
                 self.remember(cx, &planned.plan, &seen, &view);
                 Ok(Next::Done(Done::Made(view)))
             }
+            // The disk may have been made again before the local snapshot was taken, and after it was read.
+            Ok(NextSnapshot::DeleteLocal(_)) if seen.target.is_none() && !self.is_source_newer => {
+                let disk = self.request.volume.disk().clone();
+                // Until it is deleted something of the request is there.
+                self.effect = Effect::Possible;
+                self.go(At::SourceAgain(Box::new(seen)), Call::ReadSource { disk, accept: Accept::Single })
+            }
             Ok(NextSnapshot::DeleteLocal(local)) => {
                 let call = Call::Work { snapshot: local, wanted: Wanted::Deleted };
                 self.go(At::Work(planned, Box::new(seen), Part::Local), call)
@@ -441,7 +467,9 @@ impl<W: AzureFailure> Create<W> {
         let shown = match worked {
             Ok(Worked::Made(there) | Worked::Found(there)) => Some(Arc::unwrap_or_clone(there)),
             Ok(Worked::Gone | Worked::Replaced) => None,
-            Err(error) if part == Part::Local && seen.target.is_none() && may_be_a_limit(&error) => {
+            Err(error)
+                if part == Part::Local && seen.target.is_none() && seen.local.is_none() && may_be_a_limit(&error) =>
+            {
                 let of = ListOf::subscription_of(self.request.volume.disk());
                 return self.go(At::Limits(planned, error), Call::List { of, not_before: cx.now });
             }
@@ -465,7 +493,7 @@ fn refused_before(cx: &Context<'_, '_>, plan: &SnapshotPlan) -> Option<Parameter
 }
 
 fn read(snapshot: &ArmId, accept: Accept) -> Call {
-    Call::ReadSnapshot { snapshot: snapshot.clone(), accept }
+    Call::ReadSnapshot { snapshot: snapshot.clone(), accept, not_before: None }
 }
 
 /// Whether Azure may have refused a snapshot because of one of its limits. Their codes are not documented, so each refusal

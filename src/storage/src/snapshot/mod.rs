@@ -10,6 +10,7 @@
 //!                            └ another one ─▶ both snapshots ─▶ local, copy, delete local ──────▶ answer
 //!
 //!   delete   snapshot ─▶ delete it ─▶ its local snapshot, if it was a copy ─▶ delete that ──────▶ answer
+//!              └ none ─▶ its local snapshot ─▶ delete it all the same ─▶ look again later ──────▶ answer
 //! ```
 //!
 //! [`State::step`] takes what has happened ([`Event`]) and says what comes next ([`Next`]): one call, whose answer is the
@@ -49,7 +50,7 @@ use std::{sync::Arc, time::Duration};
 use create::Create;
 use delete::Delete;
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, AzureTime, Disk, Snapshot, fault::Fault};
+use lazuli_model::{ArmId, AzureTime, Disk, Snapshot};
 use lazuli_quota::read::{Accept, By};
 use lazuli_volume::{
     Defaults,
@@ -59,7 +60,7 @@ use lazuli_volume::{
 pub use failure::{Cause, Failure, Why};
 pub use memory::Memory;
 
-use crate::calls;
+use crate::calls::found_beside as found;
 use crate::whole_snapshot::{Done as Worked, Wanted};
 
 /// What is asked.
@@ -138,6 +139,8 @@ pub enum Call {
         snapshot: ArmId,
         /// Whether a list is an answer.
         accept: Accept,
+        /// It is sent no earlier.
+        not_before: Option<Duration>,
     },
     /// List snapshots: [`Event::Listed`].
     List {
@@ -247,13 +250,5 @@ impl<W: AzureFailure> State<W> {
             Err(failure) => Next::Done(Err(failure)),
         };
         Step { reports, next }
-    }
-}
-
-/// A read of a thing that may not exist. Without its resource group it does not.
-fn found<T, E: AzureFailure>(read: Result<T, E>) -> Result<Option<T>, E> {
-    match calls::found(read) {
-        Err(error) if *error.fault() == Fault::ScopeNotFound && error.code() == calls::NO_GROUP => Ok(None),
-        found => found,
     }
 }

@@ -164,8 +164,10 @@ impl<C: Whole> Create<C> {
             Input::Read(Err(read)) if *read.fault() == Fault::NotFound && !is_lost => {
                 return failed(match failure.fault {
                     // Azure's code is ambiguous (`OperationNotAllowed`). Where it has left nothing, only the quota can have
-                    // forbidden a valid request.
-                    Fault::Unclear => failure.resorted(Fault::Exhausted).with_effect(Effect::None),
+                    // forbidden a valid request. With a source that may be the source's state, which passes.
+                    Fault::Unclear if !C::Seen::has_source(&self.spec) => {
+                        failure.resorted(Fault::Exhausted).with_effect(Effect::None)
+                    }
                     Fault::OutcomeUnknown => failure.with_effect(Effect::Possible),
                     _ => failure.with_effect(Effect::None),
                 });

@@ -82,6 +82,9 @@ pub(crate) trait Resource: fmt::Debug + Clone {
     /// What its creation takes as long as.
     const CREATION: poll::Kind;
 
+    /// Whether it is made from something else, which may not be ready for that.
+    fn has_source(spec: &Self::Spec) -> bool;
+
     /// Where its last operation is.
     fn provisioning_state(&self) -> ProvisioningState;
 

@@ -3,9 +3,12 @@
 //!
 //! A creation and a deletion go as those of any [`whole`](crate::whole) resource. An expansion's first send rests on the read
 //! by which its size was chosen, while that is fresh. What a change sends is planned anew by each read behind its permit.
+//!
+//! [`guard`] stands before all of them: a deletion or an expansion that snapshots forbid is not sent.
 
 mod change;
 mod expand;
+pub mod guard;
 #[cfg(test)]
 mod simulation;
 
@@ -19,11 +22,20 @@ use lazuli_engine::{
     single::{Course, Input, Next},
 };
 use lazuli_model::{
-    Disk, Gib, ProvisioningState, disk_details::DiskDetails, disk_spec::DiskSpec, fault::Effect, op::DiskChange,
+    ArmId, Disk, Gib, ProvisioningState,
+    disk_details::DiskDetails,
+    disk_spec::{CreateOption, DiskSpec},
+    fault::Effect,
+    op::DiskChange,
 };
 use lazuli_quota::{permit::Priority, poll};
-use lazuli_volume::{Cloud, DetachReason, ParameterError, made_for_another, modify::ModifyPlan};
+use lazuli_volume::{
+    Cloud, DetachReason, ParameterError, made_for_another,
+    modify::ModifyPlan,
+    snapshot::{GrowthBlocked, SnapshotsDepend},
+};
 
+use crate::snapshot::ListOf;
 use crate::whole::{self, Deleted, Resource, Trouble, Whole, create::Create, delete::Delete};
 
 pub use crate::whole::Verb;
@@ -75,6 +87,11 @@ impl fmt::Display for Wanted {
 }
 
 impl Wanted {
+    /// Whether it may cost unfinished snapshots of the disk their content.
+    pub fn is_against_snapshots(&self) -> bool {
+        matches!(self, Self::Deleted | Self::Grown { .. })
+    }
+
     /// Whether both ask for the same. Two expansions to one size do, whatever each has read before.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -160,6 +177,30 @@ pub enum Why {
     Replaced(Write),
     /// No caller waits for it any more, so it was not sent.
     Unwanted,
+    /// Snapshots need the disk as it is. Nothing was sent for it.
+    Needed(Needed),
+    /// It cannot be seen whether snapshots need the disk as it is: these cannot be read. Nothing was sent for it.
+    Unseen(Snapshots),
+}
+
+/// Snapshots that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Snapshots {
+    /// All of a subscription, or of a resource group.
+    Of(ListOf),
+    /// This one.
+    One(ArmId),
+}
+
+/// What snapshots forbid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Needed {
+    /// The deletion of the disk.
+    #[error(transparent)]
+    Deletion(#[from] SnapshotsDepend),
+    /// Its expansion.
+    #[error(transparent)]
+    Expansion(#[from] GrowthBlocked),
 }
 
 impl From<Trouble> for Why {
@@ -181,6 +222,10 @@ impl Resource for SeenDisk {
     type Spec = DiskSpec;
 
     const CREATION: poll::Kind = poll::Kind::DiskCreate;
+
+    fn has_source(spec: &DiskSpec) -> bool {
+        spec.create_option != CreateOption::Empty
+    }
 
     fn provisioning_state(&self) -> ProvisioningState {
         self.disk.provisioning_state

@@ -29,7 +29,7 @@ pub enum NextSnapshot {
         /// What to make.
         spec: Box<SnapshotSpec>,
     },
-    /// DELETE this local snapshot: its copy is complete.
+    /// DELETE this local snapshot: its copy is complete, or it is of an earlier disk and was never copied.
     DeleteLocal(ArmId),
     /// Nothing is to be written now: answer this.
     Answer(SnapshotView),
@@ -99,6 +99,9 @@ pub fn next(plan: &SnapshotPlan, seen: &SnapshotsSeen) -> Result<NextSnapshot, S
                     }
                     _ => Ok(plan.answer(target, complete)),
                 }
+            }
+            (None, Some(there)) if is_left_of_earlier_disk(there, plan, of_disk) => {
+                Ok(NextSnapshot::DeleteLocal(local.clone()))
             }
             (None, Some(there)) => {
                 check(there, of_disk)?;
@@ -172,6 +175,14 @@ const REGION_REFUSED: [&str; 5] = [
 /// same version of the same interface, so that a provider that is not registered is one of that region.
 pub fn is_region_refusal(code: &str) -> bool {
     REGION_REFUSED.iter().any(|refused| refused.eq_ignore_ascii_case(code))
+}
+
+/// Whether a local snapshot is one that an earlier try of this very request has made, of a disk that was deleted since and made
+/// again under its name. No copy was made of it, and no other request knows it.
+fn is_left_of_earlier_disk(there: &Snapshot, plan: &SnapshotPlan, of_disk: &SnapshotSpec) -> bool {
+    value(&there.tags, REQUEST) == Some(of_disk.origin.request.as_str())
+        && is_local_of(there, plan.snapshot.name(), None)
+        && matches!(of_disk.matches(there), Err(SnapshotMismatch::SourceRemade { .. }))
 }
 
 /// Whether a snapshot is the local one from which one in another region was copied, or was to be. A person's snapshot may

@@ -425,6 +425,36 @@ fn the_local_snapshot_stays_until_its_copy_is_complete() {
 }
 
 #[test]
+fn a_local_snapshot_of_an_earlier_disk_goes_and_one_that_is_not_its_own_stays() {
+    let plan = plan(&[("location", "westus")]);
+    let Route::AcrossRegions { local, of_disk, copy } = &plan.route else { panic!("another region") };
+    let there = Snapshot { source_unique_id: Some("u-0".into()), ..made(local, of_disk) };
+    let deletion = Ok(NextSnapshot::DeleteLocal(local.clone()));
+    assert_eq!(step(&plan, None, Some(&there)), deletion);
+    assert_eq!(step(&plan, None, Some(&pending(there.clone()))), deletion);
+    // Its copy is there: it is not for this request to say that it is not needed.
+    assert!(
+        step(&plan, Some(&pending(made(&plan.snapshot, copy))), Some(&there))
+            .is_ok_and(|next| next != deletion.clone().unwrap())
+    );
+    let tagged = |tags: BTreeMap<String, String>| Snapshot { tags, ..there.clone() };
+    let mut of_go = there.tags.clone();
+    of_go.remove("lazuli-request");
+    let mut of_another = there.tags.clone();
+    of_another.insert("lazuli-request".into(), "snapshot-2".into());
+    for other in [
+        tagged(of_go),
+        tagged(of_another),
+        tagged(BTreeMap::new()),
+        Snapshot { location: "westeurope".into(), source_unique_id: Some("u-1".into()), ..there.clone() },
+        Snapshot { method: Some(CopyMethod::CopyStart), ..there.clone() },
+    ] {
+        let refused = step(&plan, None, Some(&other)).unwrap_err();
+        assert_eq!(refused.code(), Code::AlreadyExists, "{other:?}");
+    }
+}
+
+#[test]
 fn a_deletion_takes_the_local_snapshot_along_and_no_other_one() {
     let plan = plan(&[("location", "westus")]);
     let Route::AcrossRegions { local: id, of_disk, copy } = &plan.route else { panic!() };

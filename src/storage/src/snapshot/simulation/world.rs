@@ -380,7 +380,12 @@ impl World {
             }
             Next::Call(what) => {
                 self.rpcs.insert(call, rpc);
-                self.after_ms(400, Then::Arrives(call, what));
+                let from = match &what {
+                    Call::ReadSnapshot { not_before: Some(at), .. } => self.now.max(*at),
+                    _ => self.now,
+                };
+                let at = from + self.numbers.ms(400) + Duration::from_millis(1);
+                self.at(at, Then::Arrives(call, what));
             }
             Next::Done(outcome) => self.answered(&rpc, outcome),
         }
@@ -407,7 +412,7 @@ impl World {
                 let read: Option<(Disk, By)> = by_list.filter(|_| accept != Accept::Single).or_else(alone);
                 Event::Source(read.map(Box::new).ok_or_else(missing))
             }
-            Call::ReadSnapshot { snapshot, accept } => {
+            Call::ReadSnapshot { snapshot, accept, .. } => {
                 let name = Name::of(&snapshot);
                 let by_list = self.listed(accept).snaps.get(&name).copied().map(|snap| (snap, By::List));
                 let alone = self.snaps.get(&name).copied().map(|snap| (snap, By::Single));
