@@ -22,18 +22,30 @@ use super::{
     dice::Dice,
     facts::name_of,
     judge::{Ending, Judge, Rpc},
-    script::{Role, World, node_name},
+    script::{Attributes, Class, Role, SNAPSHOTS, World, node_name},
     wire::Replica,
 };
 
+mod copies;
 mod requests;
 mod workers;
 
+use copies::{SnapshotState, Source};
 use requests::{create, publish, unpublish};
 
 /// What is wanted of a volume, and what is known of it.
 #[derive(Debug, Clone, Default)]
 struct VolumeState {
+    /// What is asked for first.
+    asked_gib: i64,
+    class: Option<Class>,
+    source: Option<Source>,
+    /// Made from a source whether that is ready or not.
+    impatient: bool,
+    /// The VolumeAttributesClass that it is to get.
+    attributes: Option<Attributes>,
+    /// It has had one: who asked for the volume at first does not ask any more.
+    modified: bool,
     gib: i64,
     wanted: bool,
     /// Deleted at once, whatever is attached.
@@ -43,6 +55,12 @@ struct VolumeState {
     deleted: bool,
     handle: String,
     context: HashMap<String, String>,
+}
+
+impl VolumeState {
+    fn class(&self) -> Class {
+        self.class.unwrap_or(Class::Plain)
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -61,6 +79,8 @@ struct State {
     volumes: BTreeMap<String, VolumeState>,
     attachments: BTreeMap<Place, Attachment>,
     slots: Vec<Option<String>>,
+    snapshots: BTreeMap<String, SnapshotState>,
+    snapshot_slots: Vec<Option<String>>,
     generations: u32,
     replicas: Vec<Arc<Replica>>,
     roles: [usize; 2],
@@ -89,7 +109,9 @@ impl Cluster {
             state: Mutex::new(State {
                 volumes: BTreeMap::new(),
                 attachments: BTreeMap::new(),
-                slots: vec![None; world.volumes],
+                slots: vec![None; world.slots()],
+                snapshots: BTreeMap::new(),
+                snapshot_slots: vec![None; SNAPSHOTS],
                 generations: 0,
                 replicas: vec![first],
                 roles: [0, 0],
@@ -123,29 +145,40 @@ impl Cluster {
             if state.slots[slot].as_ref().is_some_and(|disk| state.volumes[disk].wanted) {
                 // The claim is there; the sidecar asks again, as it may.
                 let disk = state.slots[slot].clone().unwrap();
-                state.volumes.get_mut(&disk).unwrap().made = false;
+                let volume = state.volumes.get_mut(&disk).unwrap();
+                volume.made = volume.modified;
                 drop(state);
                 return self.wake();
             }
-            state.generations += 1;
-            let disk = format!("pvc-{slot}-{}", state.generations);
-            state.slots[slot] = Some(disk.clone());
-            state.volumes.insert(disk.clone(), VolumeState { gib, wanted: true, ..Default::default() });
-            disk
+            let class = self.world.class(slot);
+            let gib = gib.max(class.least_gib());
+            let class = Some(class);
+            self.claim(&mut state, slot, VolumeState { gib, asked_gib: gib, class, wanted: true, ..Default::default() })
         };
         self.spawn(self.clone().volume_worker(disk));
+    }
+
+    fn claim(&self, state: &mut State, slot: usize, volume: VolumeState) -> String {
+        state.generations += 1;
+        let disk = format!("pvc-{slot}-{}", state.generations);
+        state.slots[slot] = Some(disk.clone());
+        state.volumes.insert(disk.clone(), volume);
+        disk
     }
 
     pub(super) fn create_other(self: &Arc<Self>, slot: usize, gib: i64) {
         let Some(disk) = self.in_slot(slot) else { return };
         let known = self.state.lock().unwrap().volumes[&disk].clone();
-        if !known.made || known.gib == gib {
+        if !known.made || known.gib == gib || known.class() != Class::Plain || known.source.is_some() || known.modified
+        {
             return;
         }
         let this = self.clone();
         self.spawn(async move {
             let rpc = Rpc::Create { disk: disk.clone(), gib };
-            let _ = this.ask(Role::Provisioner, rpc, "other", |replica| create(replica, disk, gib)).await;
+            let _ = this
+                .ask(Role::Provisioner, rpc, "other", |replica| create(replica, disk, (gib, Class::Plain), None))
+                .await;
         });
     }
 
@@ -166,6 +199,9 @@ impl Cluster {
         let place = (node_name(node), disk.clone());
         {
             let mut state = self.state.lock().unwrap();
+            if state.volumes[&disk].class() != Class::Plain {
+                return;
+            }
             if !both {
                 unwant(&mut state, &disk, Some(&place.0));
             }
@@ -468,12 +504,15 @@ impl Cluster {
     /// The wishes that have not come true.
     pub(super) fn unsettled(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
-        let volumes = state.volumes.iter().filter(|(_, volume)| {
-            if volume.wanted { !volume.made || volume.size < volume.gib } else { !volume.deleted }
+        let volumes = state.volumes.iter().filter(|(_, volume)| match volume.wanted {
+            true => !volume.made || volume.size < volume.gib || volume.attributes.is_some(),
+            false => !volume.deleted,
         });
         let attachments =
             state.attachments.iter().filter(|(_, attachment)| !(attachment.wanted && attachment.answered.is_some()));
         let volumes = volumes.map(|(disk, volume)| format!("{disk}: {volume:?}"));
+        let snapshots = state.snapshots.iter().filter(|(_, snapshot)| !snapshot.is_as_wanted());
+        let volumes = volumes.chain(snapshots.map(|(name, snapshot)| format!("{name}: {snapshot:?}")));
         volumes.chain(attachments.map(|(place, attachment)| format!("{place:?}: {attachment:?}"))).collect()
     }
 

@@ -32,13 +32,79 @@ pub(super) struct DiskFacts {
     pub(super) provisioning: String,
     /// Made by the driver, as the tag says.
     pub(super) ours: bool,
+    pub(super) sku: String,
+    pub(super) zone: Option<String>,
+    pub(super) iops: Option<u64>,
+    pub(super) mbps: Option<u64>,
+    pub(super) tier: Option<String>,
+    pub(super) content: Content,
 }
 
-/// Machines and disks by name in lower case.
+/// Whose content a disk or a snapshot has.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Content {
+    pub(super) unique_id: String,
+    /// The unique id of what it was copied from.
+    pub(super) from: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct SnapshotFacts {
+    pub(super) ours: bool,
+    pub(super) location: String,
+    pub(super) gib: i64,
+    pub(super) content: Content,
+    /// How much of the content is there, where it comes after the snapshot.
+    pub(super) percent: Option<u64>,
+    /// What can be done with it, as Azure says.
+    pub(super) access: String,
+    /// Its content will never come.
+    pub(super) failed: bool,
+    pub(super) provisioning: String,
+}
+
+impl SnapshotFacts {
+    fn of(doc: &Value) -> Self {
+        let properties = &doc["properties"];
+        Self {
+            ours: is_ours(doc),
+            location: text(&doc["location"]),
+            gib: properties["diskSizeGB"].as_i64().unwrap_or_default(),
+            content: Content::of(doc),
+            percent: properties["completionPercent"].as_u64(),
+            access: text(&properties["snapshotAccessState"]),
+            provisioning: text(&properties["provisioningState"]),
+            failed: properties.get("copyCompletionError").is_some() || properties["provisioningState"] == "Failed",
+        }
+    }
+
+    /// Whether it has all of its content.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.failed && self.percent.is_none_or(|percent| percent == 100)
+    }
+}
+
+impl Content {
+    fn of(doc: &Value) -> Self {
+        let from = doc["properties"]["creationData"]["sourceUniqueId"].as_str();
+        Self { unique_id: text(&doc["properties"]["uniqueId"]), from: from.map(str::to_lowercase) }
+    }
+}
+
+fn is_ours(doc: &Value) -> bool {
+    doc["tags"]["k8s-azure-created-by"] == "kubernetes-azure-dd"
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_lowercase()
+}
+
+/// Machines, disks and snapshots by name in lower case.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Facts {
     pub(super) machines: BTreeMap<String, Machine>,
     pub(super) disks: BTreeMap<String, DiskFacts>,
+    pub(super) snapshots: BTreeMap<String, SnapshotFacts>,
 }
 
 pub(super) fn name_of(id: &str) -> String {
@@ -58,11 +124,20 @@ impl Facts {
                     managed_by: doc["managedBy"].as_str().map(name_of),
                     gib: doc["properties"]["diskSizeGB"].as_i64().unwrap_or_default(),
                     provisioning: doc["properties"]["provisioningState"].as_str().unwrap_or_default().to_owned(),
-                    ours: doc["tags"]["k8s-azure-created-by"] == "kubernetes-azure-dd",
+                    ours: is_ours(&doc),
+                    sku: doc["sku"]["name"].as_str().unwrap_or_default().to_owned(),
+                    zone: doc["zones"][0].as_str().map(str::to_owned),
+                    iops: doc["properties"]["diskIOPSReadWrite"].as_u64(),
+                    mbps: doc["properties"]["diskMBpsReadWrite"].as_u64(),
+                    tier: doc["properties"]["tier"].as_str().map(str::to_owned),
+                    content: Content::of(&doc),
                 };
                 (name_of(doc["id"].as_str().unwrap_or_default()), facts)
             });
-            Self { machines: machines.collect(), disks: disks.collect() }
+            let snapshots = store.snapshots().into_iter();
+            let snapshots =
+                snapshots.map(|doc| (name_of(doc["id"].as_str().unwrap_or_default()), SnapshotFacts::of(&doc)));
+            Self { machines: machines.collect(), disks: disks.collect(), snapshots: snapshots.collect() }
         })
     }
 

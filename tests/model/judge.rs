@@ -15,6 +15,10 @@
 //! | `listed`, `found` | ListVolumes and ControllerGetVolume tell what was so throughout the call |
 //! | `code` | a code that the state does not warrant; a final one for what is still possible; RESOURCE_EXHAUSTED for 429 |
 //! | `economy` | a publish of an attached disk, undisturbed, costs no write and at most one read, and one more the first time that a process serves the disk, the first time after an incident or after another change of the machine, and each time where machines have no version; writes are bounded |
+//! | `copied` | at the answer a volume from a snapshot or a volume has the content of that very one, the size and the zone |
+//! | `taken` | at the answer Azure holds a snapshot of that very disk, or what it is copied from; ready is only what disks can be made from |
+//! | `dropped`, `lost` | at the answer a snapshot and its local one are gone; no request fails a snapshot of ours |
+//! | `modified` | at the answer the disk has the attributes |
 //! | `converges`, `leak` | when all is quiet every wish comes true, and nothing else is left |
 //!
 //! An answer is judged at its own instant. Only where another actor (a tool, the other replica) touched the same
@@ -28,12 +32,15 @@ use tonic::Code;
 
 use super::{
     facts::Facts,
-    script::{Method, World},
+    script::{Attributes, Class, Method, Place, World},
 };
 
 mod calls;
 mod changes;
+mod copies;
 mod ending;
+
+pub(super) use copies::Taken;
 
 /// How long before a call something counts as having happened in it, besides the lag of reads: a burst of requests is
 /// served by a read that came before the last of them.
@@ -52,13 +59,65 @@ pub(super) enum Who {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Rpc {
-    Create { disk: String, gib: i64 },
-    Delete { disk: String },
-    Publish { disk: String, node: String },
-    Unpublish { disk: String, node: Option<String> },
-    Expand { disk: String, gib: i64 },
+    Create {
+        disk: String,
+        gib: i64,
+    },
+    /// A creation from a snapshot or a disk, by name.
+    Copy {
+        disk: String,
+        gib: i64,
+        class: Class,
+        source: String,
+    },
+    Delete {
+        disk: String,
+    },
+    Publish {
+        disk: String,
+        node: String,
+    },
+    Unpublish {
+        disk: String,
+        node: Option<String>,
+    },
+    Expand {
+        disk: String,
+        gib: i64,
+    },
     List,
-    Get { disk: String },
+    Get {
+        disk: String,
+    },
+    Modify {
+        disk: String,
+        to: Attributes,
+    },
+    TakeSnapshot {
+        snapshot: String,
+        disk: String,
+        place: Place,
+    },
+    DropSnapshot {
+        snapshot: String,
+    },
+    ListSnapshots,
+}
+
+impl Rpc {
+    /// The disk or the snapshot that the request makes, changes, attaches, detaches or deletes.
+    fn object(&self) -> Option<&str> {
+        match self {
+            Self::Create { disk, .. }
+            | Self::Copy { disk, .. }
+            | Self::Delete { disk }
+            | Self::Publish { disk, .. }
+            | Self::Unpublish { disk, .. } => Some(disk),
+            Self::TakeSnapshot { snapshot, .. } | Self::DropSnapshot { snapshot } => Some(snapshot),
+            Self::Modify { disk, .. } => Some(disk),
+            Self::Expand { .. } | Self::List | Self::Get { .. } | Self::ListSnapshots => None,
+        }
+    }
 }
 
 /// How a call ended.
@@ -98,6 +157,12 @@ enum Became {
     Unheld(String),
     Made,
     Gone,
+    /// A disk has other attributes.
+    Changed,
+    /// A snapshot has all of its content.
+    Filled,
+    /// A snapshot that was made has lost where its content comes from.
+    Lost,
 }
 
 impl Became {
@@ -109,7 +174,7 @@ impl Became {
             | Self::Unlisted(machine)
             | Self::Held(machine, _)
             | Self::Unheld(machine) => Some(machine),
-            Self::Made | Self::Gone => None,
+            Self::Made | Self::Gone | Self::Changed | Self::Filled | Self::Lost => None,
         }
     }
 }
@@ -165,6 +230,12 @@ pub(super) struct Judge {
     running: usize,
     changes: Vec<Change>,
     calls: Vec<Call>,
+    /// Whether there are snapshots, copies and changes in this life.
+    has_copies: bool,
+    /// The unique id of every disk and snapshot so far, with that of what it was copied from.
+    origins: BTreeMap<String, Option<String>>,
+    /// The unique ids of all that had a name.
+    named: BTreeMap<String, BTreeSet<String>>,
     /// `(node, disk)` of every VolumeAttachment, with the LUN that was recorded.
     pub(super) attachments: BTreeMap<(String, String), Option<u8>>,
     /// Who has the roles: of disks, of attachments.
@@ -196,6 +267,9 @@ impl Judge {
             running: 0,
             changes: Vec::new(),
             calls: Vec::new(),
+            has_copies: !world.classes.is_empty(),
+            origins: BTreeMap::new(),
+            named: BTreeMap::new(),
             attachments: BTreeMap::new(),
             provisioner: 0,
             attacher: 0,

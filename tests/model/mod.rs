@@ -30,6 +30,9 @@
 //! `LAZULI_MODEL_SEEDS=N` runs N more seeds, from a random one on that is printed, or from `LAZULI_MODEL_BASE`;
 //! `LAZULI_MODEL_SEED=S` runs one and tells its story. `LAZULI_MODEL_SHRINK=0` names all seeds that fail, without
 //! looking for fewer steps that do.
+//!
+//! `LAZULI_MODEL_COPIES=P` gives P of a hundred lives snapshots, copies and changed attributes; by default none has them.
+//! Such a life ends with the deletion of everything, after which nothing of the controller's may be left.
 
 mod cluster;
 pub(crate) mod dice;

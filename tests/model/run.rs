@@ -23,6 +23,9 @@ const CONVERGENCE: Duration = Duration::from_secs(45 * 60);
 /// How many writes to Azure a wish may cost then, besides one for each time that it is asked for.
 const WRITES_PER_WISH: usize = 20;
 
+/// As often as temporary snapshots are swept.
+const A_DAY: Duration = Duration::from_secs(25 * 3_600);
+
 /// What came of a run.
 #[derive(Debug)]
 pub(super) struct Verdict {
@@ -117,6 +120,12 @@ async fn take(step: &Step, cluster: &Arc<Cluster>, emulator: &Emulator, tool: &T
             // external-attacher notices in its own time.
             cluster.resync_later(slot);
         }
+        Step::TakeSnapshot { at, of, place } => cluster.take_snapshot(at, of, place),
+        Step::DropSnapshot { at } => cluster.drop_snapshot(at),
+        Step::Restore { slot, at, class, more_gib, hasty } => cluster.restore(slot, at, (class, more_gib), hasty),
+        Step::Clone { slot, of, class, more_gib } => cluster.clone_volume(slot, of, (class, more_gib)),
+        Step::Modify { slot, to } => cluster.modify(slot, to),
+        Step::ListSnapshots { of, page } => cluster.list_snapshots(of, page),
         Step::Kill { role } => cluster.lead(role, emulator, true),
         Step::Move { role } => cluster.lead(role, emulator, false),
     }
@@ -181,14 +190,55 @@ async fn calm(world: &World, cluster: &Arc<Cluster>, control: &Control, tool: &T
     // What was given up long ago has come to its end by then.
     sleep(Duration::from_millis(GIVEN_UP_FOR_MS + 1)).await;
     cluster.republish_at_rest().await;
+    rest(judge, &wanted, (&volumes, &published), (wishes, writes, asked));
+    if !world.classes.is_empty() && judge.lock().unwrap().violation.is_none() {
+        farewell(world, cluster, control, tool, judge).await;
+    }
+}
+
+/// What holds when all is quiet, and what it took.
+fn rest(
+    judge: &Mutex<Judge>,
+    wanted: &BTreeSet<String>,
+    (volumes, published): (&BTreeMap<String, i64>, &BTreeMap<(String, String), u8>),
+    (wishes, writes, asked): (usize, u64, usize),
+) {
     let mut judge = judge.lock().unwrap();
-    let (attached, disks) = judge.strays(&wanted);
+    let (attached, disks) = judge.strays(wanted);
     if !attached.is_empty() || !disks.is_empty() {
         judge.violated("leak", format!("cleared away and there again: {attached:?} {disks:?}"));
     }
-    judge.at_rest(&volumes, &published);
+    judge.at_rest(volumes, published);
     if writes > (WRITES_PER_WISH * (wishes + 1) + asked) as u64 {
         judge.violated("economy", format!("{wishes} wishes took {writes} writes when all was quiet"));
+    }
+}
+
+/// Everything is deleted through the controller: nothing that it has made may be left then, but for temporary snapshots,
+/// which it sweeps.
+async fn farewell(world: &World, cluster: &Arc<Cluster>, control: &Control, tool: &Tool, judge: &Arc<Mutex<Judge>>) {
+    judge.lock().unwrap().tell("farewell");
+    cluster.farewell();
+    if timeout(CONVERGENCE, cluster.settled()).await.is_err() {
+        let left = cluster.unsettled();
+        return judge.lock().unwrap().violated("converges", format!("{left:?} cannot be deleted"));
+    }
+    at_rest(control).await;
+    clear_strays(world, cluster, control, tool, judge).await;
+    at_rest(control).await;
+    if !judge.lock().unwrap().left_of_copies().is_empty() {
+        judge.lock().unwrap().coverage.count("sweep waited for");
+        // A sweep a day, of what is a day old.
+        for _ in 0..2 {
+            sleep(A_DAY).await;
+            cluster.list_at_rest().await;
+        }
+        at_rest(control).await;
+    }
+    let mut judge = judge.lock().unwrap();
+    let left = judge.left_of_copies();
+    if !left.is_empty() {
+        judge.violated("leak", format!("all is deleted, and there is {left:?}"));
     }
 }
 

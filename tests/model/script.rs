@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lazuli_emulator::{
     latency::Profile,
-    options::{Already, Concurrent, LIST_LAG, LeftOut, Switches},
+    options::{Already, Concurrent, FailedSnapshot, LIST_LAG, LeftOut, Switches},
     scenario::{AttachTo, Disk, Scenario, VirtualMachine},
 };
 use serde_json::{Value, json};
@@ -15,12 +15,80 @@ use super::dice::Dice;
 pub(super) const SIZES: [(&str, usize); 4] =
     [("Standard_B1s", 2), ("Standard_D2s_v3", 4), ("Standard_B2s", 4), ("Standard_D8s_v3", 16)];
 
+/// How many slots there are for snapshots.
+pub(super) const SNAPSHOTS: usize = 4;
+/// In so many of a hundred lives there are snapshots, copies and changes, unless `LAZULI_MODEL_COPIES` says otherwise.
+const SHARE_WITH_COPIES: u64 = 0;
+
 /// How a VM's data disks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     Action,
     WholeList,
     AzureStack,
+}
+
+/// The kind of disk that a claim asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// `Standard_LRS` in no zone: the one that every Azure has, that every size takes and that every machine attaches.
+    Plain,
+    /// `Premium_LRS` in this zone. The machines are in none, so that it is never attached.
+    Premium(u8),
+    /// `PremiumV2_LRS` in this zone.
+    PremiumV2(u8),
+    /// `UltraSSD_LRS` in this zone.
+    Ultra(u8),
+}
+
+impl Class {
+    pub(super) fn sku(self) -> &'static str {
+        match self {
+            Self::Plain => "Standard_LRS",
+            Self::Premium(_) => "Premium_LRS",
+            Self::PremiumV2(_) => "PremiumV2_LRS",
+            Self::Ultra(_) => "UltraSSD_LRS",
+        }
+    }
+
+    pub(super) fn zone(self) -> Option<u8> {
+        match self {
+            Self::Plain => None,
+            Self::Premium(zone) | Self::PremiumV2(zone) | Self::Ultra(zone) => Some(zone),
+        }
+    }
+
+    /// Whether its performance is chosen, and its snapshots are filled in the background.
+    pub(super) fn is_adjustable(self) -> bool {
+        matches!(self, Self::PremiumV2(_) | Self::Ultra(_))
+    }
+
+    /// The least size.
+    pub(super) fn least_gib(self) -> i64 {
+        if matches!(self, Self::Ultra(_)) { 4 } else { 1 }
+    }
+}
+
+/// Where a snapshot is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the region of its disk.
+    Here,
+    /// There, with instant access where its disk can have it.
+    Instant,
+    /// In another region.
+    Elsewhere,
+}
+
+/// The region of [`Place::Elsewhere`].
+pub(super) const ELSEWHERE: &str = "northeurope";
+
+/// What a VolumeAttributesClass says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attributes {
+    Sku(&'static str),
+    Performance { iops: u64, mbps: u64 },
+    Tier(&'static str),
 }
 
 /// What a run takes place in.
@@ -46,6 +114,9 @@ pub(super) struct World {
     pub(super) meddling: bool,
     /// Whether a second replica may take over.
     pub(super) replicas: bool,
+    /// The kinds of the disks that snapshots, copies and changes are mostly about, a slot each after those of `volumes`;
+    /// none where these lives have no snapshots.
+    pub(super) classes: Vec<Class>,
 }
 
 /// The call of a volume or an attachment that an incident can strike, and how.
@@ -72,6 +143,11 @@ pub(super) enum Target {
     DiskRead,
     DiskList,
     Poll,
+    DiskPatch,
+    SnapshotPut,
+    SnapshotDelete,
+    SnapshotRead,
+    SnapshotList,
 }
 
 /// The sidecar whose lease moves.
@@ -164,6 +240,39 @@ pub(super) enum Step {
     Move {
         role: Role,
     },
+    /// A VolumeSnapshot appears in this slot of snapshots, unless one is there.
+    TakeSnapshot {
+        at: usize,
+        of: usize,
+        place: Place,
+    },
+    DropSnapshot {
+        at: usize,
+    },
+    /// A claim appears in a free slot, to be filled from a snapshot. A hasty one does not wait until that is ready.
+    Restore {
+        slot: usize,
+        at: usize,
+        class: Class,
+        more_gib: i64,
+        hasty: bool,
+    },
+    /// A claim appears in a free slot, to be filled from the volume in another one.
+    Clone {
+        slot: usize,
+        of: usize,
+        class: Class,
+        more_gib: i64,
+    },
+    Modify {
+        slot: usize,
+        to: Attributes,
+    },
+    /// Of one volume, where one is named.
+    ListSnapshots {
+        of: Option<usize>,
+        page: i32,
+    },
 }
 
 /// A step and how long after the one before it comes.
@@ -174,8 +283,100 @@ pub(super) fn of_seed(seed: u64) -> (World, Vec<Timed>) {
     let mut dice = Dice::new(seed);
     let world = world(seed, &mut dice);
     let steps = dice.from(40, 160);
-    let script = (0..steps).map(|_| (pause(&mut dice), step(&world, &mut dice))).collect();
+    let mut script = (0..steps).map(|_| (pause(&mut dice), step(&world, &mut dice))).collect();
+    add_copies(&world, &mut script);
     (world, script)
+}
+
+/// Puts snapshots, copies and changes between the steps of a life. A stream of their own draws them, so that the rest of a
+/// seed stays as it was.
+fn add_copies(world: &World, script: &mut Vec<Timed>) {
+    if world.classes.is_empty() {
+        return;
+    }
+    let mut dice = Dice::of(world.seed, "copies");
+    // First a few disks to begin with, in the order of their slots.
+    for at in 0..2.min(world.classes.len()) {
+        script
+            .insert(at, (dice.millis(0, 2_000), Step::Create { slot: world.volumes + at, gib: dice.one(&[1, 4, 5]) }));
+    }
+    for _ in 0..dice.from(4, 16) {
+        let at = dice.below(script.len() + 1);
+        let pause = if dice.percent(15) { dice.millis(30_000, 400_000) } else { pause(&mut dice) };
+        let step = copy_step(world, &mut dice);
+        script.insert(at, (pause, step));
+    }
+}
+
+fn copy_step(world: &World, dice: &mut Dice) -> Step {
+    let (all, first) = (world.slots(), world.volumes);
+    let special = first + dice.below(world.classes.len());
+    // Any disk, but mostly one that is not in the others' way.
+    let slot = if dice.percent(70) { special } else { dice.below(all) };
+    let of = if dice.percent(60) { first + dice.below(world.classes.len()) } else { dice.below(all) };
+    let at = dice.below(SNAPSHOTS);
+    let class = class(world.method, dice);
+    let more_gib = dice.one(&[0, 0, 0, 1, 4]);
+    let gib = dice.one(&[2, 4, 5, 8]);
+    match dice.below(100) {
+        0..=23 => {
+            let place = match (world.method, dice.below(10)) {
+                (Method::AzureStack, _) | (_, 0..=4) => Place::Here,
+                (_, 5 | 6) => Place::Instant,
+                _ => Place::Elsewhere,
+            };
+            Step::TakeSnapshot { at, of, place }
+        }
+        24..=31 => Step::DropSnapshot { at },
+        32..=41 => Step::Create { slot: special, gib },
+        42..=53 => Step::Restore { slot, at, class, more_gib, hasty: dice.percent(40) },
+        54..=65 => Step::Clone { slot, of, class, more_gib },
+        66..=73 => Step::Modify { slot: of, to: attributes(world.method, dice) },
+        74..=79 => Step::Expand { slot: of, gib },
+        80..=85 => Step::Delete { slot: of, hasty: dice.percent(30) },
+        86..=88 => {
+            let of = dice.percent(50).then_some(of);
+            Step::ListSnapshots { of, page: dice.one(&[0, 1, 3]) }
+        }
+        89..=90 => Step::Kill { role: Role::Provisioner },
+        _ => copy_incident(dice),
+    }
+}
+
+fn class(method: Method, dice: &mut Dice) -> Class {
+    let zone = dice.one(&[1, 1, 2]);
+    let class = dice.one(&[
+        Class::Plain,
+        Class::Plain,
+        Class::Premium(zone),
+        Class::PremiumV2(zone),
+        Class::PremiumV2(zone),
+        Class::Ultra(zone),
+    ]);
+    if method == Method::AzureStack { Class::Plain } else { class }
+}
+
+fn attributes(method: Method, dice: &mut Dice) -> Attributes {
+    let to = match dice.below(10) {
+        0..=4 => Attributes::Sku(dice.one(&["StandardSSD_LRS", "Premium_LRS", "Standard_LRS"])),
+        5..=7 => Attributes::Performance { iops: dice.one(&[3_000, 3_200]), mbps: dice.one(&[125, 200]) },
+        _ => Attributes::Tier(dice.one(&["P2", "P4"])),
+    };
+    if method == Method::AzureStack { Attributes::Sku(dice.one(&["Premium_LRS", "Standard_LRS"])) } else { to }
+}
+
+fn copy_incident(dice: &mut Dice) -> Step {
+    let target = dice.one(&[
+        Target::SnapshotPut,
+        Target::SnapshotPut,
+        Target::SnapshotDelete,
+        Target::SnapshotRead,
+        Target::SnapshotList,
+        Target::DiskPut,
+        Target::DiskPatch,
+        Target::DiskRead,
+    ]);
+    incident_of(target, dice)
 }
 
 fn world(seed: u64, dice: &mut Dice) -> World {
@@ -204,6 +405,7 @@ fn world(seed: u64, dice: &mut Dice) -> World {
     }
     let keep = |dice: &mut Dice| if dice.percent(40) { LeftOut::Keep } else { LeftOut::Detach };
     let already = |dice: &mut Dice| if dice.percent(50) { Already::Ignore } else { Already::Refuse };
+    let mut of_copies = Dice::of(seed, "switches of copies");
     let switches = Switches {
         concurrent_vm_write: if dice.percent(50) { Concurrent::Preempt } else { Concurrent::Conflict },
         // A detach by omission is the only one that Azure Stack knows.
@@ -218,7 +420,11 @@ fn world(seed: u64, dice: &mut Dice) -> World {
         network_update_answers_created: dice.percent(50),
         // A stream of its own, so that the rest of a seed stays as it was.
         list_lag: Dice::of(seed, "list-lag").percent(30),
-        // The others concern snapshots, of which these lives have none.
+        copy_source_deletable: of_copies.percent(60),
+        filled_source_deletable: of_copies.percent(60),
+        pending_source_deletable: of_copies.percent(60),
+        failed_snapshot_shows: of_copies.one(&[FailedSnapshot::CopyError, FailedSnapshot::State]),
+        filling_disk_counts: of_copies.percent(60),
         ..Switches::default()
     };
     World {
@@ -237,6 +443,15 @@ fn world(seed: u64, dice: &mut Dice) -> World {
         switches,
         meddling: !alone && dice.percent(50),
         replicas: !alone && dice.percent(50),
+        classes: {
+            let mut dice = Dice::of(seed, "classes");
+            let count = if dice.percent(super::variable("LAZULI_MODEL_COPIES").unwrap_or(SHARE_WITH_COPIES)) {
+                dice.from(2, 4)
+            } else {
+                0
+            };
+            (0..count).map(|_| class(method, &mut dice)).collect()
+        },
     }
 }
 
@@ -297,7 +512,19 @@ fn incident(dice: &mut Dice) -> Step {
         Target::DiskList,
         Target::Poll,
     ]);
-    let writes = matches!(target, Target::VmWrite | Target::DiskPut | Target::DiskDelete);
+    incident_of(target, dice)
+}
+
+fn incident_of(target: Target, dice: &mut Dice) -> Step {
+    let writes = matches!(
+        target,
+        Target::VmWrite
+            | Target::DiskPut
+            | Target::DiskDelete
+            | Target::DiskPatch
+            | Target::SnapshotPut
+            | Target::SnapshotDelete
+    );
     let strike = match dice.below(if writes { 12 } else { 6 }) {
         0 | 1 => Strike::Throttled(dice.one(&[1, 3, 6, 40])),
         2 => Strike::Status(503),
@@ -329,6 +556,11 @@ impl Step {
             Target::DiskRead => json!({"method": "GET", "path": "*/disks/*"}),
             Target::DiskList => json!({"method": "GET", "path": "*/disks"}),
             Target::Poll => json!({"method": "GET", "path": "*operations/*"}),
+            Target::DiskPatch => json!({"method": "PATCH", "path": "*/disks/*"}),
+            Target::SnapshotPut => json!({"method": "PUT", "path": "*/snapshots/*"}),
+            Target::SnapshotDelete => json!({"method": "DELETE", "path": "*/snapshots/*"}),
+            Target::SnapshotRead => json!({"method": "GET", "path": "*/snapshots/*"}),
+            Target::SnapshotList => json!({"method": "GET", "path": "*/snapshots"}),
         };
         if *target == Target::VmWrite {
             // Whatever method the world writes by; none of these is a read.
@@ -386,6 +618,16 @@ impl World {
             unverified: self.switches,
             ..Default::default()
         }
+    }
+
+    /// How many volumes there may be at a time.
+    pub(super) fn slots(&self) -> usize {
+        self.volumes + self.classes.len()
+    }
+
+    /// The kind of disk that a claim without a source asks for.
+    pub(super) fn class(&self, slot: usize) -> Class {
+        slot.checked_sub(self.volumes).map_or(Class::Plain, |at| self.classes[at])
     }
 
     /// How much later than a single read a list may be.

@@ -208,6 +208,12 @@ impl Store {
         self.of_type("microsoft.compute/disks")
     }
 
+    /// Every snapshot's document, in the order of the ids.
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<Document> {
+        self.of_type("microsoft.compute/snapshots")
+    }
+
     /// One machine's document; letter case of the id does not matter.
     #[must_use]
     pub fn vm(&self, id: &str) -> Option<Document> {

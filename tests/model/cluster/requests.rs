@@ -3,15 +3,23 @@
 use std::{collections::HashMap, sync::Arc};
 
 use csi_proto::csi::{
-    CapacityRange, ControllerExpandVolumeRequest, ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest,
-    CreateVolumeRequest, DeleteVolumeRequest, VolumeCapability,
+    CapacityRange, ControllerExpandVolumeRequest, ControllerModifyVolumeRequest, ControllerPublishVolumeRequest,
+    ControllerUnpublishVolumeRequest, CreateSnapshotRequest, CreateVolumeRequest, DeleteSnapshotRequest,
+    DeleteVolumeRequest, Topology, TopologyRequirement, VolumeCapability, VolumeContentSource,
     controller_server::Controller,
     volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
+    volume_content_source::{self as content, SnapshotSource, VolumeSource},
 };
 use tonic::{Request, Status};
 
-use super::super::wire::Replica;
-use super::VolumeState;
+use lazuli_emulator::scenario::LOCATION;
+
+use super::super::{
+    judge::Taken,
+    script::{Attributes, Class, ELSEWHERE, Place},
+    wire::Replica,
+};
+use super::{VolumeState, copies::Source};
 
 const GIB: i64 = 1 << 30;
 
@@ -24,13 +32,29 @@ fn capability() -> VolumeCapability {
 
 pub(super) type Made = (String, HashMap<String, String>, i64);
 
-pub(super) async fn create(replica: Arc<Replica>, name: String, gib: i64) -> Result<(Option<u8>, Made), Status> {
+pub(super) async fn create(
+    replica: Arc<Replica>,
+    name: String,
+    (gib, class): (i64, Class),
+    source: Option<(Source, String)>,
+) -> Result<(Option<u8>, Made), Status> {
+    let r#type = source.map(|(source, handle)| match source {
+        Source::Snapshot(_) => content::Type::Snapshot(SnapshotSource { snapshot_id: handle }),
+        Source::Volume(_) => content::Type::Volume(VolumeSource { volume_id: handle }),
+    });
+    let topology = class.zone().map(|zone| {
+        let key = "topology.disk.csi.azure.com/zone".to_owned();
+        Topology { segments: [(key, format!("{LOCATION}-{zone}"))].into() }
+    });
+    let topologies: Vec<Topology> = topology.into_iter().collect();
     let request = CreateVolumeRequest {
         name,
         capacity_range: Some(CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
         volume_capabilities: vec![capability()],
-        // The one that every Azure has, and that every size takes.
-        parameters: [("skuName".to_owned(), "Standard_LRS".to_owned())].into(),
+        parameters: [("skuName".to_owned(), class.sku().to_owned())].into(),
+        volume_content_source: r#type.map(|r#type| VolumeContentSource { r#type: Some(r#type) }),
+        accessibility_requirements: (!topologies.is_empty())
+            .then(|| TopologyRequirement { requisite: topologies.clone(), preferred: topologies }),
         ..Default::default()
     };
     let answer = replica.service.create_volume(Request::new(request)).await?.into_inner();
@@ -80,5 +104,52 @@ pub(super) async fn unpublish(
     let request =
         ControllerUnpublishVolumeRequest { volume_id, node_id: node.unwrap_or_default(), ..Default::default() };
     replica.service.controller_unpublish_volume(Request::new(request)).await?;
+    Ok((None, ()))
+}
+
+pub(super) async fn modify(
+    replica: Arc<Replica>,
+    volume_id: String,
+    to: Attributes,
+) -> Result<(Option<u8>, ()), Status> {
+    let pair = |key: &str, value: &dyn ToString| (key.to_owned(), value.to_string());
+    let mutable_parameters = match to {
+        Attributes::Sku(sku) => [pair("skuName", &sku)].into(),
+        Attributes::Performance { iops, mbps } => {
+            [pair("DiskIOPSReadWrite", &iops), pair("DiskMBpsReadWrite", &mbps)].into()
+        }
+        Attributes::Tier(tier) => [pair("tier", &tier)].into(),
+    };
+    let request = ControllerModifyVolumeRequest { volume_id, mutable_parameters, ..Default::default() };
+    replica.service.controller_modify_volume(Request::new(request)).await?;
+    Ok((None, ()))
+}
+
+pub(super) async fn take_snapshot(
+    replica: Arc<Replica>,
+    name: String,
+    volume: String,
+    place: Place,
+) -> Result<(Option<u8>, Taken), Status> {
+    let parameters = match place {
+        Place::Here => HashMap::new(),
+        Place::Instant => [("instantAccessDurationMinutes".to_owned(), "60".to_owned())].into(),
+        Place::Elsewhere => [("location".to_owned(), ELSEWHERE.to_owned())].into(),
+    };
+    let request = CreateSnapshotRequest { name, source_volume_id: volume, parameters, ..Default::default() };
+    let answer = replica.service.create_snapshot(Request::new(request)).await?.into_inner();
+    let snapshot = answer.snapshot.unwrap();
+    let taken = Taken {
+        handle: snapshot.snapshot_id,
+        source_volume: snapshot.source_volume_id,
+        bytes: snapshot.size_bytes,
+        ready: snapshot.ready_to_use,
+    };
+    Ok((None, taken))
+}
+
+pub(super) async fn drop_snapshot(replica: Arc<Replica>, snapshot_id: String) -> Result<(Option<u8>, ()), Status> {
+    let request = DeleteSnapshotRequest { snapshot_id, ..Default::default() };
+    replica.service.delete_snapshot(Request::new(request)).await?;
     Ok((None, ()))
 }

@@ -9,7 +9,7 @@ use super::{Became, Call, Change, Ending, GIVEN_UP_FOR_MS, JUST_BEFORE_MS, Judge
 
 impl Judge {
     pub(in super::super) fn call_begins(&mut self, replica: u32, rpc: Rpc) -> usize {
-        self.look();
+        self.look_closely();
         self.notice_incidents();
         // What was given up may still be at work in the controller.
         let patience = self.now().saturating_sub(GIVEN_UP_FOR_MS);
@@ -40,7 +40,7 @@ impl Judge {
     }
 
     pub(in super::super) fn call_ends(&mut self, id: usize, ending: Ending) {
-        self.look();
+        self.look_closely();
         self.notice_incidents();
         let (at, call) = (self.now(), self.calls[id].clone());
         let shown = match &ending {
@@ -75,26 +75,20 @@ impl Judge {
         self.struck = struck;
     }
 
-    fn window(&self, call: &Call) -> u64 {
+    pub(super) fn window(&self, call: &Call) -> u64 {
         call.started.saturating_sub(self.lag_ms + JUST_BEFORE_MS)
     }
 
-    fn changes_of<'a>(&'a self, disk: &'a str, since: u64) -> impl Iterator<Item = &'a Change> {
+    pub(super) fn changes_of<'a>(&'a self, disk: &'a str, since: u64) -> impl Iterator<Item = &'a Change> {
         self.changes.iter().rev().take_while(move |change| change.at >= since).filter(move |change| change.disk == disk)
     }
 
     /// Whether another replica or another program wrote about a disk since then, or was asked to.
-    fn disturbed(&self, disk: &str, since: u64, replica: u32) -> bool {
+    pub(super) fn disturbed(&self, disk: &str, since: u64, replica: u32) -> bool {
         let others = |who: Who| matches!(who, Who::Tool) || matches!(who, Who::Replica(number) if number != replica);
         self.changes_of(disk, since).any(|change| others(change.by))
             || self.calls.iter().any(|call| {
-                let about = match &call.rpc {
-                    Rpc::Create { disk: d, .. }
-                    | Rpc::Delete { disk: d }
-                    | Rpc::Publish { disk: d, .. }
-                    | Rpc::Unpublish { disk: d, .. } => d == disk,
-                    _ => false,
-                };
+                let about = call.rpc.object() == Some(disk);
                 // What was given up may still be on its way.
                 let going = call.ended.as_ref().is_none_or(|(at, how)| *at >= since || *how == Ending::GivenUp);
                 about && call.replica != replica && going
@@ -119,10 +113,10 @@ impl Judge {
             })
     }
 
-    fn was_attached_anywhere(&self, disk: &str, since: u64) -> bool {
+    pub(super) fn was_attached_anywhere(&self, disk: &str, since: u64) -> bool {
         !self.facts.holders(disk).is_empty()
             || !self.facts.listing(disk).is_empty()
-            || self.changes_of(disk, since).any(|change| !matches!(change.became, Became::Made | Became::Gone))
+            || self.changes_of(disk, since).any(|change| change.became.machine().is_some())
     }
 
     fn was_elsewhere(&self, disk: &str, node: &str, since: u64) -> bool {
@@ -143,7 +137,7 @@ impl Judge {
         changes.find(|change| listed && matches!(change.became, Became::Listed(..))).map(|change| change.by)
     }
 
-    fn was_absent(&self, disk: &str, since: u64) -> bool {
+    pub(super) fn was_absent(&self, disk: &str, since: u64) -> bool {
         // One that is being deleted cannot be attached any more.
         self.facts.disks.get(disk).is_none_or(|facts| facts.provisioning == "Deleting")
             || self.changes_of(disk, since).any(|change| matches!(change.became, Became::Made | Became::Gone))
@@ -206,7 +200,12 @@ impl Judge {
                     self.violated("expanded", format!("{disk} to {gib} GiB: {size:?}"));
                 }
             }
-            Rpc::List | Rpc::Get { .. } => {}
+            Rpc::Copy { disk, gib, class, source } => self.copied(call, (&disk, &source), gib, class),
+            Rpc::Modify { disk, to } => self.modified(call, &disk, to),
+            Rpc::DropSnapshot { snapshot } => self.dropped(call, &snapshot),
+            // Judged by what it answers.
+            Rpc::TakeSnapshot { .. } => {}
+            Rpc::List | Rpc::ListSnapshots | Rpc::Get { .. } => {}
         }
     }
 
@@ -249,7 +248,9 @@ impl Judge {
             return;
         }
         let since = self.window(call);
+        let of_copies = self.is_copy_refusal_warranted(call, code, since);
         let warranted = match (&call.rpc, code) {
+            _ if of_copies.is_some() => of_copies == Some(true),
             (Rpc::Create { disk, gib }, Code::AlreadyExists) => {
                 self.facts.disks.get(disk).is_none_or(|facts| facts.gib != *gib)
             }
@@ -262,9 +263,7 @@ impl Judge {
                 self.was_elsewhere(disk, node, since) || self.disturbed(disk, since, call.replica)
             }
             (Rpc::Publish { node, .. }, Code::ResourceExhausted) => self.is_crowded(node, since),
-            (Rpc::Delete { disk } | Rpc::Expand { disk, .. }, Code::FailedPrecondition) => {
-                self.was_attached_anywhere(disk, since)
-            }
+            (Rpc::Expand { disk, .. }, Code::FailedPrecondition) => self.was_attached_anywhere(disk, since),
             // A request that an incident calls wrong.
             (Rpc::Publish { .. } | Rpc::Unpublish { .. }, Code::InvalidArgument) => {
                 self.last_struck >= since.saturating_sub(60_000) && self.last_struck > 0
@@ -273,7 +272,12 @@ impl Judge {
         };
         if !warranted {
             let state = match &call.rpc {
-                Rpc::Create { disk, .. } | Rpc::Delete { disk } | Rpc::Publish { disk, .. } => {
+                Rpc::TakeSnapshot { snapshot, .. } => format!("{:?}", self.facts.snapshots.get(snapshot)),
+                Rpc::Create { disk, .. }
+                | Rpc::Copy { disk, .. }
+                | Rpc::Modify { disk, .. }
+                | Rpc::Delete { disk }
+                | Rpc::Publish { disk, .. } => {
                     format!("{:?} in {:?}", self.facts.disks.get(disk), self.facts.listing(disk))
                 }
                 _ => String::new(),
@@ -281,7 +285,10 @@ impl Judge {
             self.violated("code", format!("{:?} = {code:?} {message} ({state})", call.rpc));
         }
         // A final answer to a creation while a disk is there, or is made, is a leak to come.
-        if let Rpc::Create { disk, .. } = &call.rpc
+        if let Rpc::TakeSnapshot { snapshot, .. } = &call.rpc {
+            self.not_taken(call, snapshot, (code, message));
+        }
+        if let Rpc::Create { disk, .. } | Rpc::Copy { disk, .. } = &call.rpc
             && code != Code::AlreadyExists
             && self.facts.disks.contains_key(disk)
             && !self.disturbed(disk, since, call.replica)

@@ -30,6 +30,15 @@ impl Judge {
         }
     }
 
+    /// The same where snapshots and copies matter: their content comes without an operation.
+    pub(in super::super) fn look_closely(&mut self) {
+        if self.has_copies {
+            self.compare_now(Who::Azure);
+        } else {
+            self.look();
+        }
+    }
+
     fn compare_now(&mut self, by: Who) {
         self.running = self.control.running_operations();
         let facts = Facts::read(&self.control);
@@ -38,6 +47,7 @@ impl Judge {
         }
         let old = std::mem::replace(&mut self.facts, facts);
         self.note_leftovers();
+        self.note_origins();
         self.compare(&old, by);
         self.structure();
     }
@@ -90,14 +100,18 @@ impl Judge {
         for disk in old.disks.keys().filter(|disk| !self.facts.disks.contains_key(*disk)) {
             changes.push((disk.clone(), Became::Gone));
         }
+        self.compare_copies(old, &mut changes);
         let at = self.now();
         for (disk, became) in changes {
             self.tell(&format!("  {disk} {became:?} by {by:?}"));
-            let of_disk = matches!(became, Became::Made | Became::Gone);
+            let of_disk = became.machine().is_none();
             let role = if of_disk { self.provisioner } else { self.attacher };
             let late = matches!(by, Who::Replica(number) if number != role);
             if let Who::Replica(number) = by {
                 self.write(old, number, &disk, &became, late);
+            }
+            if became == Became::Lost {
+                self.lost(&disk);
             }
             self.changes.push(Change { at, by, disk, became, late });
         }

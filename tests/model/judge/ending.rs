@@ -50,6 +50,19 @@ impl Judge {
         (attached, disks)
     }
 
+    /// The disks and snapshots that the controller has made and that are there, by name. Those of a late replica are an
+    /// operator's to remove.
+    pub(in super::super) fn left_of_copies(&mut self) -> Vec<String> {
+        self.look_closely();
+        let is_late = |name: &str| {
+            let made = self.changes.iter().rev().find(|change| change.disk == name && change.became == Became::Made);
+            made.is_some_and(|change| change.late)
+        };
+        let disks = self.facts.disks.iter().filter(|(_, disk)| disk.ours).map(|(name, _)| name);
+        let snapshots = self.facts.snapshots.iter().filter(|(_, snapshot)| snapshot.ours).map(|(name, _)| name);
+        disks.chain(snapshots).filter(|name| !is_late(name)).cloned().collect()
+    }
+
     /// What holds at rest: `published` are the attachments that are wanted, with the LUNs that were answered last.
     pub(in super::super) fn at_rest(
         &mut self,
