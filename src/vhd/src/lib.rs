@@ -4,7 +4,9 @@
 //! | module | decides |
 //! |---|---|
 //! | [`uri`] | which blob an address names |
+//! | [`class`] | whether a StorageClass asks for a blob disk, and for which one |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
 
+pub mod class;
 pub mod footer;
 pub mod uri;
