@@ -5,8 +5,10 @@
 //! |---|---|
 //! | [`uri`] | which blob an address names |
 //! | [`class`] | whether a StorageClass asks for a blob disk, and for which one |
+//! | [`accounts`] | in which storage account it is made, and which accounts are made |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
 
+pub mod accounts;
 pub mod class;
 pub mod footer;
 pub mod uri;
