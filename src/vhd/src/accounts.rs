@@ -261,12 +261,17 @@ fn dedicated_names(cluster: &str, blob: &str) -> impl Iterator<Item = String> {
     (0..MOST_NAMES).map(move |number| name(DEDICATED_PREFIX, &[&cluster.to_lowercase(), blob, &number.to_string()]))
 }
 
+/// Whether only the account that this cluster made for this disk alone has the name.
+pub fn is_dedicated_name(cluster: &str, blob: &str, account: &str) -> bool {
+    dedicated_names(cluster, blob).any(|name| name == account)
+}
+
 /// Whether an account was made for this disk alone, by this cluster: by its name and by its tags.
 pub fn is_dedicated_to(account: &StorageAccount, cluster: &str, blob: &str) -> bool {
     is_made_for_disks(account)
         && tag(account, SKIP_MATCHING).is_some()
         && tag(account, DISK_TAG) == Some(blob)
-        && dedicated_names(cluster, blob).any(|name| name == account.name())
+        && is_dedicated_name(cluster, blob, account.name())
 }
 
 fn spec(request: &Request, disk: Option<&str>, is_stack_hub: bool) -> AccountSpec {

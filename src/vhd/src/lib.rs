@@ -3,6 +3,8 @@
 //!
 //! | module | decides |
 //! |---|---|
+//! | [`life`] | what is sent next, and what is answered: the steps of a disk that is made, grows or is deleted |
+//! | [`lease`] | whether a disk is attached, by its blob |
 //! | [`uri`] | which blob an address names |
 //! | [`class`] | whether a StorageClass asks for a blob disk, and for which one |
 //! | [`accounts`] | in which storage account it is made, and which accounts are made |
@@ -11,4 +13,6 @@
 pub mod accounts;
 pub mod class;
 pub mod footer;
+pub mod lease;
+pub mod life;
 pub mod uri;
