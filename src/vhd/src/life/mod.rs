@@ -267,7 +267,11 @@ impl Problem {
                 Self::Leased
             }
             412 => Self::OtherVersion,
-            _ => Self::Other(fault::classify(&fault::Answer { status, code, ..fault::Answer::default() })),
+            _ => match fault::classify(&fault::Answer { status, code, ..fault::Answer::default() }) {
+                // `ResourceNotFound` and its like do not say what is missing, and "gone" would end a volume that exists.
+                fault if fault.says_that_it_is_missing() => Self::Other(Fault::Malformed),
+                fault => Self::Other(fault),
+            },
         }
     }
 }
@@ -305,6 +309,8 @@ pub enum Why {
     Snapshots(Vec<String>),
     /// There is no such blob.
     NoBlob,
+    /// There is no such account.
+    NoAccount,
     /// What is read of the blob changes with every look.
     Unsettled,
     /// Azure has refused a call: what it was to do, and what a caller may do about it.
@@ -336,6 +342,7 @@ impl fmt::Display for Why {
                 times.join(", ")
             ),
             Self::NoBlob => f.write_str("there is no such blob"),
+            Self::NoAccount => f.write_str("there is no such storage account"),
             Self::Unsettled => f.write_str("the blob changes with every look; retry when its other writer has ended"),
             Self::Azure(what, _) => write!(f, "{what} failed"),
         }
@@ -352,6 +359,9 @@ impl<E> Failure<E> {
                 Code::FailedPrecondition
             }
             Why::NoBlob => fault::code(rpc, &Fault::NotFound, self.effect),
+            // Another account is chosen for the next try.
+            Why::NoAccount if rpc == Rpc::CreateVolume => Code::Unavailable,
+            Why::NoAccount => fault::code(rpc, &Fault::ScopeNotFound, self.effect),
             Why::Unsettled => Code::Aborted,
             Why::Azure(_, fault) => fault::code(rpc, fault, self.effect),
         };
@@ -404,7 +414,8 @@ impl Progress {
     /// A refusal that the step has no answer to.
     fn refused<D, E>(&self, call: &Call, problem: Problem, error: E) -> Next<D, E> {
         let fault = match problem {
-            Problem::NoAccount | Problem::NoContainer => Fault::ScopeNotFound,
+            Problem::NoAccount => return self.fail(Why::NoAccount, Some(error)),
+            Problem::NoContainer => Fault::ScopeNotFound,
             Problem::NoBlob => Fault::NotFound,
             Problem::Exists | Problem::OtherVersion => Fault::Conflict,
             Problem::Leased | Problem::HasSnapshots => Fault::InUse,

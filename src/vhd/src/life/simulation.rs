@@ -33,10 +33,11 @@ const MOST_CALLS: u32 = 120;
 /// The schedules in which a mutant must be noticed.
 const NOTICED: u64 = 20_000;
 
-const REACHED: [&str; 24] = [
+const REACHED: [&str; 26] = [
     "account deleted",
     "account kept",
     "answer lost, done",
+    "answer lost, done late",
     "answer lost, not done",
     "attach refused for the footer",
     "attached",
@@ -47,6 +48,7 @@ const REACHED: [&str; 24] = [
     "found again",
     "grown",
     "growth finished for another process",
+    "late, and refused",
     "machine wrote where the old footer was",
     "old footer cleared",
     "old footer not cleared, written over",
@@ -95,13 +97,14 @@ enum Mutant {
     BlindContainer,
 }
 
-const MUTANTS: [(Option<Mutant>, &[&str]); 15] = [
+const MUTANTS: [(Option<Mutant>, &[&str]); 16] = [
     (Some(Mutant::ClearsFirst), &["a disk without a footer"]),
     (Some(Mutant::NoFooter), &["created without a footer"]),
     (Some(Mutant::BlindFooter), &[]),
     (Some(Mutant::ForgetsPlace), &["an old footer is left"]),
     (Some(Mutant::ClearsUnread), &["data is written over"]),
-    (Some(Mutant::NoIfMatch), &[]),
+    (Some(Mutant::NoIfMatch), &["data is written over"]),
+    (Some(Mutant::NoIfMatch), &["metadata of others is lost"]),
     (Some(Mutant::NoIfNoneMatch), &[]),
     (Some(Mutant::BlindLease), &["a write to a leased blob"]),
     (Some(Mutant::BreaksLease), &["a leased blob is changed"]),
@@ -120,6 +123,8 @@ enum Fate {
     /// Served, and the answer is lost.
     LostDone,
     LostNotDone,
+    /// It reaches Azure when its caller has long gone on.
+    LostLate,
     Refused,
 }
 
@@ -138,6 +143,8 @@ enum Incident {
     Begin(usize, Ask),
     Step(usize, Fate),
     Kill(usize),
+    /// A request whose answer was lost reaches Azure.
+    Arrives,
     Attach,
     Detach,
     /// A machine writes to the disk: a place of its own, or where an old footer is.
@@ -181,15 +188,17 @@ impl Incident {
             0..=2 => Self::Begin(replica, Ask::Create(mib)),
             3..=9 => Self::Begin(replica, Ask::Expand(2 + numbers.below(6))),
             10..=11 => Self::Begin(replica, Ask::Delete),
-            12..=69 => Self::Step(
+            12..=67 => Self::Step(
                 replica,
                 match numbers.below(24) {
                     0 => Fate::LostDone,
                     1 => Fate::LostNotDone,
                     2 => Fate::Refused,
+                    3 => Fate::LostLate,
                     _ => Fate::Served,
                 },
             ),
+            68..=69 => Self::Arrives,
             70..=75 => Self::Kill(replica),
             76..=79 => Self::Attach,
             80..=84 => Self::Detach,
@@ -267,9 +276,12 @@ struct Task {
     was_gone: bool,
     /// Whether the account was the disk's own, with nothing else in it, when its content was last listed.
     listed_empty: bool,
-    /// Whether it has written a footer where another process had begun.
-    has_repaired: bool,
+    /// Whether it has made the blob.
     has_made: bool,
+    /// Whether it has resized the blob.
+    has_resized: bool,
+    /// Whether it has written a footer.
+    has_written: bool,
 }
 
 /// A blob as it is.
@@ -302,6 +314,8 @@ struct World {
     container: Option<bool>,
     blob: Option<SimBlob>,
     tasks: [Option<Task>; 2],
+    /// The changes of the blob that may still arrive, each with what its process knew.
+    late: Vec<(Task, Call)>,
     made: u64,
     mutant: Option<Mutant>,
     counts: Counts,
@@ -339,6 +353,7 @@ impl World {
             container: None,
             blob: None,
             tasks: [None, None],
+            late: Vec::new(),
             made: 0,
             mutant,
             counts: Counts::new(),
@@ -400,8 +415,9 @@ impl World {
             read_leased: false,
             was_gone: false,
             listed_empty: false,
-            has_repaired: false,
             has_made: false,
+            has_resized: false,
+            has_written: false,
         });
     }
 
@@ -449,6 +465,7 @@ impl World {
                     self.tell(|| format!("replica {replica} is killed"));
                 }
             }
+            Incident::Arrives => self.arrives(),
             other => self.others_do(other),
         }
         self.check_footer();
@@ -465,7 +482,7 @@ impl World {
         for replica in 0..2 {
             self.to_the_end(replica);
         }
-        if self.blob.as_ref().is_some_and(|blob| !blob.is_foreign) {
+        if self.broken.is_none() && self.blob.as_ref().is_some_and(|blob| !blob.is_foreign) {
             self.begin(0, Ask::Create(1));
             self.to_the_end(0);
             self.begin(0, Ask::Expand(9));
@@ -501,8 +518,8 @@ impl Simulation for Lives {
     type Mutant = Option<Mutant>;
 
     const NAME: &'static str = "VHD";
-    const QUICK: u64 = 100_000;
-    const FULL: u64 = 1_000_000;
+    const QUICK: u64 = 20_000;
+    const FULL: u64 = 400_000;
     const REACHED: &'static [&'static str] = &REACHED;
     const LEAST: u64 = 1_000;
 

@@ -52,6 +52,18 @@ fn data(number: u64) -> Page {
     page
 }
 
+/// Whether a request names the version that must be there.
+fn is_conditional(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::WritePage { .. }
+            | Call::ClearPage { .. }
+            | Call::Resize { .. }
+            | Call::SetMetadata { .. }
+            | Call::DeleteBlob { .. }
+    )
+}
+
 impl World {
     /// A request reaches Azure, or does not.
     pub(super) fn send(&mut self, task: &mut Task, call: &Call, fate: Fate) -> Answer<()> {
@@ -69,8 +81,15 @@ impl World {
                 self.count("refused");
                 refused(Problem::Other(Fault::Unavailable))
             }
-            Fate::LostDone | Fate::LostNotDone if !is_write => refused(Problem::Other(Fault::Unavailable)),
-            Fate::LostNotDone => {
+            Fate::LostDone | Fate::LostNotDone | Fate::LostLate if !is_write => {
+                refused(Problem::Other(Fault::Unavailable))
+            }
+            // A blob and an account have no version to compare before they are made or deleted.
+            Fate::LostLate if is_conditional(call) => {
+                self.late.push((task.clone(), call.clone()));
+                refused(Problem::Lost)
+            }
+            Fate::LostNotDone | Fate::LostLate => {
                 self.count("answer lost, not done");
                 if self.is(Mutant::Optimist) {
                     return Answer::Done(Some(self.blob.as_ref().map_or(ETag("0-0".into()), SimBlob::etag)));
@@ -83,6 +102,22 @@ impl World {
                 refused(Problem::Lost)
             }
             Fate::Served => self.serve(task, call),
+        }
+    }
+
+    /// A request that was sent long ago reaches Azure.
+    pub(super) fn arrives(&mut self) {
+        if self.late.is_empty() {
+            return;
+        }
+        let which = usize::try_from(self.numbers.below(self.late.len() as u64)).expect("they are few");
+        let (mut task, call) = self.late.swap_remove(which);
+        let answer = self.serve(&mut task, &call);
+        self.tell(|| format!("late: {call:?} -> {answer:?}").chars().take(180).collect());
+        let is_done = matches!(answer, Answer::Done(_));
+        self.count(if is_done { "answer lost, done late" } else { "late, and refused" });
+        for task in self.tasks.iter_mut().flatten() {
+            task.was_gone |= self.blob.is_none();
         }
     }
 
@@ -146,6 +181,7 @@ impl World {
         }
         self.put_blob(length, metadata.clone(), false);
         task.has_made = true;
+        task.read_leased = false;
         Answer::Done(self.blob.as_ref().map(SimBlob::etag))
     }
 
@@ -213,14 +249,13 @@ impl World {
         let etag = blob.etag();
         match call {
             Call::WritePage { offset, page, .. } => {
-                let is_repair = !task.has_made;
                 if offset + LENGTH > blob.length {
                     return refused(Problem::Other(Fault::Invalid));
                 }
                 blob.pages.insert(*offset, **page);
                 blob.data.remove(offset);
-                if is_repair && !task.has_repaired {
-                    task.has_repaired = true;
+                task.has_written = true;
+                if matches!(task.ask, Ask::Create(_)) && !task.has_made {
                     self.count("footer repaired");
                 }
             }
@@ -233,6 +268,7 @@ impl World {
                     let place = blob.size();
                     blob.pages.remove(&place);
                 }
+                task.has_resized = true;
                 blob.pages.retain(|place, _| *place < *length);
                 blob.length = *length;
             }

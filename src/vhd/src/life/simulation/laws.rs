@@ -85,7 +85,7 @@ impl World {
                     return self.breaks("a note is left");
                 }
                 self.count("grown");
-                if task.has_repaired {
+                if task.has_written && !task.has_resized {
                     self.count("growth finished for another process");
                 }
             }
@@ -124,7 +124,7 @@ impl World {
             Why::PublicContainer => self.count("public container"),
             Why::Attached { .. } => self.count("attached: refused"),
             Why::Snapshots(_) => self.count("snapshots in the way"),
-            Why::Unsettled | Why::NoBlob => self.count("unsettled or deleted meanwhile"),
+            Why::Unsettled | Why::NoBlob | Why::NoAccount => self.count("unsettled or deleted meanwhile"),
             Why::Footer(_) | Why::NotAPageBlob | Why::Azure(..) => {}
         }
     }
