@@ -3,14 +3,16 @@
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`life`] | what is sent next, and what is answered: the steps of a disk that is made, grows or is deleted |
-//! | [`lease`] | whether a disk is attached, by its blob |
-//! | [`uri`] | which blob an address names |
 //! | [`class`] | whether a StorageClass asks for a blob disk, and for which one |
 //! | [`accounts`] | in which storage account it is made, and which accounts are made |
+//! | [`life`] | what is sent next, and what is answered: the steps of a disk that is made, grows or is deleted |
+//! | [`attach`] | whether a machine may have it |
+//! | [`lease`] | whether it is attached, by its blob |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
+//! | [`uri`] | which blob an address names |
 
 pub mod accounts;
+pub mod attach;
 pub mod class;
 pub mod footer;
 pub mod lease;

@@ -1,4 +1,7 @@
 //! The deletion of a blob disk, and of the account that was made for it alone.
+//!
+//! Azure compares no version of an account. What somebody puts into it between the list and the deletion goes with it; only
+//! the name and the tag `skip-matching` keep others away.
 
 use lazuli_model::{
     StorageAccount,

@@ -220,7 +220,7 @@ impl Incident {
 #[derive(Debug, Clone)]
 enum Life {
     Create(Create),
-    Expand(Expand),
+    Expand(Box<Expand>),
     Delete(Delete),
 }
 
@@ -399,7 +399,7 @@ impl World {
                 time_stamp: 7,
             })),
             Ask::Expand(mib) => {
-                Life::Expand(Expand::new(ExpandSpec { size: mib * MIB, unique_id: self.id(), time_stamp: 7 }))
+                Life::Expand(Box::new(Expand::new(ExpandSpec { size: mib * MIB, unique_id: self.id(), time_stamp: 7 })))
             }
             Ask::Delete => Life::Delete(Delete::new(DeleteSpec { uri: self.uri.clone(), cluster: CLUSTER.into() })),
         };
@@ -480,18 +480,18 @@ impl World {
         self.happens(Incident::DropSnapshots);
         self.happens(Incident::Public(false));
         for replica in 0..2 {
-            self.to_the_end(replica);
+            self.finish(replica);
         }
         if self.broken.is_none() && self.blob.as_ref().is_some_and(|blob| !blob.is_foreign) {
             self.begin(0, Ask::Create(1));
-            self.to_the_end(0);
+            self.finish(0);
             self.begin(0, Ask::Expand(9));
-            self.to_the_end(0);
+            self.finish(0);
             if self.blob.as_ref().is_some_and(|blob| blob.length != 9 * MIB + LENGTH) {
                 self.breaks("the last growth is not done: nothing disturbed it");
             }
             self.begin(0, Ask::Delete);
-            self.to_the_end(0);
+            self.finish(0);
             if self.blob.is_some() {
                 self.breaks("the last deletion is not done: nothing disturbed it");
             }
@@ -499,7 +499,7 @@ impl World {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    fn to_the_end(&mut self, replica: usize) {
+    fn finish(&mut self, replica: usize) {
         while self.tasks[replica].is_some() && self.broken.is_none() {
             self.step(replica, Fate::Served);
         }

@@ -343,7 +343,6 @@ impl World {
         self.tell(|| format!("{incident:?}"));
         let number = self.numbers.draw();
         match (incident, &mut self.blob) {
-            // A node needs its disk again: the planner of accounts has made one.
             (Incident::Stranger(has_footer), None) => {
                 if self.account.is_none() {
                     return;
@@ -355,10 +354,8 @@ impl World {
                 }
             }
             (Incident::OtherContent(is_there), _) => self.others = if is_there { 1 + number % 5 } else { 0 },
-            (Incident::Public(is_public), _) => {
-                if self.account.is_some() && (is_public || self.container.is_some()) {
-                    self.container = Some(is_public);
-                }
+            (Incident::Public(is_public), _) if self.account.is_some() && (is_public || self.container.is_some()) => {
+                self.container = Some(is_public);
             }
             (Incident::Attach, Some(blob)) if !blob.is_leased => {
                 if blob.has_footer() {
