@@ -8,7 +8,7 @@ use crate::footer::{Footer, LENGTH, Page, UniqueId, ZEROS, disk_size};
 /// How a disk is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpandSpec {
-    /// Its least size in bytes. A disk never shrinks, so 0 asks for its footer alone: what an attach needs first.
+    /// Its least size in bytes, as [`fit`](crate::class::fit) gives it. A disk never shrinks, so 0 asks for its footer alone: what an attach needs first.
     pub size: u64,
     /// The id in its footer, where none of its footers can be read any more.
     pub unique_id: UniqueId,

@@ -33,7 +33,7 @@ const MOST_CALLS: u32 = 120;
 /// The schedules in which a mutant must be noticed.
 const NOTICED: u64 = 20_000;
 
-const REACHED: [&str; 26] = [
+const REACHED: [&str; 27] = [
     "account deleted",
     "account kept",
     "answer lost, done",
@@ -49,6 +49,7 @@ const REACHED: [&str; 26] = [
     "grown",
     "growth finished for another process",
     "late, and refused",
+    "leased by a tool",
     "machine wrote where the old footer was",
     "old footer cleared",
     "old footer not cleared, written over",
