@@ -79,7 +79,7 @@ impl Create {
                 let page = Footer::new(size, self.spec.unique_id, self.spec.time_stamp).to_page();
                 self.write(size, page, etag)
             }
-            (Call::MakeBlob { .. }, Answer::Refused(Problem::Lost, _)) => {
+            (Call::MakeBlob { .. }, Answer::Refused(Problem::Lost, _) | Answer::Done(None)) => {
                 self.progress.effect = Effect::Possible;
                 self.progress.again(Call::ReadBlob)
             }

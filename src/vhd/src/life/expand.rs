@@ -93,7 +93,9 @@ impl Expand {
                 let machine = disk.and_then(|disk| disk.blob.machine());
                 self.progress.fail(Why::Attached { machine }, Some(error))
             }
-            (_, Answer::Refused(Problem::OtherVersion | Problem::Lost, _), _) => self.progress.again(Call::ReadBlob),
+            (_, Answer::Refused(Problem::OtherVersion | Problem::Lost, _) | Answer::Done(None), _) => {
+                self.progress.again(Call::ReadBlob)
+            }
             (call, Answer::Refused(problem, error), _) => self.progress.refused(&call, problem, error),
             (call, _, _) => self.progress.not_understood(&call),
         }

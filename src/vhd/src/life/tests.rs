@@ -402,6 +402,18 @@ fn the_answers_of_the_blob_service_are_sorted_by_their_codes() {
 }
 
 #[test]
+fn a_write_whose_answer_names_no_version_is_looked_at() {
+    let none = || Answer::Done(None);
+    let mine = blob(GIB, ours());
+    assert_eq!(create(vec![container(), none(), shown(&mine), page(ZEROS), done(2)]).1, Ok(GIB));
+    let (_, end) = create(vec![container(), none(), Answer::Snapshots(Vec::new())]);
+    assert_eq!(end.unwrap_err().effect, Effect::Possible);
+    let good = page(Footer::new(GIB, [7; 16], 9).to_page());
+    let (calls, end) = expand(GIB, vec![shown(&mine), page(ZEROS), none(), shown(&mine), good]);
+    assert_eq!((end, calls.len()), (Ok(GIB), 5));
+}
+
+#[test]
 fn an_account_that_is_gone_is_no_users_mistake() {
     let failure = create(vec![refused(Problem::NoAccount)]).1.unwrap_err();
     assert_eq!((&failure.why, failure.code(Rpc::CreateVolume)), (&Why::NoAccount, Code::Unavailable));
