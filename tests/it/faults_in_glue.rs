@@ -10,12 +10,13 @@ use std::{
 };
 
 /// The crates whose business faults are.
-const DECIDES: [&str; 12] = [
+const DECIDES: [&str; 13] = [
     "model",
     "azure",
     "quota",
     "engine",
     "volume",
+    "vhd",
     "staging",
     "storage",
     "vm-disks",

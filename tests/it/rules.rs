@@ -233,9 +233,19 @@ fn the_judge_of_the_disk_suites_does_not_know_the_planner() {
     let source = fs::read_to_string(root().join("tests/it/disk_rig.rs")).unwrap();
     let code: Vec<&str> = source.lines().filter(|line| !line.trim().starts_with("//")).collect();
     assert!(code.iter().any(|line| line.contains("lazuli_emulator")));
-    for decides in
-        ["model", "quota", "engine", "volume", "staging", "storage", "services", "balancing", "nodes", "diagnosis"]
-    {
+    for decides in [
+        "model",
+        "quota",
+        "engine",
+        "volume",
+        "vhd",
+        "staging",
+        "storage",
+        "services",
+        "balancing",
+        "nodes",
+        "diagnosis",
+    ] {
         let imported = format!("lazuli_{decides}");
         assert!(!code.iter().any(|line| line.contains(&imported)), "the judge imports {imported}, which it judges");
     }

@@ -1,0 +1,488 @@
+//! Whether a StorageClass asks for a blob disk, and for which one.
+//!
+//! The parameters are those of the in-tree plugin of Kubernetes 1.7: `kind` is `Shared`, `Dedicated` or `Managed`, and
+//! `storageAccount` names an account. The Go driver of today knows neither: it makes a managed disk whatever `kind` says,
+//! and refuses `storageAccount`. Which of the two holds in a cluster is said by [`BlobDisks`] and by what its machines are
+//! made of, because a machine takes either managed disks or blobs (source: Azure's error `Addition of a managed disk to a
+//! VM with blob based disks is not supported.`).
+//!
+//! | `kind` | `storageAccount` | a blob disk is made |
+//! |---|---|---|
+//! | none or `Managed` | none | never |
+//! | `Shared` | none | in an account of the cluster's pool |
+//! | `Dedicated` | none | in an account of its own |
+//! | none or `Dedicated` | named | in that account |
+//! | `Managed`, `Shared` | named | never: it is refused |
+//!
+//! What a node does with the disk (`fsType`, `perfProfile`, `device-setting/`) is checked by the crate of classes, as for
+//! managed disks.
+
+use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
+
+use lazuli_model::{
+    CachingMode, Gib, StorageSku, UnknownName, digest,
+    parameter::{Parameter, ParameterError, Parameters},
+    spelling::nearest,
+};
+
+use crate::uri::{EXTENSION, is_account_name};
+
+/// `--blob-disks`: when a class that asks for a blob disk gets one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum BlobDisks {
+    /// Where the machines of the cluster have their system disks in blobs.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never: as the Go driver.
+    Never,
+}
+
+impl BlobDisks {
+    /// Every value, for people.
+    pub const NAMES: &'static str = "auto, always, never";
+
+    /// The word of the switch.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
+}
+
+impl FromStr for BlobDisks {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        [Self::Auto, Self::Always, Self::Never]
+            .into_iter()
+            .find(|value| value.as_str() == text)
+            .ok_or_else(|| UnknownName { value: text.to_owned(), allowed: Self::NAMES })
+    }
+}
+
+impl fmt::Display for BlobDisks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where the system disk of a machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SystemDisk {
+    /// `storageProfile.osDisk.vhd`
+    Blob,
+    /// `storageProfile.osDisk.managedDisk`, or that of an instance of a scale set.
+    Managed,
+}
+
+/// What the machines of the cluster take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Machines {
+    /// All of them blobs.
+    Blobs,
+    /// At least one takes managed disks.
+    Managed,
+    /// None has been read yet.
+    Unknown,
+}
+
+impl Machines {
+    /// What these machines take. A cluster of both counts as managed: a Pod may come to any of them.
+    pub fn of(system_disks: impl IntoIterator<Item = SystemDisk>) -> Self {
+        system_disks.into_iter().fold(Self::Unknown, |all, one| match (all, one) {
+            (Self::Managed, _) | (_, SystemDisk::Managed) => Self::Managed,
+            (Self::Unknown | Self::Blobs, SystemDisk::Blob) => Self::Blobs,
+        })
+    }
+}
+
+/// What the cluster says for every blob disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Defaults {
+    /// `--blob-disks`
+    pub blob_disks: BlobDisks,
+    /// What the machines take.
+    pub machines: Machines,
+    /// Whether the cloud is Azure Stack Hub.
+    pub is_stack_hub: bool,
+    /// The subscription of the cluster.
+    pub subscription: String,
+    /// The resource group of the cluster, in which the accounts are.
+    pub resource_group: String,
+    /// The region of the cluster.
+    pub location: String,
+}
+
+/// In which account a blob disk is made.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// In one of the cluster's pool.
+    Shared,
+    /// In one of its own.
+    Dedicated,
+    /// In this one, which is never made.
+    Account(String),
+}
+
+/// What is made for a class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// A managed disk.
+    Managed {
+        /// What a person should know of: the class asks for a blob disk.
+        warning: Option<String>,
+    },
+    /// A blob disk.
+    Blob(Box<BlobClass>),
+    /// No machine has been read yet: ask again (`UNAVAILABLE`).
+    Undecided,
+}
+
+/// A blob disk that a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlobClass {
+    /// The account.
+    pub place: Place,
+    /// The SKU of the account. For a named one: what the class says of it.
+    pub sku: Option<StorageSku>,
+    /// The region of the account; it counts where an account is made or chosen.
+    pub location: String,
+    /// The name of the blob.
+    pub blob: String,
+    /// The size that is made.
+    pub size: Gib,
+    /// The sizes, in bytes, with which a disk that an earlier try made is the one that is asked for.
+    pub accepted: RangeInclusive<u64>,
+    /// `cachingMode`; `None` where the class does not say.
+    pub caching: Option<CachingMode>,
+    /// The parameters as they were written: the context of the volume.
+    pub written: BTreeMap<String, String>,
+    /// What a person should know of, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// A CreateVolume request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Request {
+    /// The name of the request: `pvc-<uid>`.
+    pub name: String,
+    /// The parameters of the StorageClass, and those of a VolumeAttributesClass over them.
+    pub parameters: BTreeMap<String, String>,
+    /// `capacity_range.required_bytes`; 0 when there is none.
+    pub required_bytes: i64,
+    /// `capacity_range.limit_bytes`; 0 when there is none.
+    pub limit_bytes: i64,
+}
+
+/// The SKUs of accounts whose page blobs are disks (source: the in-tree plugin's list, and Microsoft's page on page blobs:
+/// no zone redundancy).
+pub const SKUS: [StorageSku; 4] =
+    [StorageSku::StandardLrs, StorageSku::StandardGrs, StorageSku::StandardRagrs, StorageSku::PremiumLrs];
+
+/// The SKUs that Azure Stack Hub has (source: "Azure Stack Hub storage: Differences and considerations").
+const STACK_HUB_SKUS: [StorageSku; 2] = [StorageSku::StandardLrs, StorageSku::PremiumLrs];
+
+/// The largest blob disk (source: Microsoft's limits of unmanaged disks).
+const LARGEST: Gib = Gib::new(4_095);
+
+/// The largest one on Azure Stack Hub, whose page blobs have at most 1 TiB with the footer (source: "Azure Stack Hub
+/// storage: Differences and considerations").
+const LARGEST_ON_STACK_HUB: Gib = Gib::new(1_023);
+
+/// The sizes that a blob disk can have.
+pub fn sizes(is_stack_hub: bool) -> RangeInclusive<Gib> {
+    Gib::new(1)..=if is_stack_hub { LARGEST_ON_STACK_HUB } else { LARGEST }
+}
+
+/// The parameters that count for blob disks, as the documentation spells them.
+const KNOWN: [&str; 9] = [
+    "cachingMode",
+    "fsType",
+    "kind",
+    "location",
+    "perfProfile",
+    "resourceGroup",
+    "skuName",
+    "storageAccount",
+    "storageAccountType",
+];
+
+/// Parameters without effect, which old classes have: those of external-provisioner, of the translation of in-tree classes
+/// and of older drivers.
+const WITHOUT_EFFECT: [&str; 8] = [
+    "csi-migration",
+    "csi.storage.k8s.io/pv/name",
+    "csi.storage.k8s.io/pvc/name",
+    "csi.storage.k8s.io/pvc/namespace",
+    "attachdiskinitialdelay",
+    "enableasyncattach",
+    "useragent",
+    "zoned",
+];
+
+/// Parameters that are of managed disks alone.
+const OF_MANAGED_DISKS: [&str; 20] = [
+    "diskaccessid",
+    "diskencryptionsetid",
+    "diskencryptiontype",
+    "diskiopsreadwrite",
+    "diskmbpsreadwrite",
+    "diskname",
+    "enablebursting",
+    "enableperformanceplus",
+    "logicalsectorsize",
+    "maxshares",
+    "networkaccesspolicy",
+    "publicnetworkaccess",
+    "subscriptionid",
+    "tags",
+    "tagvaluedelimiter",
+    "tier",
+    "writeacceleratorenabled",
+    "zone",
+    "zones",
+    "edgezone",
+];
+
+/// What `kind` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Shared,
+    Dedicated,
+    Managed,
+}
+
+impl Kind {
+    /// The kind of this name in any letter case: the in-tree plugin raised the first letter.
+    fn of(parameter: Parameter<'_>) -> Option<Self> {
+        let is = |name: &str| parameter.value.eq_ignore_ascii_case(name);
+        match () {
+            () if is("Shared") => Some(Self::Shared),
+            () if is("Dedicated") => Some(Self::Dedicated),
+            () if is("Managed") => Some(Self::Managed),
+            () => None,
+        }
+    }
+}
+
+/// What a request gets.
+///
+/// A class that asks for no blob disk is not checked further: that is the business of managed disks, as is what its
+/// `kind` may say.
+///
+/// # Errors
+/// The first parameter of a blob disk that cannot be used, or a size that no blob disk has. Nothing is written before.
+pub fn choose(request: &Request, defaults: &Defaults) -> Result<Choice, ParameterError> {
+    let parameters = Parameters::written(&request.parameters)?;
+    let kind = parameters.get("kind");
+    let account = parameters.get("storageaccount");
+    let place = match (kind.map(|kind| (kind, Kind::of(kind))), account) {
+        (None | Some((_, None | Some(Kind::Managed))), None) => return Ok(Choice::Managed { warning: None }),
+        (Some((kind, None)), Some(_)) => {
+            return Err(kind.refuse("allowed with storageAccount is Dedicated, or to leave it out"));
+        }
+        (Some((kind, Some(Kind::Managed))), Some(account)) => {
+            return Err(account.refuse(format!(
+                "it names the account of a blob disk, and {} is {:?}; allowed is to leave one of the two out",
+                kind.key, kind.value
+            )));
+        }
+        (Some((kind, Some(Kind::Shared))), Some(account)) => {
+            return Err(account.refuse(format!(
+                "with {} {:?} the driver chooses the account; allowed is to leave one of the two out",
+                kind.key, kind.value
+            )));
+        }
+        (Some((_, Some(Kind::Shared))), None) => Place::Shared,
+        (Some((_, Some(Kind::Dedicated))), None) => Place::Dedicated,
+        (None | Some((_, Some(Kind::Dedicated))), Some(account)) => named(account)?,
+    };
+    match (defaults.blob_disks, defaults.machines) {
+        (BlobDisks::Always, _) | (BlobDisks::Auto, Machines::Blobs) => {
+            Ok(Choice::Blob(Box::new(blob(request, &parameters, place, defaults)?)))
+        }
+        (BlobDisks::Auto, Machines::Unknown) => Ok(Choice::Undecided),
+        (BlobDisks::Never, _) | (BlobDisks::Auto, Machines::Managed) => as_go(kind, account, defaults),
+    }
+}
+
+/// What the Go driver does with a class of blob disks.
+fn as_go(
+    kind: Option<Parameter<'_>>,
+    account: Option<Parameter<'_>>,
+    defaults: &Defaults,
+) -> Result<Choice, ParameterError> {
+    let why = match defaults.blob_disks {
+        BlobDisks::Never => "--blob-disks is never",
+        BlobDisks::Auto | BlobDisks::Always => "the machines of the cluster take managed disks",
+    };
+    if let Some(account) = account {
+        return Err(account.refuse(format!(
+            "it asks for a blob disk, and {why}; allowed is to leave it out, or --blob-disks=always"
+        )));
+    }
+    let warning = kind.map(|kind| {
+        format!(
+            "parameter {} is {:?}: the disk is made as a managed disk, because {why}; --blob-disks=always makes blob disks",
+            kind.key, kind.value
+        )
+    });
+    Ok(Choice::Managed { warning })
+}
+
+/// The account that a class names. Azure's names of accounts have no upper case.
+fn named(account: Parameter<'_>) -> Result<Place, ParameterError> {
+    let name = account.value.to_ascii_lowercase();
+    if is_account_name(&name) {
+        Ok(Place::Account(name))
+    } else {
+        Err(account.refuse("allowed is the name of a storage account: 3 to 24 letters and digits"))
+    }
+}
+
+fn blob(
+    request: &Request,
+    parameters: &Parameters<'_>,
+    place: Place,
+    defaults: &Defaults,
+) -> Result<BlobClass, ParameterError> {
+    if request.name.is_empty() {
+        return Err(ParameterError::invalid("name", "", "the request needs a name"));
+    }
+    let mut warnings = Vec::new();
+    for (folded, parameter) in parameters.iter() {
+        check_known(folded, parameter)?;
+    }
+    if let Some(group) = parameters.get("resourcegroup")
+        && !group.value.eq_ignore_ascii_case(&defaults.resource_group)
+    {
+        return Err(group.refuse(format!(
+            "the accounts of blob disks are in the resource group of the cluster; allowed is {}",
+            defaults.resource_group
+        )));
+    }
+    let sku = sku(parameters, defaults.is_stack_hub)?;
+    let location = parameters.get("location");
+    if let (Some(location), Place::Account(account)) = (location, &place) {
+        warnings.push(format!(
+            "parameter {} is {:?}: it is ignored, because the disk is where the account {account} is",
+            location.key, location.value
+        ));
+    }
+    let (size, accepted) = size(request, defaults.is_stack_hub)?;
+    Ok(BlobClass {
+        sku: match place {
+            Place::Account(_) => sku,
+            Place::Shared | Place::Dedicated => Some(sku.unwrap_or(StorageSku::StandardLrs)),
+        },
+        place,
+        location: location.map_or(&*defaults.location, |location| location.value).to_owned(),
+        blob: blob_name(&request.name),
+        size,
+        accepted,
+        caching: parameters.get("cachingmode").map(|caching| caching.name()).transpose()?,
+        written: parameters.iter().map(|(_, one)| (one.key.to_owned(), one.value.to_owned())).collect(),
+        warnings,
+    })
+}
+
+fn check_known(folded: &str, parameter: Parameter<'_>) -> Result<(), ParameterError> {
+    let is_known = KNOWN.iter().any(|known| known.eq_ignore_ascii_case(folded))
+        || WITHOUT_EFFECT.contains(&folded)
+        || folded.starts_with("device-setting/");
+    if is_known {
+        return Ok(());
+    }
+    // One machine has a blob disk at a time.
+    if folded == "maxshares" && parameter.value == "1" {
+        return Ok(());
+    }
+    if OF_MANAGED_DISKS.contains(&folded) {
+        return Err(parameter.refuse("it is of managed disks, and a blob disk has none; allowed is to leave it out"));
+    }
+    let hint = nearest(parameter.key, KNOWN).map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+    Err(parameter.refuse(format!("allowed for blob disks are {}{hint}", KNOWN.join(", "))))
+}
+
+fn sku(parameters: &Parameters<'_>, is_stack_hub: bool) -> Result<Option<StorageSku>, ParameterError> {
+    let (one, other) = (parameters.get("skuname"), parameters.get("storageaccounttype"));
+    if let (Some(one), Some(other)) = (one, other)
+        && one.value != other.value
+    {
+        return Err(other.refuse(format!(
+            "{} names the same thing and is {:?}; allowed is one of the two, or the same value for both",
+            one.key, one.value
+        )));
+    }
+    let Some(parameter) = one.or(other) else { return Ok(None) };
+    let allowed = if is_stack_hub { &STACK_HUB_SKUS[..] } else { &SKUS[..] };
+    if let Some(sku) = allowed.iter().find(|sku| sku.as_str() == parameter.value) {
+        return Ok(Some(*sku));
+    }
+    let names: Vec<&str> = allowed.iter().map(|sku| sku.as_str()).collect();
+    let of = if is_stack_hub { "blob disks on Azure Stack Hub" } else { "blob disks" };
+    Err(parameter.refuse(format!("allowed for {of} are {}, in exactly this spelling", names.join(", "))))
+}
+
+/// The size that is made: what is required, rounded up to GiB, and the sizes that are accepted of a disk that exists.
+fn size(request: &Request, is_stack_hub: bool) -> Result<(Gib, RangeInclusive<u64>), ParameterError> {
+    let (required, limit) = (request.required_bytes, request.limit_bytes);
+    for (parameter, value) in [("required_bytes", required), ("limit_bytes", limit)] {
+        if value < 0 {
+            return Err(ParameterError::invalid(parameter, value, "allowed is no negative number of bytes"));
+        }
+    }
+    let size = fit(required.unsigned_abs(), is_stack_hub)?;
+    let limit_bytes = if limit == 0 { u64::MAX } else { limit.unsigned_abs() };
+    if size.bytes() > limit_bytes {
+        return Err(ParameterError::out_of_range(
+            "limit_bytes",
+            limit,
+            format!("the smallest blob disk for the {required} bytes required has {size} ({} bytes)", size.bytes()),
+        ));
+    }
+    Ok((size, required.unsigned_abs()..=limit_bytes))
+}
+
+/// The size of a blob disk that holds so many bytes: for a creation and for an expansion.
+///
+/// # Errors
+/// When no blob disk is so large.
+pub fn fit(required_bytes: u64, is_stack_hub: bool) -> Result<Gib, ParameterError> {
+    let sizes = sizes(is_stack_hub);
+    match Gib::holding(required_bytes).map(|size| size.max(*sizes.start())) {
+        Some(size) if size <= *sizes.end() => Ok(size),
+        Some(_) | None => Err(ParameterError::out_of_range(
+            "required_bytes",
+            required_bytes,
+            format!(
+                "the largest blob disk{} has {}",
+                if is_stack_hub { " of Azure Stack Hub" } else { "" },
+                sizes.end()
+            ),
+        )),
+    }
+}
+
+/// The longest name of a request that is the name of its blob.
+const LONGEST_PLAIN: usize = 76;
+
+/// The name of the blob of a request: the same for each try, and another one for each request. CSI allows any text as the
+/// name of a request; one that would have to be changed becomes a digest.
+pub fn blob_name(request: &str) -> String {
+    const REPLACED: &str = "blob-dynamic-";
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let is_fit = (1..=LONGEST_PLAIN).contains(&request.len()) && request.bytes().all(is_plain);
+    if is_fit && !request.starts_with(REPLACED) {
+        format!("{request}{EXTENSION}")
+    } else {
+        format!("{REPLACED}{}{EXTENSION}", digest::uuid_like(request.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

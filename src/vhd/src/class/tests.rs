@@ -1,0 +1,272 @@
+use lazuli_model::parameter::ParameterErrorKind;
+use proptest::prelude::*;
+
+use super::*;
+
+const GIB: i64 = 1 << 30;
+
+fn defaults() -> Defaults {
+    Defaults {
+        blob_disks: BlobDisks::Auto,
+        machines: Machines::Blobs,
+        is_stack_hub: false,
+        subscription: "s".into(),
+        resource_group: "Cluster".into(),
+        location: "westeurope".into(),
+    }
+}
+
+fn request(parameters: &[(&str, &str)]) -> Request {
+    Request {
+        name: "pvc-1".into(),
+        parameters: parameters.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+        required_bytes: 10 * GIB,
+        limit_bytes: 0,
+    }
+}
+
+fn choice(parameters: &[(&str, &str)]) -> Result<Choice, ParameterError> {
+    choose(&request(parameters), &defaults())
+}
+
+#[track_caller]
+fn blob(parameters: &[(&str, &str)]) -> BlobClass {
+    match choice(parameters) {
+        Ok(Choice::Blob(class)) => *class,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(parameters: &[(&str, &str)], expected: &str) {
+    assert_eq!(choice(parameters).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn the_four_classes_of_2017_make_what_they_say() {
+    assert_eq!(
+        choice(&[("storageaccounttype", "Premium_LRS"), ("kind", "Managed")]),
+        Ok(Choice::Managed { warning: None })
+    );
+    let account = blob(&[("skuname", "Standard_LRS"), ("location", "westus"), ("storageAccount", "azuretestx")]);
+    assert_eq!(account.place, Place::Account("azuretestx".into()));
+    assert_eq!(account.sku, Some(StorageSku::StandardLrs));
+    assert_eq!(
+        account.warnings,
+        ["parameter location is \"westus\": it is ignored, because the disk is where the account azuretestx is"]
+    );
+    let shared = blob(&[("skuname", "Premium_LRS"), ("kind", "Shared")]);
+    assert_eq!((shared.place, shared.sku), (Place::Shared, Some(StorageSku::PremiumLrs)));
+    assert_eq!((&*shared.location, &*shared.blob), ("westeurope", "pvc-1.vhd"));
+    let dedicated = blob(&[("skuname", "Standard_LRS"), ("kind", "Dedicated")]);
+    assert_eq!((dedicated.place, dedicated.size), (Place::Dedicated, Gib::new(10)));
+}
+
+#[test]
+fn kind_and_keys_are_read_in_any_letter_case() {
+    for kind in ["shared", "Shared", "SHARED", "sHaReD"] {
+        assert_eq!(blob(&[("KIND", kind)]).place, Place::Shared);
+    }
+    assert_eq!(blob(&[("kind", "dedicated"), ("STORAGEACCOUNT", "Acct")]).place, Place::Account("acct".into()));
+    assert_eq!(choice(&[("kind", "managed")]), Ok(Choice::Managed { warning: None }));
+    // Another word is the business of managed disks, as is a class without any.
+    assert_eq!(choice(&[("kind", "Sharde")]), Ok(Choice::Managed { warning: None }));
+    assert_eq!(choice(&[("anything", "else")]), Ok(Choice::Managed { warning: None }));
+    assert_eq!(choice(&[("kind", ""), ("storageAccount", "")]), Ok(Choice::Managed { warning: None }));
+}
+
+#[test]
+fn a_switch_and_the_machines_decide_whether_a_blob_disk_is_made() {
+    let with = |blob_disks, machines, parameters: &[(&str, &str)]| {
+        choose(&request(parameters), &Defaults { blob_disks, machines, ..defaults() })
+    };
+    let kind = [("kind", "shared")];
+    let account = [("storageAccount", "acct")];
+    for class in [&kind[..], &account[..]] {
+        for machines in [Machines::Blobs, Machines::Managed, Machines::Unknown] {
+            assert!(matches!(with(BlobDisks::Always, machines, class), Ok(Choice::Blob(_))));
+        }
+        assert!(matches!(with(BlobDisks::Auto, Machines::Blobs, class), Ok(Choice::Blob(_))));
+        assert_eq!(with(BlobDisks::Auto, Machines::Unknown, class), Ok(Choice::Undecided));
+    }
+    let managed = |why: &str| {
+        Ok(Choice::Managed {
+            warning: Some(format!(
+                "parameter kind is \"shared\": the disk is made as a managed disk, because {why}; --blob-disks=always \
+                 makes blob disks"
+            )),
+        })
+    };
+    assert_eq!(
+        with(BlobDisks::Auto, Machines::Managed, &kind),
+        managed("the machines of the cluster take managed disks")
+    );
+    for machines in [Machines::Blobs, Machines::Managed, Machines::Unknown] {
+        assert_eq!(with(BlobDisks::Never, machines, &kind), managed("--blob-disks is never"));
+        assert_eq!(
+            with(BlobDisks::Never, machines, &account).unwrap_err().to_string(),
+            "parameter storageAccount is \"acct\": it asks for a blob disk, and --blob-disks is never; allowed is to leave it \
+             out, or --blob-disks=always"
+        );
+        assert_eq!(with(BlobDisks::Never, machines, &[]), Ok(Choice::Managed { warning: None }));
+        assert_eq!(with(BlobDisks::Auto, machines, &[]), Ok(Choice::Managed { warning: None }));
+    }
+    let error = with(BlobDisks::Auto, Machines::Managed, &account).unwrap_err();
+    assert_eq!(error.kind(), ParameterErrorKind::InvalidArgument);
+}
+
+#[test]
+fn one_machine_with_managed_disks_makes_a_cluster_managed() {
+    use SystemDisk::{Blob, Managed};
+    assert_eq!(Machines::of([]), Machines::Unknown);
+    assert_eq!(Machines::of([Blob, Blob]), Machines::Blobs);
+    for mixed in [[Blob, Managed], [Managed, Blob], [Managed, Managed]] {
+        assert_eq!(Machines::of(mixed), Machines::Managed);
+    }
+}
+
+#[test]
+fn what_contradicts_itself_or_cannot_be_made_is_refused_by_key_and_value() {
+    refused(
+        &[("kind", "managed"), ("storageAccount", "acct")],
+        "parameter storageAccount is \"acct\": it names the account of a blob disk, and kind is \"managed\"; allowed is to \
+         leave one of the two out",
+    );
+    refused(
+        &[("kind", "Shared"), ("storageAccount", "acct")],
+        "parameter storageAccount is \"acct\": with kind \"Shared\" the driver chooses the account; allowed is to leave one of \
+         the two out",
+    );
+    refused(
+        &[("kind", "blob"), ("storageAccount", "acct")],
+        "parameter kind is \"blob\": allowed with storageAccount is Dedicated, or to leave it out",
+    );
+    refused(
+        &[("storageAccount", "my_account")],
+        "parameter storageAccount is \"my_account\": allowed is the name of a storage account: 3 to 24 letters and digits",
+    );
+    refused(
+        &[("kind", "Shared"), ("skuName", "StandardSSD_LRS")],
+        "parameter skuName is \"StandardSSD_LRS\": allowed for blob disks are Standard_LRS, Standard_GRS, Standard_RAGRS, \
+         Premium_LRS, in exactly this spelling",
+    );
+    refused(
+        &[("kind", "Shared"), ("skuName", "Premium_LRS"), ("storageAccountType", "Standard_LRS")],
+        "parameter storageAccountType is \"Standard_LRS\": skuName names the same thing and is \"Premium_LRS\"; allowed is one \
+         of the two, or the same value for both",
+    );
+    refused(
+        &[("kind", "Shared"), ("resourceGroup", "other")],
+        "parameter resourceGroup is \"other\": the accounts of blob disks are in the resource group of the cluster; allowed \
+         is Cluster",
+    );
+    refused(
+        &[("kind", "Shared"), ("maxShares", "2")],
+        "parameter maxShares is \"2\": it is of managed disks, and a blob disk has none; allowed is to leave it out",
+    );
+    refused(
+        &[("kind", "Shared"), ("cachingMod", "None")],
+        "parameter cachingMod is \"None\": allowed for blob disks are cachingMode, fsType, kind, location, perfProfile, \
+         resourceGroup, skuName, storageAccount, storageAccountType; did you mean cachingMode?",
+    );
+    refused(
+        &[("kind", "Shared"), ("cachingMode", "readonly")],
+        "parameter cachingMode is \"readonly\": allowed are None, ReadOnly, ReadWrite, in exactly this spelling",
+    );
+    assert!(choice(&[("kind", "Shared"), ("Kind", "Managed")]).is_err());
+    let class = blob(&[
+        ("kind", "Shared"),
+        ("resourcegroup", "cluster"),
+        ("maxShares", "1"),
+        ("cachingmode", "ReadWrite"),
+        ("csi-migration", "true"),
+        ("csi.storage.k8s.io/pvc/name", "claim"),
+        ("fsType", "xfs"),
+    ]);
+    assert_eq!(class.caching, Some(CachingMode::ReadWrite));
+    assert_eq!(class.written.len(), 7);
+}
+
+#[test]
+fn a_size_that_no_blob_disk_has_is_refused_before_anything_is_made() {
+    let sized = |required_bytes, limit_bytes, is_stack_hub| {
+        let request = Request { required_bytes, limit_bytes, ..request(&[("kind", "Dedicated")]) };
+        match choose(&request, &Defaults { is_stack_hub, ..defaults() }) {
+            Ok(Choice::Blob(class)) => Ok((class.size.get(), class.accepted)),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err((error.kind(), error.to_string())),
+        }
+    };
+    let size = |required, limit, hub| sized(required, limit, hub).map(|(size, _)| size);
+    assert_eq!(size(0, 0, false), Ok(1));
+    assert_eq!(size(1, 0, false), Ok(1));
+    assert_eq!(size(GIB + 1, 0, false), Ok(2));
+    assert_eq!(size(4_095 * GIB, 0, false), Ok(4_095));
+    assert_eq!(size(1_023 * GIB, 0, true), Ok(1_023));
+    assert_eq!(
+        size(4_095 * GIB + 1, 0, false),
+        Err((
+            ParameterErrorKind::OutOfRange,
+            format!("parameter required_bytes is \"{}\": the largest blob disk has 4095 GiB", 4_095 * GIB + 1)
+        ))
+    );
+    assert_eq!(
+        size(1_024 * GIB, 0, true),
+        Err((
+            ParameterErrorKind::OutOfRange,
+            "parameter required_bytes is \"1099511627776\": the largest blob disk of Azure Stack Hub has 1023 GiB"
+                .into()
+        ))
+    );
+    assert_eq!(size(GIB + 1, 2 * GIB, false), Ok(2));
+    assert_eq!(size(GIB + 1, 2 * GIB - 1, false).unwrap_err().0, ParameterErrorKind::OutOfRange);
+    assert_eq!(size(-1, 0, false).unwrap_err().0, ParameterErrorKind::InvalidArgument);
+    assert_eq!(size(i64::MAX, 0, false).unwrap_err().0, ParameterErrorKind::OutOfRange);
+    assert_eq!(sized(GIB + 1, 4 * GIB, false).unwrap().1, (1 << 30) + 1..=4 << 30);
+}
+
+#[test]
+fn azure_stack_hub_has_two_skus() {
+    let on_hub =
+        |sku| choose(&request(&[("kind", "Shared"), ("skuName", sku)]), &Defaults { is_stack_hub: true, ..defaults() });
+    assert!(on_hub("Standard_LRS").is_ok() && on_hub("Premium_LRS").is_ok());
+    assert_eq!(
+        on_hub("Standard_GRS").unwrap_err().to_string(),
+        "parameter skuName is \"Standard_GRS\": allowed for blob disks on Azure Stack Hub are Standard_LRS, Premium_LRS, in \
+         exactly this spelling"
+    );
+}
+
+#[test]
+fn the_switch_has_three_words() {
+    for word in ["auto", "always", "never"] {
+        assert_eq!(word.parse::<BlobDisks>().unwrap().to_string(), word);
+    }
+    assert_eq!("Auto".parse::<BlobDisks>().unwrap_err().to_string(), "\"Auto\" is not one of auto, always, never");
+}
+
+proptest! {
+    #[test]
+    fn every_request_has_a_blob_of_its_own(one in "[a-zA-Z0-9_-]{1,80}|\\PC{0,80}", other in "[a-zA-Z0-9_-]{1,80}|\\PC{0,80}") {
+        let name = blob_name(&one);
+        let uri = crate::uri::BlobUri::of("acct", "core.windows.net", "vhds", &name);
+        prop_assert!(uri.is_ok(), "{:?}", uri);
+        prop_assert!(one == other || name != blob_name(&other));
+        // What looks like a digest is one.
+        prop_assert_ne!(blob_name(name.trim_end_matches(EXTENSION)), if name.starts_with("blob-dynamic-") { name } else { String::new() });
+    }
+
+    #[test]
+    fn no_class_panics(
+        keys in proptest::collection::vec("kind|storageAccount|skuName|location|maxShares|\\PC{0,9}", 0..5),
+        values in proptest::collection::vec("Shared|dedicated|Managed|acct|Premium_LRS|\\PC{0,9}", 5),
+        required_bytes in any::<i64>(), limit_bytes in any::<i64>(), is_stack_hub in any::<bool>(),
+    ) {
+        let parameters = keys.into_iter().zip(values).collect();
+        let request = Request { name: "pvc-1".into(), parameters, required_bytes, limit_bytes };
+        if let Ok(Choice::Blob(class)) = choose(&request, &Defaults { is_stack_hub, ..defaults() }) {
+            prop_assert!(sizes(is_stack_hub).contains(&class.size));
+            prop_assert!(class.accepted.contains(&class.size.bytes()));
+        }
+    }
+}

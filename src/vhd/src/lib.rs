@@ -1,0 +1,20 @@
+//! Every decision about VHD blob disks, as pure functions over values: page blobs in storage accounts that virtual machines
+//! without managed disks attach by address.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`class`] | whether a StorageClass asks for a blob disk, and for which one |
+//! | [`accounts`] | in which storage account it is made, and which accounts are made |
+//! | [`life`] | what is sent next, and what is answered: the steps of a disk that is made, grows or is deleted |
+//! | [`attach`] | whether a machine may have it |
+//! | [`lease`] | whether it is attached, by its blob |
+//! | [`footer`] | the last 512 bytes of a fixed VHD |
+//! | [`uri`] | which blob an address names |
+
+pub mod accounts;
+pub mod attach;
+pub mod class;
+pub mod footer;
+pub mod lease;
+pub mod life;
+pub mod uri;
