@@ -85,6 +85,7 @@ mod it {
     mod service_random;
     mod service_reach;
     mod service_rig;
+    mod snapshot_kills;
     mod tiers;
     mod unknown_keys;
     mod up;

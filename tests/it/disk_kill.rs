@@ -18,16 +18,16 @@ use super::disk_rig::{Client, create, delete, disk_id, publish_as, unpublish, vm
 const NODE: &str = "node-0";
 const NAME: &str = "pvc-a";
 /// How long one life may take, with everything else that this machine does.
-const PATIENCE: Duration = Duration::from_secs(240);
+pub(super) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A controller as a process of its own.
-struct Process {
+pub(super) struct Process {
     child: Child,
-    client: Client,
+    pub(super) client: Client,
 }
 
 impl Process {
-    async fn start(folder: &Path) -> Self {
+    pub(super) async fn start(folder: &Path) -> Self {
         let socket = folder.join("csi.sock");
         // The socket of a killed process does no harm, but the test must not connect to it.
         let _ = std::fs::remove_file(&socket);
@@ -53,7 +53,7 @@ impl Process {
         Self { child: process, client: Client::new(channel) }
     }
 
-    fn kill(mut self) {
+    pub(super) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -166,7 +166,7 @@ fn short(folder: &Path) -> Profile {
     Profile::parse(path.to_str().unwrap()).unwrap()
 }
 
-fn azure_json(url: &str) -> String {
+pub(super) fn azure_json(url: &str) -> String {
     json!({
         "cloud": "AzurePublicCloud",
         "resourceManagerEndpoint": url,
