@@ -322,7 +322,7 @@ async fn until(is: impl Fn() -> bool) {
     }
 }
 
-/// Takes out times and the identities that Azure gives.
+/// Takes out times, the identities that Azure gives, and how far it is with what it fills after its answer.
 fn plain(value: &mut Value) {
     if let Value::Object(members) = value {
         let is_own = |key: &str| {
@@ -331,7 +331,7 @@ fn plain(value: &mut Value) {
                 .iter()
                 .any(|own| key.ends_with(own))
         };
-        members.retain(|key, _| !is_own(key));
+        members.retain(|key, member| !is_own(key) && !member.is_null());
         members.values_mut().for_each(plain);
     }
 }
