@@ -16,7 +16,7 @@ use lazuli_model::{
 };
 use lazuli_volume::snapshot::{SnapshotView, fills_snapshots_late};
 
-use super::{ListOf, Listed, Wanted};
+use super::{ListOf, Listed, Wanted, memory::remove_oldest};
 use crate::attach::LISTS_LAG;
 
 /// How old the list may be by which the temporary snapshot of a disk is found before the disk's deletion, so that it is kept
@@ -128,7 +128,7 @@ impl Known {
         let Some(disk) = needed_by(wanted) else { return };
         self.taken.retain(|_, taken| now < taken.at + KEPT);
         if self.taken.len() >= MOST && !self.taken.contains_key(snapshot) {
-            self.taken.pop_first();
+            remove_oldest(&mut self.taken, |taken| taken.at);
         }
         let taken = Taken { snapshot: snapshot.clone(), disk: disk.clone(), at: now };
         self.taken.insert(snapshot.clone(), taken);

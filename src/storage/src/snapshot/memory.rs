@@ -135,7 +135,7 @@ impl Memory {
     pub(super) fn region_is_refused(&mut self, snapshot: &ArmId, region: &str, code: &str, now: Duration) {
         self.refused.retain(|_, (_, at)| now < *at + REGION_REFUSED);
         if self.refused.len() >= MOST {
-            self.refused.pop_first();
+            remove_oldest(&mut self.refused, |(_, at)| *at);
         }
         self.refused.insert(place(snapshot, region), (code.to_owned(), now));
     }
@@ -158,7 +158,7 @@ impl Memory {
 }
 
 /// Makes room for another one.
-fn remove_oldest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, since: impl Fn(&V) -> Duration) {
+pub(super) fn remove_oldest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, since: impl Fn(&V) -> Duration) {
     let oldest = map.iter().min_by_key(|(_, value)| since(value)).map(|(key, _)| key.clone());
     oldest.map(|key| map.remove(&key));
 }

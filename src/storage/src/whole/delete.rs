@@ -1,6 +1,5 @@
 //! The course of a deletion.
 
-use crate::calls::{NO_GROUP, found};
 use std::time::Duration;
 
 use lazuli_engine::attempts::{Attempts, Limits};
@@ -10,7 +9,10 @@ use lazuli_model::fault::Fault;
 use super::{
     Deleted, Failure, OtherOperation, Resource as _, Trouble, Verb, Watched, Whole, failed, in_progress, rest_after,
 };
-use crate::single_write::{Deletion, Refusal, deletion};
+use crate::{
+    calls::{NO_GROUP, found},
+    single_write::{Deletion, Refusal, deletion},
+};
 
 /// The pauses before the next tries to delete what Azure calls busy in one answer and not found in the next.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(4)];

@@ -3,7 +3,6 @@
 //! What is sent is planned by a read behind the permit, so a repeated request, and one whose answer was lost, finds what is
 //! done and sends what is missing. Whether Azure makes the change now is Azure's to say.
 
-use crate::calls::found;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use lazuli_engine::attempts::{Attempts, Limits};
@@ -16,7 +15,10 @@ use lazuli_volume::{
 };
 
 use super::{AzureFailure, Done, Failure, Op, SeenDisk, Step, Verb, WholeDisk, Why, Write};
-use crate::whole::{OtherOperation, Watched, failed, in_progress, rest_after};
+use crate::{
+    calls::found,
+    whole::{OtherOperation, Watched, failed, in_progress, rest_after},
+};
 
 /// How often a change is planned and sent again while Azure calls the disk busy.
 const MOST_CONFLICTS: u32 = 1;

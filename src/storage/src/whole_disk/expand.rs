@@ -1,6 +1,5 @@
 //! The course of an expansion.
 
-use crate::calls::found;
 use std::{sync::Arc, time::Duration};
 
 use lazuli_engine::attempts::{Attempts, Limits};
@@ -9,6 +8,7 @@ use lazuli_model::{Disk, Gib, fault::Fault};
 
 use super::{AzureFailure, Done, Failure, Op, SeenDisk, Step, Verb, WholeDisk, Why, Write};
 use crate::{
+    calls::found,
     single_write::{AfterExpansion, Expansion, ExpansionSends, expansion},
     whole::{OtherOperation, Watched, failed, in_progress, rest_after},
 };
