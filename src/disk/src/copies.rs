@@ -2,6 +2,7 @@
 
 use lazuli_azure::compute::Freshness;
 use lazuli_model::{ArmId, Disk, event::Reason, fault::Code, parameter::ParameterError};
+use lazuli_quota::permit::Priority;
 use lazuli_reconcile::Clock;
 use lazuli_storage::{
     copies::{self, Call, Create, Descend, Links, Made, Next, Remove, Report, Step},
@@ -85,7 +86,7 @@ impl Volumes {
     /// What a disk was made from that says this of its source. A part that cannot be read now is left out.
     pub async fn line(&self, source: &str) -> Line {
         let Ok(source) = source.parse::<ArmId>() else { return Line::default() };
-        let mut walk = Descend::new(source);
+        let mut walk = Descend::new(source, Priority::Attach);
         let mut event = Event::Begun;
         loop {
             let next = walk.next(self.copies().links(self.workers.clock()), event);
@@ -122,13 +123,13 @@ impl Volumes {
 
     async fn call(&self, call: Call) -> Event {
         match call {
-            Call::ReadDisk { disk, accept } => {
-                let freshness = Freshness { accept, ..Freshness::single() };
+            Call::ReadDisk { disk, accept, priority } => {
+                let freshness = Freshness { accept, ..Freshness::single().priority(priority) };
                 let read = self.client.read_disk(&disk, freshness).await;
                 Event::Disk(read.map(|read| Box::new(read.model)).map_err(Answer))
             }
-            Call::ReadSnapshot(snapshot) => {
-                let read = self.client.read_snapshot(&snapshot, Freshness::single()).await;
+            Call::ReadSnapshot { snapshot, priority } => {
+                let read = self.client.read_snapshot(&snapshot, Freshness::single().priority(priority)).await;
                 Event::Snapshot(read.map(|read| Box::new(read.model)).map_err(Answer))
             }
             Call::MakeDisk { disk, spec } => {

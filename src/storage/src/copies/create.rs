@@ -9,7 +9,7 @@ use lazuli_model::{
     fault::{self, Fault, Rpc},
     parameter::ParameterError,
 };
-use lazuli_quota::read::Accept;
+use lazuli_quota::{permit::Priority, read::Accept};
 use lazuli_volume::{
     Adopted, CreatePlan, Defaults, Request,
     copy::{
@@ -129,7 +129,7 @@ impl<W: AzureFailure> Create<W> {
         reports: &mut Vec<Report<W>>,
     ) -> Turn<E, W> {
         match (mem::replace(&mut self.at, At::Over), event) {
-            (At::Begin, Event::Begun) => match read(&self.source, Accept::Single) {
+            (At::Begin, Event::Begun) => match read(&self.source, Accept::Single, Priority::Read) {
                 Some(call) => self.go(At::Source, call),
                 None => self.descend(links, Link::Unknown),
             },
@@ -155,7 +155,7 @@ impl<W: AzureFailure> Create<W> {
                 match &plan.route {
                     CopyRoute::Direct(_) => self.decide(plan),
                     CopyRoute::Carried { carrier, .. } => {
-                        let call = Call::ReadSnapshot(carrier.clone());
+                        let call = Call::ReadSnapshot { snapshot: carrier.clone(), priority: Priority::Create };
                         self.go(At::LookingForCarrier(plan), call)
                     }
                 }
@@ -214,7 +214,7 @@ impl<W: AzureFailure> Create<W> {
     }
 
     fn descend<E: AzureFailure>(&mut self, links: &mut Links, link: Link) -> Turn<E, W> {
-        let mut walk = Descend::new(self.source.clone());
+        let mut walk = Descend::new(self.source.clone(), Priority::Create);
         walk.learn_source(links, link);
         let next = walk.next::<E, W>(links, Event::Begun).map_err(|(id, error)| Failure::Unreadable(id, error))?;
         self.descended(walk, next)
@@ -235,7 +235,8 @@ impl<W: AzureFailure> Create<W> {
             // The creation of the disk reads it behind its permit.
             CopyRoute::Direct(Readiness::Ready) => self.decide(Box::new(plan)),
             CopyRoute::Direct(_) | CopyRoute::Carried { .. } => {
-                let call = Call::ReadDisk { disk: plan.create.disk.clone(), accept: Accept::Single };
+                let disk = plan.create.disk.clone();
+                let call = Call::ReadDisk { disk, accept: Accept::Single, priority: Priority::Create };
                 self.go(At::LookingForDisk(Box::new(plan)), call)
             }
         }

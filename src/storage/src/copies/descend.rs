@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{ArmId, fault::Fault};
-use lazuli_quota::read::Accept;
+use lazuli_quota::{permit::Priority, read::Accept};
 use lazuli_volume::copy::{self, Descent, Link, Walk};
 
 use super::{Event, Links, Next, read};
@@ -14,14 +14,15 @@ use crate::calls::unexpected;
 #[derive(Debug, Clone)]
 pub struct Descend {
     source: ArmId,
+    priority: Priority,
     known: BTreeMap<ArmId, Link>,
     awaited: Option<ArmId>,
 }
 
 impl Descend {
-    /// A walk that begins at this source.
-    pub fn new(source: ArmId) -> Self {
-        Self { source, known: BTreeMap::new(), awaited: None }
+    /// A walk that begins at this source, by reads that rank so.
+    pub fn new(source: ArmId, priority: Priority) -> Self {
+        Self { source, priority, known: BTreeMap::new(), awaited: None }
     }
 
     /// The source was read, or is known to be gone.
@@ -83,7 +84,7 @@ impl Descend {
                 self.known.insert(id, link);
                 continue;
             }
-            match read(&id, Accept::List) {
+            match read(&id, Accept::List, self.priority) {
                 Some(call) => {
                     self.awaited = Some(id);
                     return Next::Call(call);

@@ -34,7 +34,7 @@ use lazuli_model::{
     parameter::ParameterError,
     snapshot_spec::SnapshotSpec,
 };
-use lazuli_quota::read::Accept;
+use lazuli_quota::{permit::Priority, read::Accept};
 use lazuli_volume::copy::{CopyLimit, CopyRefusal, Link};
 
 pub use create::{Create, Made};
@@ -50,9 +50,17 @@ pub enum Call {
         disk: ArmId,
         /// Whether a list is an answer.
         accept: Accept,
+        /// How it ranks where reads are short. A request that has got further goes first: else those that have only begun
+        /// keep the ones that could write from writing, and Azure's bucket of writes overflows meanwhile.
+        priority: Priority,
     },
     /// Read a snapshot singly: [`Event::Snapshot`].
-    ReadSnapshot(ArmId),
+    ReadSnapshot {
+        /// The snapshot.
+        snapshot: ArmId,
+        /// As of a disk.
+        priority: Priority,
+    },
     /// Have a disk made, or get the one that is there: [`Event::DiskMade`].
     MakeDisk {
         /// The disk.
@@ -224,11 +232,11 @@ impl Links {
 }
 
 /// The read of a disk or of a snapshot, by its type. What is neither cannot be read.
-fn read(id: &ArmId, accept: Accept) -> Option<Call> {
+fn read(id: &ArmId, accept: Accept, priority: Priority) -> Option<Call> {
     if id.is_type("Microsoft.Compute/snapshots") {
-        return Some(Call::ReadSnapshot(id.clone()));
+        return Some(Call::ReadSnapshot { snapshot: id.clone(), priority });
     }
-    id.is_type("Microsoft.Compute/disks").then(|| Call::ReadDisk { disk: id.clone(), accept })
+    id.is_type("Microsoft.Compute/disks").then(|| Call::ReadDisk { disk: id.clone(), accept, priority })
 }
 
 /// Whether a failure leaves something in Azure, or may.

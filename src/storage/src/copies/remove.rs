@@ -4,6 +4,7 @@ use std::mem;
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{ArmId, Snapshot};
+use lazuli_quota::permit::Priority;
 use lazuli_volume::copy::{carrier_from, is_carrier_to};
 
 use super::{Call, Event, Next, Report, Step};
@@ -48,7 +49,10 @@ impl Remove {
                 self.go(At::Deleting(carrier), call)
             }
             (At::Deleting(carrier), Event::Deleted(Ok(()))) => match carrier {
-                Some(carrier) => self.go(At::Carrier(carrier.clone()), Call::ReadSnapshot(carrier)),
+                Some(carrier) => {
+                    let call = Call::ReadSnapshot { snapshot: carrier.clone(), priority: Priority::Create };
+                    self.go(At::Carrier(carrier), call)
+                }
                 None => Next::Done(Ok(())),
             },
             (At::Deleting(_), Event::Deleted(Err(error))) => Next::Done(Err(error)),

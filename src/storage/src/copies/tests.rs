@@ -211,7 +211,7 @@ impl Azure {
                 let read = self.disks.get(disk).cloned().map(Box::new).ok_or_else(missing);
                 Event::Disk(or(error.map(|Error(fault, _)| Error(fault, Effect::None))).and(read))
             }
-            Call::ReadSnapshot(id) => {
+            Call::ReadSnapshot { snapshot: id, .. } => {
                 let read = self.snapshots.get(id).cloned().map(Box::new).ok_or_else(missing);
                 Event::Snapshot(or(error.map(|Error(fault, _)| Error(fault, Effect::None))).and(read))
             }
@@ -425,6 +425,29 @@ fn a_final_refusal_of_the_disk_leaves_no_carrier_and_one_that_is_not_final_keeps
     }
 }
 
+/// In a storm the first reads of requests that have only begun fill the queue; behind them the writes would wait, and Azure's
+/// bucket of writes would be full meanwhile.
+#[test]
+fn a_request_reads_its_source_last_and_what_comes_after_before_the_sources_of_others() {
+    let mut azure = Azure::new(0);
+    for (source, sku, zone) in
+        [(snapshot("snap"), SkuName::PremiumLrs, "1"), (disk("source"), SkuName::PremiumLrs, "2")]
+    {
+        let mut numbers = Numbers::new(1);
+        let mut create = Create::new(claim(sku, zone), source, defaults()).unwrap();
+        let (mut links, mut event, mut ranks) = (Links::default(), Event::Begun, Vec::new());
+        while let Next::Call(next) = create.step(&mut links, event).next {
+            if let Call::ReadDisk { priority, .. } | Call::ReadSnapshot { priority, .. } = &next {
+                ranks.push(*priority);
+            }
+            event = azure.answer(&next, &mut numbers);
+        }
+        assert!(ranks.len() > 1, "{ranks:?}");
+        assert_eq!(ranks.remove(0), Priority::Read);
+        assert!(ranks.iter().all(|priority| *priority < Priority::Read), "{ranks:?}");
+    }
+}
+
 #[test]
 fn a_limit_that_is_reached_is_never_exhaustion() {
     for (filling, limited) in [(4, false), (5, true)] {
@@ -467,7 +490,7 @@ fn a_volume_is_answered_although_the_resource_group_of_its_source_is_gone() {
         let done = loop {
             match create.step(&mut links, event).next {
                 Next::Done(done) => break done,
-                Next::Call(Call::ReadSnapshot(_)) => {
+                Next::Call(Call::ReadSnapshot { .. }) => {
                     event = Event::Snapshot(Err(Error(Fault::ScopeNotFound, Effect::None)));
                 }
                 Next::Call(next) => event = azure.answer(&next, &mut numbers),
@@ -491,7 +514,7 @@ fn what_could_not_be_read_is_read_again_minutes_later_and_what_is_known_is_not()
     let (mut links, azure) = (Links::default(), Azure::new(0));
     let mut line = |seconds: u64, is_allowed: bool| {
         let now = Duration::from_secs(seconds);
-        let (mut walk, mut event, mut reads) = (Descend::new(snapshot("snap")), Happened::Begun, 0);
+        let (mut walk, mut event, mut reads) = (Descend::new(snapshot("snap"), Priority::Attach), Happened::Begun, 0);
         loop {
             let call = match walk.next(links.at(now), event).unwrap() {
                 Next::Done(descent) => return (descent.line.ids().len(), reads),
@@ -499,7 +522,7 @@ fn what_could_not_be_read_is_read_again_minutes_later_and_what_is_known_is_not()
             };
             reads += 1;
             event = match call {
-                Call::ReadSnapshot(id) => {
+                Call::ReadSnapshot { snapshot: id, .. } => {
                     let missing = || Error(Fault::NotFound, Effect::None);
                     Event::Snapshot(azure.snapshots.get(&id).cloned().map(Box::new).ok_or_else(missing))
                 }
