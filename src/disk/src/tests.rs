@@ -5,7 +5,6 @@ mod changes;
 mod copies;
 mod late_requests;
 mod proof_a_failed_snapshot_can_never_be_deleted;
-mod proof_a_promised_snapshot_is_deleted_with_its_disk_remade;
 mod proof_type_of_a_disk_is_believed_too_long;
 mod rig;
 mod snapshot_races;

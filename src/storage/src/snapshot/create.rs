@@ -33,8 +33,6 @@ pub(super) struct Create<W> {
     /// Whether the last write that was asked for is the only one whose outcome was not certain.
     is_only_write: bool,
     has_warned: bool,
-    /// Whether the source was read after the local snapshot was seen that is there.
-    is_source_newer: bool,
     at: At<W>,
 }
 
@@ -47,8 +45,6 @@ enum At<W> {
     Source,
     /// The source is being read singly. This snapshot was there before.
     SourceAlone(Option<Box<Snapshot>>),
-    /// The source is being read once more: a local snapshot is of another one than was read before it.
-    SourceAgain(Box<SnapshotsSeen>),
     /// The snapshots are being read, in this order: the one that is asked for, then the local one.
     Target(Planned),
     Local(Planned, Option<Box<Snapshot>>),
@@ -87,7 +83,6 @@ impl<W: AzureFailure> Create<W> {
             effect: Effect::None,
             is_only_write: false,
             has_warned: false,
-            is_source_newer: false,
             at: At::Begin,
         }
     }
@@ -108,12 +103,6 @@ impl<W: AzureFailure> Create<W> {
             }
             (At::Source, Event::Source(source)) => self.source(cx, source),
             (At::SourceAlone(there), Event::Source(source)) => self.source_alone(cx, there, source),
-            (At::SourceAgain(seen), Event::Source(source)) => {
-                let source = self.found_source(source)?;
-                let planned = self.plan(cx, source.map(|(disk, _)| disk))?;
-                self.is_source_newer = true;
-                self.decide(cx, planned, *seen)
-            }
             (At::Target(planned), Event::Snapshot(target)) => self.target(cx, planned, target),
             (At::Local(planned, target), Event::Snapshot(local)) => {
                 let Route::AcrossRegions { local: id, .. } = &planned.plan.route else { unexpected(&planned, &local) };
@@ -255,7 +244,6 @@ impl<W: AzureFailure> Create<W> {
 
     /// Has a snapshot made. The request may not live to see what comes of it.
     fn make(&mut self, cx: &mut Context<'_, '_>, snapshot: ArmId, spec: SnapshotSpec) -> Call {
-        self.is_source_newer = false;
         self.is_only_write = cx.env.memory.begins(&self.request, cx.now);
         Call::Work { snapshot, wanted: Wanted::Made(Arc::new(spec)) }
     }
@@ -356,7 +344,7 @@ impl<W: AzureFailure> Create<W> {
         planned: Planned,
         seen: SnapshotsSeen,
     ) -> Turn<Done, E, W> {
-        if self.has_any(&planned.plan, &seen) {
+        if planned.plan.has_any(&seen) {
             self.effect = Effect::Possible;
         }
         match next(&planned.plan, &seen) {
@@ -364,13 +352,6 @@ impl<W: AzureFailure> Create<W> {
             Ok(NextSnapshot::Answer(view)) => {
                 self.remember(cx, &planned.plan, &seen, &view);
                 Ok(Next::Done(Done::Made(view)))
-            }
-            // The disk may have been made again before the local snapshot was taken, and after it was read.
-            Ok(NextSnapshot::DeleteLocal(_)) if seen.target.is_none() && !self.is_source_newer => {
-                let disk = self.request.volume.disk().clone();
-                // Until it is deleted something of the request is there.
-                self.effect = Effect::Possible;
-                self.go(At::SourceAgain(Box::new(seen)), Call::ReadSource { disk, accept: Accept::Single })
             }
             Ok(NextSnapshot::DeleteLocal(local)) => {
                 let call = Call::Work { snapshot: local, wanted: Wanted::Deleted };
@@ -388,17 +369,6 @@ impl<W: AzureFailure> Create<W> {
                 let call = self.make(cx, snapshot, *spec);
                 self.go(At::Work(planned, Box::new(seen), Part::Local), call)
             }
-        }
-    }
-
-    /// Whether something of the request is there.
-    fn has_any(&self, plan: &SnapshotPlan, seen: &SnapshotsSeen) -> bool {
-        let is = |there: &Option<Snapshot>, spec: &SnapshotSpec| {
-            there.as_ref().is_some_and(|there| spec.matches(there).is_ok())
-        };
-        match &plan.route {
-            Route::InRegion(spec) => is(&seen.target, spec),
-            Route::AcrossRegions { of_disk, copy, .. } => is(&seen.target, copy) || is(&seen.local, of_disk),
         }
     }
 

@@ -29,7 +29,7 @@ pub enum NextSnapshot {
         /// What to make.
         spec: Box<SnapshotSpec>,
     },
-    /// DELETE this local snapshot: its copy is complete, or it is of an earlier disk and was never copied.
+    /// DELETE this local snapshot: its copy is complete.
     DeleteLocal(ArmId),
     /// Nothing is to be written now: answer this.
     Answer(SnapshotView),
@@ -100,11 +100,8 @@ pub fn next(plan: &SnapshotPlan, seen: &SnapshotsSeen) -> Result<NextSnapshot, S
                     _ => Ok(plan.answer(target, complete)),
                 }
             }
-            (None, Some(there)) if is_left_of_earlier_disk(there, plan, of_disk) => {
-                Ok(NextSnapshot::DeleteLocal(local.clone()))
-            }
             (None, Some(there)) => {
-                check(there, of_disk)?;
+                check(there, &first_cut(of_disk, there))?;
                 match there.is_complete() {
                     true => Ok(NextSnapshot::Create { snapshot: plan.snapshot.clone(), spec: copy.clone() }),
                     false => Ok(plan.answer(there, false)),
@@ -116,6 +113,19 @@ pub fn next(plan: &SnapshotPlan, seen: &SnapshotsSeen) -> Result<NextSnapshot, S
 }
 
 impl SnapshotPlan {
+    /// Whether something of the request is there.
+    pub fn has_any(&self, seen: &SnapshotsSeen) -> bool {
+        let is = |there: &Snapshot, spec: &SnapshotSpec| spec.matches(there).is_ok();
+        let (target, local) = (seen.target.as_ref(), seen.local.as_ref());
+        match &self.route {
+            Route::InRegion(spec) => target.is_some_and(|there| is(there, spec)),
+            Route::AcrossRegions { of_disk, copy, .. } => {
+                target.is_some_and(|there| is(there, copy))
+                    || local.is_some_and(|there| is(there, &first_cut(of_disk, there)))
+            }
+        }
+    }
+
     /// Whether the state Failed is that of a snapshot whose creation this call has just seen fail. It has no content, and
     /// no answer has named it: it is deleted, and the next call makes it anew.
     pub fn is_left_incomplete(&self, snapshot: &Snapshot) -> bool {
@@ -177,12 +187,15 @@ pub fn is_region_refusal(code: &str) -> bool {
     REGION_REFUSED.iter().any(|refused| refused.eq_ignore_ascii_case(code))
 }
 
-/// Whether a local snapshot is one that an earlier try of this very request has made, of a disk that was deleted since and made
-/// again under its name. No copy was made of it, and no other request knows it.
-fn is_left_of_earlier_disk(there: &Snapshot, plan: &SnapshotPlan, of_disk: &SnapshotSpec) -> bool {
-    value(&there.tags, REQUEST) == Some(of_disk.origin.request.as_str())
-        && is_local_of(there, plan.snapshot.name(), None)
-        && matches!(of_disk.matches(there), Err(SnapshotMismatch::SourceRemade { .. }))
+/// By what a local snapshot is compared that is there. One that carries the request's tag is what an earlier call has taken for
+/// this request, and external-snapshotter may know it: it holds the content of that moment, whichever disk has the source's
+/// name by now. Only of one without the tag must Azure show that it is of the disk of today.
+fn first_cut(of_disk: &SnapshotSpec, there: &Snapshot) -> SnapshotSpec {
+    let mut spec = of_disk.clone();
+    if value(&there.tags, REQUEST) == Some(spec.origin.request.as_str()) {
+        spec.origin.source = SourceIdentity::Unknown;
+    }
+    spec
 }
 
 /// Whether a snapshot is the local one from which one in another region was copied, or was to be. A person's snapshot may

@@ -425,18 +425,21 @@ fn the_local_snapshot_stays_until_its_copy_is_complete() {
 }
 
 #[test]
-fn a_local_snapshot_of_an_earlier_disk_goes_and_one_that_is_not_its_own_stays() {
+fn a_local_snapshot_of_the_request_is_copied_whichever_disk_has_the_name_of_its_source() {
     let plan = plan(&[("location", "westus")]);
     let Route::AcrossRegions { local, of_disk, copy } = &plan.route else { panic!("another region") };
     let there = Snapshot { source_unique_id: Some("u-0".into()), ..made(local, of_disk) };
-    let deletion = Ok(NextSnapshot::DeleteLocal(local.clone()));
-    assert_eq!(step(&plan, None, Some(&there)), deletion);
-    assert_eq!(step(&plan, None, Some(&pending(there.clone()))), deletion);
-    // Its copy is there: it is not for this request to say that it is not needed.
-    assert!(
-        step(&plan, Some(&pending(made(&plan.snapshot, copy))), Some(&there))
-            .is_ok_and(|next| next != deletion.clone().unwrap())
-    );
+    let of_gone = plan_snapshot(&request(&[("location", "westus")]), &defaults(), SourceSeen::Gone).unwrap();
+    for plan in [&plan, &of_gone] {
+        let expected = NextSnapshot::Create { snapshot: plan.snapshot.clone(), spec: copy.clone() };
+        assert_eq!(step(plan, None, Some(&there)), Ok(expected));
+        let view = answered(step(plan, None, Some(&pending(there.clone()))));
+        assert_eq!((view.snapshot, view.is_ready), (plan.snapshot.clone(), false));
+        let target = made(&plan.snapshot, copy);
+        assert!(!answered(step(plan, Some(&pending(target.clone())), Some(&there))).is_ready);
+        assert_eq!(step(plan, Some(&target), Some(&there)), Ok(NextSnapshot::DeleteLocal(local.clone())));
+        assert!(plan.has_any(&SnapshotsSeen { target: None, local: Some(there.clone()) }));
+    }
     let tagged = |tags: BTreeMap<String, String>| Snapshot { tags, ..there.clone() };
     let mut of_go = there.tags.clone();
     of_go.remove("lazuli-request");
@@ -451,6 +454,7 @@ fn a_local_snapshot_of_an_earlier_disk_goes_and_one_that_is_not_its_own_stays() 
     ] {
         let refused = step(&plan, None, Some(&other)).unwrap_err();
         assert_eq!(refused.code(), Code::AlreadyExists, "{other:?}");
+        assert!(!plan.has_any(&SnapshotsSeen { target: None, local: Some(other) }));
     }
 }
 

@@ -70,12 +70,7 @@ impl World {
                 if !self.was_since(since, is_ours) {
                     self.breaks("a deletion of a person's snapshot");
                 }
-                let is_of_earlier = |past: &Past, _: Duration| {
-                    let local = past.snaps.get(&Name::Local);
-                    local.is_some_and(|local| past.disk.is_some_and(|disk| local.of != disk))
-                };
-                let is_left = self.was_since(since, is_of_earlier) && !self.snaps.contains_key(&Name::Target);
-                if !is_wished && !is_left && !self.no_region && !self.was_since(since, is_over) {
+                if !is_wished && !self.no_region && !self.was_since(since, is_over) {
                     self.breaks("a deletion of the local snapshot before its copy is complete");
                 }
             }

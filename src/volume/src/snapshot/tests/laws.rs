@@ -185,12 +185,16 @@ fn a_request_that_is_killed_and_repeated_makes_one_snapshot_and_leaves_nothing_e
             let own = |snapshot: &&Snapshot| !others.contains_key(&snapshot.id);
             if world.snapshots.values().filter(own).any(Snapshot::is_complete) && numbers.one_in(4) {
                 world.disk = None;
+                if across && numbers.one_in(2) {
+                    world.disk = Some(Disk { unique_id: Some("u-2".into()), ..disk() });
+                }
             }
             world.tick();
         }
         assert!(view.is_some_and(|view| view.is_ready), "seed {seed}");
         let own: Vec<&ArmId> = world.snapshots.keys().filter(|id| !others.contains_key(*id)).collect();
         assert_eq!(own, [&target], "seed {seed}");
+        assert_eq!(world.made, if across { 2 } else { 1 }, "seed {seed}: none is taken a second time");
         let region = if across { "westus" } else { "eastus" };
         assert_eq!(canonical_region(&world.snapshots[&target].location), region);
         // It is quiet from then on.
