@@ -3,8 +3,8 @@
 mod answers;
 mod changes;
 mod copies;
+mod failed_snapshots;
 mod late_requests;
-mod proof_a_failed_snapshot_can_never_be_deleted;
 mod proof_type_of_a_disk_is_believed_too_long;
 mod rig;
 mod snapshot_races;

@@ -301,6 +301,7 @@ words! {
     Answered Done SETTLED "the request is answered: done"
     AnsweredReady Done SETTLED "the request is answered: the snapshot is ready"
     AnsweredLun Done SETTLED "the request is answered: attached[ at LUN {n}]"
+    AnsweredFailedSnapshot Done FAILED "the request is answered: Azure has failed to make the snapshot, and it is to be deleted"
     AnsweredFailure Done FAILED "the request is answered with a failure[ (gRPC code {n})]"
 }
 

@@ -42,6 +42,7 @@ pub enum Reason {
     ModificationRefused,
     AttributeIgnored,
     SnapshotLimitReached,
+    SnapshotFailed,
     OperationsLimited,
     SKUMigrationStarted,
     SKUMigrationProgress,
@@ -125,7 +126,7 @@ const MOUNT: &str = "MountShare";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 69] = [
+    pub const ALL: [Self; 70] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -139,6 +140,7 @@ impl Reason {
         Self::ModificationRefused,
         Self::AttributeIgnored,
         Self::SnapshotLimitReached,
+        Self::SnapshotFailed,
         Self::OperationsLimited,
         Self::SKUMigrationStarted,
         Self::SKUMigrationProgress,
@@ -283,6 +285,12 @@ impl Reason {
                 "CreateSnapshot",
                 AT_ONCE,
                 "Delete VolumeSnapshots of the volume that are needed no more.",
+            ),
+            Self::SnapshotFailed => (
+                "SnapshotFailed",
+                "CreateSnapshot",
+                AT_ONCE,
+                "Delete the VolumeSnapshot, which deletes what there is of it in Azure, and make another one.",
             ),
             Self::OperationsLimited => (
                 "OperationsLimited",

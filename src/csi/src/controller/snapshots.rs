@@ -13,7 +13,7 @@ use lazuli_disk::{SnapshotError, SnapshotFailure};
 use lazuli_journal::{Key, Word};
 use lazuli_model::{
     ArmId, AzureTime, SnapshotId, VolumeId,
-    event::{Event, Regarding, VolumeSnapshot},
+    event::{Event, Reason, Regarding, VolumeSnapshot},
     fault::{Code, Fault, Rpc},
 };
 use lazuli_volume::snapshot::{SnapshotRequest, SnapshotView, asked_snapshot};
@@ -92,7 +92,10 @@ impl ControllerService {
         let asked = Asked::of(&self.journal, key, Word::SnapshotAsked.about(Key::disk(&disk)));
         match self.volumes.create_snapshot(request, Arc::new(self.defaults.clone())).await {
             Ok(view) => {
-                asked.done(if view.is_ready { Word::AnsweredReady } else { Word::AwaitsSnapshot });
+                asked.done(answer(&view));
+                let failed = view.failure.as_ref();
+                let event = failed.map(|failed| Event::new(regarding, Reason::SnapshotFailed, failed.to_string()));
+                event.into_iter().for_each(|event| self.events.send(event));
                 Ok(CreateSnapshotResponse { snapshot: Some(Listed::from(view).wire()) })
             }
             Err(error) => Err(asked.failed(self.not_taken(&disk, regarding, &error), fault(&error))),
@@ -192,6 +195,15 @@ impl ControllerService {
     }
 }
 
+/// What a request is answered, for the journal.
+fn answer(view: &SnapshotView) -> Word {
+    match view {
+        SnapshotView { failure: Some(_), .. } => Word::AnsweredFailedSnapshot,
+        SnapshotView { is_ready: true, .. } => Word::AnsweredReady,
+        SnapshotView { .. } => Word::AwaitsSnapshot,
+    }
+}
+
 /// What the events of a request are about: the VolumeSnapshot, or the claim of its source where external-snapshotter names
 /// none.
 fn regarding(request: &SnapshotRequest) -> Regarding {
@@ -217,6 +229,8 @@ fn is_of(view: &SnapshotView, volume: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lazuli_volume::snapshot::SnapshotFailed;
+
     use super::*;
 
     #[test]
@@ -237,5 +251,24 @@ mod tests {
         assert_eq!((snapshot.namespace.as_str(), snapshot.name.as_str()), ("shop", "nightly"));
         assert!(snapshot.uid.is_some_and(|uid| uid.starts_with("0b1f6a52")));
         assert_eq!(of(&metadata[..1]), Regarding::ClaimOf(disk.clone()));
+    }
+
+    #[test]
+    fn a_failed_snapshot_is_noted_as_that_and_never_as_one_that_comes() {
+        let snapshot = ArmId::snapshot("s", "g", "snapshot-1").expect("an id");
+        let failed = SnapshotFailed { snapshot: snapshot.clone(), why: "CopySourceNotFound".into() };
+        let view = |is_ready, failure| SnapshotView {
+            snapshot: snapshot.clone(),
+            source_volume_id: String::new(),
+            size_bytes: 1 << 30,
+            created: AzureTime::from_unix_seconds(0),
+            is_ready,
+            failure,
+        };
+        let views = [view(true, None), view(false, None), view(false, Some(failed))];
+        assert_eq!(
+            views.map(|view| answer(&view)),
+            [Word::AnsweredReady, Word::AwaitsSnapshot, Word::AnsweredFailedSnapshot]
+        );
     }
 }

@@ -85,6 +85,10 @@ impl Reason {
             Self::SnapshotLimitReached => {
                 (SNAPSHOT, "The disk has as many incremental snapshots as Azure keeps of one disk.")
             }
+            Self::SnapshotFailed => (
+                SNAPSHOT,
+                "Azure has failed to make the snapshot or to copy its content, so that it never becomes ready.",
+            ),
             Self::OperationsLimited => (
                 CLAIM_SNAPSHOT,
                 "Azure makes no more snapshots, copies or conversions at a time, of this disk or in the subscription.",

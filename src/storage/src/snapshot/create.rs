@@ -77,14 +77,7 @@ enum Part {
 
 impl<W: AzureFailure> Create<W> {
     pub(super) fn new(request: SnapshotRequest, defaults: Arc<Defaults>) -> Self {
-        Self {
-            request,
-            defaults,
-            effect: Effect::None,
-            is_only_write: false,
-            has_warned: false,
-            at: At::Begin,
-        }
+        Self { request, defaults, effect: Effect::None, is_only_write: false, has_warned: false, at: At::Begin }
     }
 
     pub(super) fn next<E: AzureFailure>(&mut self, cx: &mut Context<'_, '_>, event: Event<E, W>) -> Turn<Done, E, W> {

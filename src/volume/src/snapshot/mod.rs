@@ -123,6 +123,26 @@ pub struct SnapshotView {
     pub created: AzureTime,
     /// Whether disks can be made from it.
     pub is_ready: bool,
+    /// Why it never becomes ready.
+    pub failure: Option<SnapshotFailed>,
+}
+
+/// A snapshot that Azure has failed to make or to fill. It stays until its VolumeSnapshot is deleted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Azure has failed to make the snapshot {snapshot} ({why})")]
+pub struct SnapshotFailed {
+    /// The snapshot: the one that is asked for, or the local one that its content was to come from.
+    pub snapshot: ArmId,
+    /// Azure's word.
+    pub why: String,
+}
+
+impl SnapshotFailed {
+    fn of(snapshot: &Snapshot) -> Option<Self> {
+        let state = || format!("{:?}", snapshot.provisioning_state).to_lowercase();
+        let why = || snapshot.copy_error.clone().unwrap_or_else(state);
+        snapshot.has_failed().then(|| Self { snapshot: snapshot.id.clone(), why: why() })
+    }
 }
 
 impl SnapshotView {
@@ -134,6 +154,7 @@ impl SnapshotView {
             size_bytes: snapshot.size.bytes(),
             created: snapshot.created,
             is_ready: is_ready(snapshot),
+            failure: SnapshotFailed::of(snapshot),
         }
     }
 }

@@ -8,7 +8,7 @@ use lazuli_model::{
     snapshot_spec::{SnapshotMismatch, SnapshotSpec, SourceIdentity},
 };
 
-use super::{Route, SnapshotPlan, SnapshotView, is_ready, local_name, snapshot_name};
+use super::{Route, SnapshotFailed, SnapshotPlan, SnapshotView, is_ready, local_name, snapshot_name};
 
 /// The snapshots of a request, each by a read that was sent after the request came.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,38 +44,23 @@ pub enum SnapshotRefusal {
     /// There is no disk to take it of.
     #[error("there is no disk {0} to take a snapshot of")]
     SourceGone(ArmId),
-    /// Azure has failed to make or to fill it.
-    #[error("Azure has failed to make the snapshot {snapshot} ({why}); delete its VolumeSnapshot and make another one")]
-    Failed {
-        /// The snapshot.
-        snapshot: ArmId,
-        /// Azure's word.
-        why: String,
-    },
 }
 
 impl SnapshotRefusal {
-    /// The gRPC code. A snapshot that Azure has failed to make is there, so external-snapshotter must not forget it.
+    /// The gRPC code.
     pub fn code(&self) -> Code {
         match self {
             Self::Mismatch(mismatch) => mismatch.code(),
             Self::SourceGone(_) => Code::NotFound,
-            Self::Failed { .. } => Code::Unavailable,
         }
     }
 }
 
-fn check(snapshot: &Snapshot, spec: &SnapshotSpec) -> Result<(), SnapshotRefusal> {
-    spec.matches(snapshot)?;
-    if snapshot.has_failed() {
-        let why =
-            snapshot.copy_error.clone().unwrap_or_else(|| format!("{:?}", snapshot.provisioning_state).to_lowercase());
-        return Err(SnapshotRefusal::Failed { snapshot: snapshot.id.clone(), why });
-    }
-    Ok(())
-}
-
 /// What comes next of a snapshot, by what is there.
+///
+/// One that Azure has failed to make or to fill is answered as not ready, with the failure ([`SnapshotView::failure`]). An
+/// error would keep its VolumeSnapshot from being deleted: external-snapshotter sends no DeleteSnapshot before a CreateSnapshot
+/// was answered with OK or with a final code, and forgets the snapshot after a final code.
 ///
 /// # Errors
 /// Why nothing can: [`SnapshotRefusal::code`].
@@ -83,14 +68,14 @@ pub fn next(plan: &SnapshotPlan, seen: &SnapshotsSeen) -> Result<NextSnapshot, S
     match &plan.route {
         Route::InRegion(spec) => match &seen.target {
             Some(target) => {
-                check(target, spec)?;
+                spec.matches(target)?;
                 Ok(plan.answer(target, is_ready(target)))
             }
             None => plan.create(&plan.snapshot, spec),
         },
         Route::AcrossRegions { local, of_disk, copy } => match (&seen.target, &seen.local) {
             (Some(target), there) => {
-                check(target, copy)?;
+                copy.matches(target)?;
                 let complete = is_ready(target) && target.is_complete();
                 match there {
                     // Another snapshot of that name stays.
@@ -101,7 +86,7 @@ pub fn next(plan: &SnapshotPlan, seen: &SnapshotsSeen) -> Result<NextSnapshot, S
                 }
             }
             (None, Some(there)) => {
-                check(there, &first_cut(of_disk, there))?;
+                first_cut(of_disk, there).matches(there)?;
                 match there.is_complete() {
                     true => Ok(NextSnapshot::Create { snapshot: plan.snapshot.clone(), spec: copy.clone() }),
                     false => Ok(plan.answer(there, false)),
@@ -124,18 +109,6 @@ impl SnapshotPlan {
                     || local.is_some_and(|there| is(there, &first_cut(of_disk, there)))
             }
         }
-    }
-
-    /// Whether the state Failed is that of a snapshot whose creation this call has just seen fail. It has no content, and
-    /// no answer has named it: it is deleted, and the next call makes it anew.
-    pub fn is_left_incomplete(&self, snapshot: &Snapshot) -> bool {
-        let specs: &[&SnapshotSpec] = match &self.route {
-            Route::InRegion(spec) => &[spec],
-            Route::AcrossRegions { of_disk, copy, .. } => &[of_disk, copy],
-        };
-        snapshot.has_failed()
-            && snapshot.copy_error.is_none()
-            && specs.iter().any(|spec| spec.matches(snapshot).is_ok())
     }
 
     /// The refusal of a class whose region Azure has refused with this code. `None` where the plan names no other region.
@@ -167,6 +140,7 @@ impl SnapshotPlan {
             size_bytes: shown.size.bytes(),
             created: shown.created,
             is_ready,
+            failure: SnapshotFailed::of(shown),
         })
     }
 }

@@ -369,7 +369,7 @@ fn a_snapshot_is_made_once_and_is_ready_when_azure_says_so() {
 }
 
 #[test]
-fn what_cannot_be_made_says_what_to_do_and_is_not_forgotten_while_it_is_there() {
+fn what_cannot_be_made_says_what_to_do() {
     let plan = plan(&[]);
     let Route::InRegion(spec) = &plan.route else { panic!() };
     let gone = plan_snapshot(&request(&[]), &defaults(), SourceSeen::Gone).unwrap();
@@ -382,12 +382,48 @@ fn what_cannot_be_made_says_what_to_do_and_is_not_forgotten_while_it_is_there() 
     let refusal = step(&plan, Some(&other), None).unwrap_err();
     assert!(matches!(refusal, SnapshotRefusal::Mismatch(SnapshotMismatch::SourceRemade { .. })), "{refusal}");
     assert_eq!(refusal.code(), Code::AlreadyExists);
+}
 
-    let failed = Snapshot { provisioning_state: ProvisioningState::Failed, ..made(&plan.snapshot, spec) };
-    let refusal = step(&plan, Some(&failed), None).unwrap_err();
-    assert!(refusal.code().may_be_in_progress() && refusal.to_string().contains("snapshot-1 (failed)"), "{refusal}");
-    assert!(plan.is_left_incomplete(&failed) && !plan.is_left_incomplete(&made(&plan.snapshot, spec)));
-    assert!(!plan.is_left_incomplete(&Snapshot { tags: BTreeMap::new(), ..failed }));
+/// external-snapshotter deletes only what an answer has named.
+#[test]
+fn a_snapshot_that_azure_has_failed_to_make_is_answered_as_not_ready_with_the_failure() {
+    let failures = |snapshot: &Snapshot| {
+        let state = |state| Snapshot { provisioning_state: state, ..snapshot.clone() };
+        let broken = Snapshot { copy_error: Some("CopySourceNotFound".into()), ..pending(snapshot.clone()) };
+        [
+            (state(ProvisioningState::Failed), "failed"),
+            (state(ProvisioningState::Canceled), "canceled"),
+            (broken, "CopySourceNotFound"),
+        ]
+    };
+    let here = plan(&[]);
+    let Route::InRegion(spec) = &here.route else { panic!() };
+    let there = plan(&[("location", "westus")]);
+    let Route::AcrossRegions { local, of_disk, copy } = &there.route else { panic!() };
+    let source = made(local, of_disk);
+    for (plan, snapshot, is_target) in [
+        (&here, made(&here.snapshot, spec), true),
+        (&there, made(&there.snapshot, copy), true),
+        (&there, source.clone(), false),
+    ] {
+        for (failed, why) in failures(&snapshot) {
+            let view = match is_target {
+                true => answered(step(plan, Some(&failed), Some(&source))),
+                false => answered(step(plan, None, Some(&failed))),
+            };
+            assert_eq!((&view.snapshot, view.is_ready), (&plan.snapshot, false), "{failed:?}");
+            let failure = view.failure.unwrap();
+            assert_eq!((&failure.snapshot, failure.why.as_str()), (&snapshot.id, why));
+            let told = failure.to_string();
+            assert!(told.contains(snapshot.id.as_str()) && told.contains(why), "{told}");
+            let a_persons = Snapshot { tags: BTreeMap::new(), ..failed };
+            let refused =
+                if is_target { step(plan, Some(&a_persons), None) } else { step(plan, None, Some(&a_persons)) };
+            assert_eq!(refused.unwrap_err().code(), Code::AlreadyExists);
+        }
+        let view = SnapshotView::of(&snapshot);
+        assert_eq!((view.is_ready, view.failure), (true, None));
+    }
 }
 
 #[test]
@@ -419,9 +455,6 @@ fn the_local_snapshot_stays_until_its_copy_is_complete() {
     let a_persons = Snapshot { tags: BTreeMap::new(), ..local.clone() };
     assert!(answered(step(&plan, Some(&target), Some(&a_persons))).is_ready);
     assert!(step(&plan, None, Some(&a_persons)).is_err());
-    let broken = Snapshot { copy_error: Some("CopySourceNotFound".into()), ..target };
-    let refusal = step(&plan, Some(&broken), None).unwrap_err();
-    assert!(refusal.to_string().contains("CopySourceNotFound"), "{refusal}");
 }
 
 #[test]

@@ -578,15 +578,16 @@ impl World {
     fn answered(&mut self, rpc: &Rpc, outcome: Result<Done, Failure<Error, Error>>) {
         self.judge(rpc, &outcome);
         match (rpc.wish, outcome) {
+            (Wish::Take, Ok(Done::Made(view))) if view.failure.is_some() => {
+                // A person deletes what will never be. external-snapshotter does so after such an answer alone.
+                self.count("given up");
+                (self.wish, self.wished_at) = (Some(Wish::Delete), self.now);
+                self.wishes += 1;
+                self.ask_again(5_000);
+            }
             (Wish::Take, Ok(Done::Made(view))) if !view.is_ready => self.ask_again(5_000),
             (_, Ok(_)) => self.wish = None,
             (Wish::Take, Err(failure)) if Self::code(Wish::Take, &failure).may_be_in_progress() => {
-                if self.now > self.wished_at + SETTLED / 2 {
-                    // A person deletes what will never be.
-                    self.count("given up");
-                    (self.wish, self.wished_at) = (Some(Wish::Delete), self.now);
-                    self.wishes += 1;
-                }
                 self.ask_again(5_000);
             }
             (Wish::Take, Err(_)) => self.wish = None,
