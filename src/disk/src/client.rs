@@ -21,11 +21,14 @@ use lazuli_model::{
     op::{DiskChange, VmWrite, VmWriteMethod},
 };
 use lazuli_quota::permit::Priority;
+use lazuli_reconcile::Clock;
 use lazuli_storage::{list::ResourceGroup, whole_disk::SeenDisk};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+
+use crate::known::KnownDisks;
 
 /// How long a list may take, with its repetitions and without its waits for permits.
 const LIST: Duration = Duration::from_secs(90);
@@ -34,13 +37,21 @@ const VIEW: Duration = Duration::from_secs(60);
 /// How long a write may take (source: the Go driver gives an attach 20 minutes; 0.8 % take more than two).
 const WRITE: Duration = Duration::from_secs(20 * 60);
 
-/// The compute provider, as this crate uses it.
+/// The compute provider, as this crate uses it. Each look at a disk tells [`KnownDisks`] its type.
 #[derive(Debug, Clone)]
-pub(crate) struct Client(Compute);
+pub(crate) struct Client {
+    compute: Compute,
+    known: KnownDisks,
+}
 
 impl Client {
-    pub(crate) fn new(compute: Compute) -> Self {
-        Self(compute)
+    pub(crate) fn new(compute: Compute, known: KnownDisks) -> Self {
+        Self { compute, known }
+    }
+
+    /// The clock of all that is known.
+    pub(crate) fn clock(&self) -> Clock {
+        self.known.clock()
     }
 
     pub(crate) async fn get_disk(&self, disk: &ArmId) -> Result<Snapshot<Disk>, ArmError> {
@@ -48,7 +59,9 @@ impl Client {
     }
 
     pub(crate) async fn read_disk(&self, disk: &ArmId, freshness: Freshness) -> Result<Snapshot<Disk>, ArmError> {
-        self.0.read_disk(disk, freshness, &unbounded()).await
+        let read = self.compute.read_disk(disk, freshness, &unbounded()).await;
+        read.iter().for_each(|read| self.known.learn(&read.model, read.seen));
+        read
     }
 
     /// Reads a disk alone, with what only a change of its attributes rests on.
@@ -64,14 +77,19 @@ impl Client {
     pub(crate) async fn list_disks(
         &self,
         group: &ResourceGroup,
-        take: impl FnMut(Result<ListedDisk, UnreadableDisk>),
+        mut take: impl FnMut(Result<ListedDisk, UnreadableDisk>),
     ) -> Result<(), ArmError> {
-        self.0.list_disks_with(&group.subscription, &group.name, &Until::working(LIST), take).await
+        let sent_at = self.clock().now();
+        let take = |listed: Result<ListedDisk, UnreadableDisk>| {
+            listed.iter().for_each(|disk| self.known.learn_listed(&disk.id, disk.sku, sent_at));
+            take(listed);
+        };
+        self.compute.list_disks_with(&group.subscription, &group.name, &Until::working(LIST), take).await
     }
 
     /// Waits for a permit to make, to grow or to delete a disk.
     pub(crate) async fn permit_disk(&self, verb: Verb, disk: &ArmId) -> Result<Permit, ArmError> {
-        self.0.permit_disk(verb, disk, &unbounded()).await
+        self.compute.permit_disk(verb, disk, &unbounded()).await
     }
 
     /// Sends the creation of a disk once and at once, if it is wanted.
@@ -83,7 +101,7 @@ impl Client {
         wanted: &CancellationToken,
     ) -> Result<Operation, ArmError> {
         let until = Until::working(WRITE).while_wanted(wanted.clone());
-        self.0.create_disk(disk, compute::encode_disk(spec), Some(permit), &until).await
+        self.compute.create_disk(disk, compute::encode_disk(spec), Some(permit), &until).await
     }
 
     /// Sends the expansion of a disk once and at once, if it is wanted.
@@ -95,7 +113,7 @@ impl Client {
         wanted: &CancellationToken,
     ) -> Result<Operation, ArmError> {
         let until = Until::working(WRITE).while_wanted(wanted.clone());
-        self.0.resize_disk(disk, to, Some(permit), &until).await
+        self.compute.resize_disk(disk, to, Some(permit), &until).await
     }
 
     /// Sends a change of a disk's attributes once and at once, if it is wanted.
@@ -107,7 +125,8 @@ impl Client {
         wanted: &CancellationToken,
     ) -> Result<Operation, ArmError> {
         let until = Until::working(WRITE).while_wanted(wanted.clone());
-        self.0.change_disk(disk, change, Some(permit), &until).await
+        self.known.changes(disk, change.sku);
+        self.compute.change_disk(disk, change, Some(permit), &until).await
     }
 
     /// Waits for the end of a change, without a read of the disk after it.
@@ -124,7 +143,10 @@ impl Client {
     /// The disk in an operation's result, read again where the result does not hold it.
     async fn result(&self, disk: &ArmId, result: Option<Value>) -> Result<Disk, ArmError> {
         match result.as_ref().map(decode_disk) {
-            Some(Ok(disk)) => Ok(disk),
+            Some(Ok(disk)) => {
+                self.known.written(&disk);
+                Ok(disk)
+            }
             _ => Ok(self.get_disk(disk).await?.model),
         }
     }
@@ -137,7 +159,7 @@ impl Client {
         wanted: &CancellationToken,
     ) -> Result<Operation, ArmError> {
         let until = Until::working(WRITE).while_wanted(wanted.clone());
-        self.0.delete_disk(disk, Some(permit), &until).await
+        self.compute.delete_disk(disk, Some(permit), &until).await
     }
 
     /// Waits for the end of the deletion of a disk or a snapshot.
@@ -151,30 +173,30 @@ impl Client {
 
     /// How often a write is sent and how long it waits in all.
     pub(crate) fn write_limits(&self) -> Limits {
-        let retry = self.0.arm().retry();
+        let retry = self.compute.arm().retry();
         Limits { tries: retry.tries, longest_wait: retry.longest_wait }
     }
 
     /// The pause before the next try of a write that has failed so many times.
     pub(crate) fn pause_after(&self, failures: u32) -> Duration {
-        self.0.arm().pause_after(failures)
+        self.compute.arm().pause_after(failures)
     }
 
     pub(crate) async fn read_vm(&self, vm: &ArmId, freshness: Freshness) -> Result<Snapshot<Vm>, ArmError> {
-        self.0.read_vm(vm, freshness, &unbounded()).await
+        self.compute.read_vm(vm, freshness, &unbounded()).await
     }
 
     /// Whether a VM runs, read now.
     pub(crate) async fn instance_view(&self, vm: &ArmId, priority: Priority) -> Result<InstanceView, ArmError> {
-        self.0.instance_view(vm, priority, &Until::working(VIEW)).await
+        self.compute.instance_view(vm, priority, &Until::working(VIEW)).await
     }
 
     pub(crate) async fn list_vms(&self, subscription: &str, resource_group: &str) -> Result<Vec<Vm>, ArmError> {
-        self.0.list_vms(subscription, resource_group, &Until::working(LIST)).await
+        self.compute.list_vms(subscription, resource_group, &Until::working(LIST)).await
     }
 
     pub(crate) async fn list_instances(&self, scale_set: &ArmId) -> Result<Vec<Vm>, ArmError> {
-        self.0.list_instances(scale_set, &Until::working(LIST)).await
+        self.compute.list_instances(scale_set, &Until::working(LIST)).await
     }
 
     pub(crate) async fn instance_named(
@@ -183,21 +205,21 @@ impl Client {
         resource_group: &str,
         computer: &str,
     ) -> Result<Option<Vm>, ArmError> {
-        self.0.instance_named(subscription, resource_group, computer, &unbounded()).await
+        self.compute.instance_named(subscription, resource_group, computer, &unbounded()).await
     }
 
     pub(crate) async fn scale_set_exists(&self, scale_set: &ArmId) -> Result<bool, ArmError> {
-        self.0.scale_set_exists(scale_set, Priority::DetachDeadNode, &Until::working(VIEW)).await
+        self.compute.scale_set_exists(scale_set, Priority::DetachDeadNode, &Until::working(VIEW)).await
     }
 
     /// A permit to write a VM, if there is one now.
     pub(crate) fn try_permit(&self, vm: &ArmId, priority: Priority) -> Option<Permit> {
-        self.0.try_permit_vm_write(vm, priority)
+        self.compute.try_permit_vm_write(vm, priority)
     }
 
     /// Waits for a permit to write a VM.
     pub(crate) async fn permit(&self, vm: &ArmId, priority: Priority) -> Result<Permit, ArmError> {
-        self.0.permit_vm_write(vm, priority, &unbounded()).await
+        self.compute.permit_vm_write(vm, priority, &unbounded()).await
     }
 
     /// Changes a VM's data disks and waits for the end.
@@ -210,7 +232,7 @@ impl Client {
         permit: Option<Permit>,
     ) -> Result<Instant, ArmError> {
         let until = Until::working(WRITE);
-        let mut operation = self.0.write_vm(vm, write, method, priority, permit, &until).await?;
+        let mut operation = self.compute.write_vm(vm, write, method, priority, permit, &until).await?;
         let accepted = Instant::now();
         operation.settle(&until).await?;
         Ok(accepted)

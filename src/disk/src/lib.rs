@@ -40,7 +40,7 @@ use lazuli_model::{
     ArmId, CachingMode, Disk, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event, node::ClusterNodes,
     op::VmWriteMethod, size::SizeLimits,
 };
-use lazuli_reconcile::metrics::Metrics;
+use lazuli_reconcile::{Clock, metrics::Metrics};
 use lazuli_storage::{
     dangling::DetachUnused,
     force_detach::ForceDetach,
@@ -193,7 +193,9 @@ impl Volumes {
             metrics,
             journal,
         } = settings;
-        let client = Client::new(compute);
+        let clock = Clock::start();
+        let known = KnownDisks::new(clock);
+        let client = Client::new(compute, known.clone());
         let nodes = Nodes::new(&subscription, &resource_group, nodes);
         let reservations = ClusterSnapshot::new(reservations, |luns| *luns != LunReservations::Cold);
         let occupied = Occupied::default();
@@ -209,9 +211,7 @@ impl Volumes {
             policy,
             worker::Notes { metrics: metrics.clone(), journal: journal.clone() },
         );
-        let clock = workers.clock();
         let snapshot_lists = SnapshotLists::new(client.clone(), clock);
-        let known = KnownDisks::new(clock);
         let calls = DiskCalls { client: client.clone(), clock, lists: snapshot_lists.clone(), known: known.clone() };
         let whole_disks = WholeDisks::new(calls, nodes.clone(), occupied.clone(), metrics.clone(), journal.clone());
         let conversions = Conversions::new(client.clone(), events.clone(), metrics.clone());
@@ -269,7 +269,7 @@ impl Volumes {
         // The disk's creation was read singly. So the attach of a new volume costs no further read.
         self.workers.created(disk, requested_at);
         self.copies().learn(disk);
-        self.known.learn(disk);
+        self.known.made(disk);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
         Created { volume_id, adopted }
@@ -355,7 +355,6 @@ impl Volumes {
         class: BTreeMap<String, String>,
         cloud: Cloud,
     ) -> Result<ModifyPlan, VolumeError> {
-        self.known.forget(disk);
         let wanted = Wanted::Changed { class: Arc::new(class), cloud };
         let plan = changed(self.whole_disks.request(disk, wanted).await?);
         plan.conversion.iter().for_each(|conversion| self.conversions.began(disk, *conversion));

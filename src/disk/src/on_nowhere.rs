@@ -7,8 +7,9 @@ use lazuli_azure::{
     metrics as azure_metrics,
     transport::{Routes, Tls, Transport},
 };
+use lazuli_reconcile::Clock;
 
-use crate::client::Client;
+use crate::{client::Client, known::KnownDisks};
 
 /// A client that reaches nothing.
 pub(crate) fn client() -> Client {
@@ -19,5 +20,6 @@ pub(crate) fn client() -> Client {
     let tokens = Tokens::new(transport.clone(), credential, "audience", 1);
     let metrics = azure_metrics::Metrics::unregistered();
     let arm = Arm::new(authority, transport, tokens, metrics, Retry::default(), 1);
-    Client::new(Compute::new(arm, ApiVersions::public()))
+    let known = KnownDisks::new(Clock::start());
+    Client::new(Compute::new(arm, ApiVersions::public()), known)
 }

@@ -194,11 +194,14 @@ impl Volumes {
     pub(crate) async fn carrier_of(&self, disk: &ArmId) -> Option<ArmId> {
         let not_before = dependents::fresh_enough(self.workers.clock().now());
         let there = stream::iter(dependents::lists(disk))
-            .then(async |of| self.snapshot_lists.read(&of, not_before).await)
+            .then(async |of| {
+                let listed = self.snapshot_lists.read(&of, not_before).await;
+                self.known.listed(disk, &of, listed.as_ref().ok().map(|listed| listed.snapshots.as_slice()));
+                listed
+            })
             .inspect_err(|Answer(error)| debug!(%disk, %error, "the snapshots beside a disk cannot be listed"))
             .filter_map(async |listed| listed.ok());
         let listed = std::pin::pin!(there).next().await?;
-        self.known.listed(disk, &listed.snapshots);
         Remove::carrier_in(&listed.snapshots, disk)
     }
 }

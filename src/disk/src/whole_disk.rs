@@ -66,7 +66,7 @@ impl WholeDisks {
         let hold = self.occupied.whole(disk, &wanted)?;
         let calls = self.disks.adapter();
         let of = whole_disk::Request { wanted, limits: calls.client.write_limits() };
-        let request = Request { disk: disk.clone(), of, fills_late: calls.known.fills_late(disk) };
+        let request = Request { disk: disk.clone(), of, fills_late: calls.known.before_deletion(disk) };
         let outcome = self.disks.request(disk, request, hold).await;
         outcome.map_err(|failed| volume_error(failed, disk, |vm| self.nodes.name_of(vm)))
     }

@@ -60,7 +60,7 @@ impl WholeSnapshots {
         self.known.asks(snapshot, &wanted);
         let request = Request { wanted: wanted.clone(), limits: self.snapshots.adapter().0.write_limits() };
         let outcome = self.snapshots.request(snapshot, request, hold).await;
-        self.known.asks(snapshot, &wanted);
+        self.known.ended(snapshot, &wanted, outcome.as_ref().ok());
         outcome.map_err(|failed| volume_error(failed, snapshot))
     }
 }

@@ -125,7 +125,7 @@ impl VmWorkers {
         notes: Notes,
     ) -> Self {
         let Notes { metrics, journal } = notes;
-        let clock = Clock::start();
+        let clock = client.clock();
         let kind = Arc::new(VmDisks {
             client,
             nodes,

@@ -18,7 +18,7 @@ impl Client {
         id: &ArmId,
         freshness: Freshness,
     ) -> Result<Snapshot<DiskSnapshot>, ArmError> {
-        self.0.read_snapshot(id, freshness, &unbounded()).await
+        self.compute.read_snapshot(id, freshness, &unbounded()).await
     }
 
     /// Lists the snapshots of a subscription, or of one of its resource groups.
@@ -27,7 +27,7 @@ impl Client {
         subscription: &str,
         resource_group: Option<&str>,
     ) -> Result<SnapshotList, ArmError> {
-        self.0.list_snapshots(subscription, resource_group, &Until::working(LIST)).await
+        self.compute.list_snapshots(subscription, resource_group, &Until::working(LIST)).await
     }
 
     /// Lists the disks of a subscription, or of one of its resource groups.
@@ -36,12 +36,15 @@ impl Client {
         subscription: &str,
         resource_group: Option<&str>,
     ) -> Result<Vec<Disk>, ArmError> {
-        self.0.list_disks_of(subscription, resource_group, &Until::working(LIST)).await
+        let sent_at = self.clock().now();
+        let disks = self.compute.list_disks_of(subscription, resource_group, &Until::working(LIST)).await;
+        disks.iter().flatten().for_each(|disk| self.known.learn_listed(&disk.id, disk.sku, sent_at));
+        disks
     }
 
     /// Waits for a permit to make or to delete a snapshot.
     pub(crate) async fn permit_snapshot(&self, verb: Verb, id: &ArmId) -> Result<Permit, ArmError> {
-        self.0.permit_snapshot(verb, id, &unbounded()).await
+        self.compute.permit_snapshot(verb, id, &unbounded()).await
     }
 
     /// Sends the creation of a snapshot once and at once, if it is wanted.
@@ -53,7 +56,7 @@ impl Client {
         wanted: &CancellationToken,
     ) -> Result<Operation, ArmError> {
         let until = Until::working(WRITE).while_wanted(wanted.clone());
-        self.0.create_snapshot(id, spec, Some(permit), &until).await
+        self.compute.create_snapshot(id, spec, Some(permit), &until).await
     }
 
     /// Waits for the end of a snapshot's creation and gives the snapshot as Azure then describes it, read again where the
@@ -78,6 +81,6 @@ impl Client {
         wanted: &CancellationToken,
     ) -> Result<Operation, ArmError> {
         let until = Until::working(WRITE).while_wanted(wanted.clone());
-        self.0.delete_snapshot(id, Some(permit), &until).await
+        self.compute.delete_snapshot(id, Some(permit), &until).await
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn calm() -> Options {
     Options { throttling: false, retry_after: Some(0), latency: Profile::typical(), scenario, ..Options::default() }
 }
 
-fn defaults() -> Arc<Defaults> {
+pub(super) fn defaults() -> Arc<Defaults> {
     Arc::new(Defaults {
         subscription: scenario::SUBSCRIPTION.into(),
         resource_group: scenario::RESOURCE_GROUP.into(),

@@ -90,8 +90,19 @@ enum Watch {
     Nothing,
     /// The deletion of a disk; whether snapshots of it are filled late, where that is known.
     Deletion(Option<bool>),
-    /// The expansion of this disk.
+    /// The expansion of this disk, as the last read has shown it.
     Expansion(Arc<Disk>),
+}
+
+impl Watch {
+    /// The course has read the disk: its type may be another one by now.
+    fn sees(&mut self, disk: &Disk) {
+        match self {
+            Self::Nothing => {}
+            Self::Deletion(fills_late) => *fills_late = Some(fills_snapshots_late(disk.sku)),
+            Self::Expansion(before) => *before = Arc::new(disk.clone()),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -123,9 +134,9 @@ impl<E: AzureFailure> Course for GuardedDisk<E> {
 
     fn of(request: &Request) -> Self {
         let watch = match &request.of.wanted {
-            Wanted::Deleted if request.fills_late != Some(false) => Watch::Deletion(request.fills_late),
-            Wanted::Grown { before, .. } if fills_snapshots_late(before.sku) => Watch::Expansion(before.clone()),
-            Wanted::Deleted | Wanted::Grown { .. } | Wanted::Made(_) | Wanted::Changed { .. } => Watch::Nothing,
+            Wanted::Deleted => Watch::Deletion(request.fills_late),
+            Wanted::Grown { before, .. } => Watch::Expansion(before.clone()),
+            Wanted::Made(_) | Wanted::Changed { .. } => Watch::Nothing,
         };
         let (course, disk) = (WholeDisk::of(&request.of), request.disk.clone());
         Self { course, disk, watch, has_sent: false, at: At::Course }
@@ -143,6 +154,9 @@ impl<E: AzureFailure> Course for GuardedDisk<E> {
             (At::Disk { op, there }, Input::Read(read)) => self.seen(op, &there, read),
             // Where it waits for a read, nothing else comes.
             (_, input) => {
+                if let Input::Read(Ok(Seen::Disk(seen))) = &input {
+                    self.watch.sees(&seen.disk);
+                }
                 let next = self.course.next(&(), now, inward(input));
                 self.outward(next)
             }
@@ -193,11 +207,13 @@ impl<E: AzureFailure> GuardedDisk<E> {
     fn look(&mut self, op: Op) -> Turn<E> {
         match &self.watch {
             Watch::Nothing => Next::Write(op),
+            Watch::Deletion(Some(false)) => self.pass(op),
+            Watch::Expansion(disk) if !fills_snapshots_late(disk.sku) => self.pass(op),
             Watch::Deletion(None) => {
                 self.at = At::Type(op);
                 Next::Read(Query::Disk(Some(Priority::Create)))
             }
-            Watch::Deletion(Some(_)) | Watch::Expansion(_) => self.list(op, None, 0),
+            Watch::Deletion(Some(true)) | Watch::Expansion(_) => self.list(op, None, 0),
         }
     }
 
@@ -397,7 +413,7 @@ mod tests {
     fn list(there: &[Snapshot], taken: &[&Snapshot], lags: bool) -> Result<Seen<Failed>, Fault> {
         let of = |snapshot: &&Snapshot| {
             let (snapshot, disk) = (snapshot.id.clone(), disk(LATE).id);
-            Taken { snapshot, disk, at: Duration::ZERO }
+            Taken { snapshot, disk, at: Duration::ZERO, is_settled: false }
         };
         let sent_at = if lags { Duration::ZERO } else { Duration::from_secs(3_600) };
         let listed = Ok(Listed { snapshots: Arc::new(there.to_vec()), sent_at, azure_now: None });
@@ -480,6 +496,27 @@ mod tests {
         let today = Disk { unique_id: Some("u-1".into()), ..disk(LATE) };
         let today = Ok(Seen::Disk(Box::new(SeenDisk { disk: today, details: None })));
         assert!(is_sent(&read(&mut course, today)));
+    }
+
+    #[test]
+    fn each_read_of_the_disk_says_anew_whether_its_snapshots_are_looked_at() {
+        for (wanted, fills_late) in [(grown(AT_ONCE), None), (Wanted::Deleted, Some(false))] {
+            for (sku, is_late) in [(AT_ONCE, false), (LATE, true)] {
+                let (mut course, next) = permitted(wanted.clone(), fills_late);
+                assert!(is_sent(&next));
+                // Azure delays it. Another replica may change the disk's type meanwhile.
+                let throttled = Input::Refused(Failed(Fault::Throttled { retry_after: None }));
+                assert!(matches!(course.next(&(), Duration::ZERO, throttled), Next::Rest(_)));
+                assert!(matches!(course.next(&(), Duration::ZERO, Input::Rested), Next::Permit(_)));
+                let next = course.next(&(), Duration::ZERO, Input::Permitted);
+                assert!(matches!(next, Next::Read(Query::Disk(_))), "{next:?}");
+                let next = read(&mut course, seen_disk(sku));
+                match is_late {
+                    true => asks(&next, &lists()[0]),
+                    false => assert!(is_sent(&next)),
+                }
+            }
+        }
     }
 
     #[test]
