@@ -94,10 +94,15 @@ impl Snapshot {
     }
 
     /// Whether its content is complete. Until then it depends on what it is made from.
+    ///
+    /// Azure shows for each copy in another region how much has been copied (source:
+    /// disks-copy-incremental-snapshot-across-regions). One that shows neither that nor an access state has just been made.
     pub fn is_complete(&self) -> bool {
+        let says_nothing = matches!(self.access, None | Some(SnapshotAccessState::Unknown));
+        let is_untold_copied = self.method != Some(CopyMethod::CopyStart) || !says_nothing;
         self.provisioning_state == ProvisioningState::Succeeded
             && self.copy_error.is_none()
-            && self.completion.is_none_or(Completion::is_complete)
+            && self.completion.map_or(is_untold_copied, Completion::is_complete)
             && !matches!(self.access, Some(SnapshotAccessState::Pending | SnapshotAccessState::InstantAccess))
     }
 
@@ -298,6 +303,23 @@ mod tests {
             let snapshot = Snapshot { access, instant_access_minutes: minutes, completion, ..snapshot() };
             let case = format!("{access:?} {minutes:?} {completion:?}");
             assert_eq!((snapshot.is_ready(), snapshot.is_complete()), (ready, complete), "{case}");
+        }
+    }
+
+    #[test]
+    fn a_copy_in_another_region_is_complete_once_azure_says_how_much_is_copied() {
+        use SnapshotAccessState::{Available, Pending, Unknown};
+        let whole = Some(Completion::COMPLETE);
+        for (method, access, completion, expected) in [
+            (CopyMethod::CopyStart, None, None, false),
+            (CopyMethod::CopyStart, Some(Unknown), None, false),
+            (CopyMethod::CopyStart, Some(Pending), None, false),
+            (CopyMethod::CopyStart, Some(Available), None, true),
+            (CopyMethod::CopyStart, None, whole, true),
+            (CopyMethod::Copy, None, None, true),
+        ] {
+            let snapshot = Snapshot { method: Some(method), access, completion, ..snapshot() };
+            assert_eq!(snapshot.is_complete(), expected, "{method:?} {access:?} {completion:?}");
         }
     }
 
