@@ -274,6 +274,7 @@ impl<E: AzureError> State<E> {
                 return self.verified(cx, verify.then, None);
             }
         };
+        cx.memory.suspicions.vm_read(&read.vm, read.seen);
         if let Some(rest) = &mut verify.rest {
             if !rest.ends_with(&read.vm, cx.now) {
                 return self.judge(Judge::Verify(verify));
@@ -390,11 +391,7 @@ impl<E: AzureError> State<E> {
     fn failed(&mut self, cx: &mut Cx<'_, E>, sent: Sent, error: E) {
         let method = sent.sent_as();
         let Sent { vm, write, members, sent_at, .. } = sent;
-        if *error.fault() == Fault::OutcomeUnknown {
-            for attachment in &write.attach {
-                cx.memory.suspicions.answer_lost(&self.vm, &attachment.disk, sent_at, cx.now);
-            }
-        }
+        cx.memory.write_failed(&write, error.fault(), error.effect(), sent_at, cx.now);
         let detach = Detach::of_write(error.fault(), error.effect(), error.status().is_some(), vm.read.answered);
         self.queue.note_detach(&write.detach, detach);
         if let Some(pause) = self.attempts.pause(&error) {

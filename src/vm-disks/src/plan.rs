@@ -22,6 +22,7 @@ impl<E: AzureError> State<E> {
         writes: Writes,
         force: &BTreeSet<ArmId>,
     ) -> Plan<Duration> {
+        cx.memory.suspicions.vm_read(&read.vm, read.seen);
         let shown = cx.memory.shown_on(&self.vm);
         let names = [Some(self.node.as_str()), Some(read.vm.id.name()), read.vm.computer_name.as_deref()];
         let names: Vec<&str> = names.into_iter().flatten().collect();
@@ -34,6 +35,7 @@ impl<E: AzureError> State<E> {
             fresh_from: cx.memory.fresh_from(),
             late_attaches: &late_attaches,
             lists_from: cx.memory.lists_from(cx.env.attachments, cx.now),
+            writes_shown_from: Some(cx.memory.writes_shown_from(&self.vm, cx.now)),
         };
         let limit = cx.env.sizes.max_data_disks(&read.vm.size);
         let max_data_disks = limit.map_or(usize::from(Lun::COUNT), usize::from);
@@ -65,9 +67,10 @@ impl<E: AzureError> State<E> {
 
     /// Which write may follow: one of the whole list of disks, and any after a failed one, needs a single read.
     pub(super) fn writes(&self, cx: &Cx<'_, E>) -> Writes {
-        match self.attempts.is_clean() && cx.memory.method == VmWriteMethod::Action {
-            true => Writes::AfterAnyRead,
-            false => Writes::AfterSingleRead,
+        match self.method(cx) {
+            VmWriteMethod::Action if self.attempts.is_clean() => Writes::AfterAnyRead,
+            VmWriteMethod::Action => Writes::AfterSingleRead,
+            VmWriteMethod::WholeList | VmWriteMethod::WholeListByOmission => Writes::WholeList,
         }
     }
 
