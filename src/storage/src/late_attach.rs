@@ -23,7 +23,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lazuli_model::{ArmId, Vm, op::VmWrite};
+use lazuli_model::{ArmId, ProvisioningState, Vm, op::VmWrite};
 use lazuli_quota::read::{By, Seen};
 
 use crate::{attach::Moment, lun::Record};
@@ -31,6 +31,9 @@ use crate::{attach::Moment, lun::Record};
 /// How long an attach may be under way before Azure shows it (unverified: Azure begins an accepted write within seconds, and
 /// gives no time).
 pub const LONGEST: Duration = Duration::from_secs(60);
+
+/// How many detaches are remembered that may be carried out later.
+const MOST_LEAVING: usize = 1_024;
 
 /// How long after a try external-attacher repeats it at the latest, with time for the try itself (source: its
 /// `--retry-interval-max` is 5 minutes).
@@ -55,6 +58,10 @@ pub struct Suspicions<T> {
     lost: BTreeMap<(ArmId, ArmId), T>,
     /// The last write of each VM that its reads may lack.
     unshown: BTreeMap<ArmId, Unshown<T>>,
+    /// The detaches of this process that failed after Azure had accepted them, by VM and disk. Azure may carry them out with a
+    /// later write, and an old API does not show which they are. A read in the state Succeeded that is sent from this time on
+    /// shows that it will not.
+    leaving: BTreeMap<(ArmId, ArmId), T>,
 }
 
 /// A write of a VM's data disks that a read may lack.
@@ -87,7 +94,7 @@ struct Suspicion<T> {
 
 impl<T> Default for Suspicions<T> {
     fn default() -> Self {
-        Self { of: BTreeMap::new(), lost: BTreeMap::new(), unshown: BTreeMap::new() }
+        Self { of: BTreeMap::new(), lost: BTreeMap::new(), unshown: BTreeMap::new(), leaving: BTreeMap::new() }
     }
 }
 
@@ -135,6 +142,29 @@ impl<T: Moment> Suspicions<T> {
         if self.unshown.get(&vm.id).is_some_and(|unshown| unshown.is_shown_by(vm, seen)) {
             self.unshown.remove(&vm.id);
         }
+        if seen.by == By::Single {
+            let is_over = |disk: &ArmId, until: &T| {
+                vm.data_disk(disk).is_none()
+                    || seen.sent_at >= *until && vm.provisioning_state == ProvisioningState::Succeeded
+            };
+            self.leaving.retain(|(of, disk), until| *of != vm.id || !is_over(disk, until));
+        }
+    }
+
+    /// The VM with the marks of its disks whose detach by this process may still be carried out.
+    pub fn with_marks(&self, vm: &Vm) -> Vm {
+        let mut vm = vm.clone();
+        for element in &mut vm.data_disks {
+            let is_it = |(of, disk): &(ArmId, ArmId)| *of == vm.id && element.is(disk);
+            element.to_be_detached |= self.leaving.keys().any(is_it);
+        }
+        vm
+    }
+
+    /// A write of this process has failed that Azure had accepted. A read that was sent before that time may not show it.
+    pub fn operation_failed(&mut self, write: &VmWrite, until: T) {
+        let leaving = write.detach.iter().map(|disk| ((write.vm.clone(), disk.clone()), until));
+        self.leaving.extend(leaving.take(MOST_LEAVING.saturating_sub(self.leaving.len())));
     }
 
     /// Until when a read of the VM may lack a write of this process.
@@ -179,7 +209,7 @@ impl<T: Moment> Suspicions<T> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use lazuli_model::{CachingMode, DataDisk, DataDiskSource, Lun, ProvisioningState, op::Attachment};
+    use lazuli_model::{CachingMode, DataDisk, DataDiskSource, Lun, op::Attachment};
 
     use super::*;
 
@@ -248,6 +278,26 @@ mod tests {
             let expected = if is_shown { None } else { Some(at(160)) };
             assert_eq!(suspicions.unshown_until(&vm()), expected, "{write:?} {has_disk} {by:?} {sent_at}");
         }
+    }
+
+    #[test]
+    fn a_disk_whose_detach_failed_may_leave_later_until_the_vm_is_at_rest_without_a_failure() {
+        use ProvisioningState::{Failed, Succeeded};
+        let mut suspicions = Suspicions::default();
+        let seen = |sent_at: u64| Seen { by: By::Single, sent_at: at(sent_at) };
+        let in_state = |provisioning_state| Vm { provisioning_state, ..machine(true) };
+        let is_marked =
+            |suspicions: &Suspicions<Duration>| suspicions.with_marks(&machine(true)).data_disks[0].to_be_detached;
+        assert!(!is_marked(&suspicions));
+        suspicions.operation_failed(&detach(), at(104));
+        for (state, sent_at, expected) in [(Succeeded, 103, true), (Failed, 200, true), (Succeeded, 201, false)] {
+            suspicions.vm_read(&in_state(state), seen(sent_at));
+            assert_eq!(is_marked(&suspicions), expected, "{state:?} {sent_at}");
+        }
+        suspicions.operation_failed(&detach(), at(304));
+        assert!(is_marked(&suspicions));
+        suspicions.vm_read(&machine(false), seen(310));
+        assert!(!is_marked(&suspicions), "it has left");
     }
 
     #[test]

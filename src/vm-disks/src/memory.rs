@@ -8,6 +8,7 @@ use lazuli_model::{
     op::{VmWrite, VmWriteMethod},
 };
 
+use super::AzureError;
 use lazuli_storage::{
     attach::{LISTS_LAG, Shown},
     dangling::SeenAttachments,
@@ -104,18 +105,16 @@ impl Memory {
     }
 
     /// A write of this process that was sent then has failed.
-    pub(super) fn write_failed(
-        &mut self,
-        write: &VmWrite,
-        fault: &Fault,
-        effect: Effect,
-        sent_at: Duration,
-        now: Duration,
-    ) {
-        match (fault, effect) {
-            (Fault::OutcomeUnknown, _) => self.suspicions.answer_lost(write, sent_at, now),
-            (_, Effect::Possible) => self.suspicions.write_failed(&write.vm, now + MAX_READ_LAG, now),
-            (_, Effect::None) => {}
+    pub(super) fn write_failed<E: AzureError>(&mut self, write: &VmWrite, error: &E, sent_at: Duration, now: Duration) {
+        let until = now + MAX_READ_LAG;
+        if *error.fault() == Fault::OutcomeUnknown {
+            return self.suspicions.answer_lost(write, sent_at, now);
+        }
+        if error.is_of_accepted_write() {
+            self.suspicions.operation_failed(write, until);
+        }
+        if error.is_of_accepted_write() || error.effect() == Effect::Possible {
+            self.suspicions.write_failed(&write.vm, until, now);
         }
     }
 

@@ -242,7 +242,7 @@ impl<E: AzureError> State<E> {
             }
             Err(error) => error,
         };
-        cx.memory.write_failed(&write, error.fault(), error.effect(), sent_at, cx.now);
+        cx.memory.write_failed(&write, &error, sent_at, cx.now);
         let lacks_list = matches!(
             error.fault(),
             Fault::Forbidden | Fault::LinkedForbidden | Fault::Unsupported | Fault::Malformed | Fault::Invalid

@@ -112,6 +112,19 @@ pub struct Evidence<'a, T> {
     /// A read of the VM that was sent earlier may lack a write that was sent before it: one of the leader before, or one of
     /// this process whose answer was lost or that failed.
     pub writes_shown_from: Option<T>,
+    /// Whether the VM's model shows which of its disks Azure was told to detach.
+    pub marks: DetachMarks,
+}
+
+/// Whether a VM's model shows which of its disks Azure was told to detach (`toBeDetached`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DetachMarks {
+    /// It does.
+    Shown,
+    /// It does not: API versions before 2019-03-01 do not know the mark (source: Azure/cloud-provider-azure#8919). While a
+    /// write runs, a disk that is listed and attached may be leaving. The marks of this process's own detaches that failed
+    /// are in the VM all the same.
+    Hidden,
 }
 
 /// What bounds a plan.
@@ -353,6 +366,11 @@ impl<T: Moment> Evidence<'_, T> {
         }
     }
 
+    /// Whether disks that the VM lists may be leaving, although their elements do not say so.
+    fn may_hide_a_detach(&self) -> bool {
+        self.marks == DetachMarks::Hidden && self.vm.provisioning_state == ProvisioningState::InProgress
+    }
+
     fn attach_listed(&self, disk: &ArmId, request: &Request<T>) -> Step<T> {
         if let Err(open) = self.of_vm(request) {
             return Step::Open(open);
@@ -366,7 +384,7 @@ impl<T: Moment> Evidence<'_, T> {
             return Step::Open(Open::ReadDisk(Accept::Single));
         };
         let Some(state) = &read.disk else { return Step::Resolved(Resolved::UnreadableDisk, read.seen.sent_at) };
-        if confirmed_attached(state, &self.vm.id) {
+        if confirmed_attached(state, &self.vm.id) && !self.may_hide_a_detach() {
             return Step::Listed(Some(read.seen.sent_at));
         }
         if self.vm.provisioning_state == ProvisioningState::InProgress {

@@ -21,6 +21,7 @@ struct Case {
     late_attaches: BTreeMap<ArmId, Duration>,
     lists_from: Option<Duration>,
     writes_shown_from: Option<Duration>,
+    marks: DetachMarks,
     requests: BTreeMap<ArmId, Request<Duration>>,
     reservations: NodeReservations,
     max_data_disks: usize,
@@ -45,10 +46,12 @@ enum Mutant {
     TrustsListsAtOnce,
     /// Every read of the VM counts as one that shows all that was written before.
     ForgetsWritesBefore,
+    /// The model counts as one that shows which disks leave.
+    TrustsMarks,
 }
 
 impl Mutant {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::TrustsLists,
         Self::TrustsListsOfDisks,
         Self::ForgetsArrivals,
@@ -56,6 +59,7 @@ impl Mutant {
         Self::SuspectsNoAttach,
         Self::TrustsListsAtOnce,
         Self::ForgetsWritesBefore,
+        Self::TrustsMarks,
     ];
 }
 
@@ -93,6 +97,7 @@ impl Case {
             late_attaches: BTreeMap::new(),
             lists_from: None,
             writes_shown_from: None,
+            marks: DetachMarks::Shown,
             requests: BTreeMap::new(),
             reservations: NodeReservations::Known(BTreeMap::new()),
             max_data_disks: 16,
@@ -124,6 +129,7 @@ impl Case {
             Mutant::ForgetsWhatWasShown => told.shown.clear(),
             Mutant::SuspectsNoAttach => told.late_attaches.clear(),
             Mutant::TrustsListsAtOnce => told.lists_from = None,
+            Mutant::TrustsMarks => told.marks = DetachMarks::Shown,
             Mutant::ForgetsWritesBefore => told.writes_shown_from = None,
         }
         let evidence = Evidence {
@@ -135,6 +141,7 @@ impl Case {
             late_attaches: &told.late_attaches,
             lists_from: told.lists_from,
             writes_shown_from: told.writes_shown_from,
+            marks: told.marks,
         };
         let bounds = Bounds {
             reservations: &told.reservations,
@@ -216,7 +223,9 @@ impl Case {
         let holds = match &resolution.resolved {
             Resolved::Attached { lun } => {
                 let is_listed = self.vm.data_disk(disk).is_some_and(|element| element.lun == *lun);
-                is_listed && of_vm && (state == ProvisioningState::Succeeded || of_disk)
+                let hides = self.marks == DetachMarks::Hidden && state == ProvisioningState::InProgress;
+                let may_say_so = of_disk && !hides;
+                is_listed && of_vm && (state == ProvisioningState::Succeeded || may_say_so)
             }
             Resolved::Detached => {
                 let is_fresh = self.fresh_from.is_none_or(|fresh_from| self.seen.sent_at >= fresh_from);
@@ -399,6 +408,18 @@ fn a_list_without_an_etag_follows_from_a_vm_at_rest_that_shows_all_that_was_writ
 }
 
 #[test]
+fn where_the_model_hides_which_disks_leave_no_disk_counts_as_attached_while_a_write_runs() {
+    let held = disk_in(Some(DiskState::Attached), 1, &[&here()]);
+    let mut case = Case::new(vec![element(1, 0)], single(19)).request(1, ATTACH, 18).read(1, held, single(19));
+    case.vm.provisioning_state = ProvisioningState::InProgress;
+    assert_eq!(case.resolved(1), Some(Resolved::Attached { lun: lun(0) }));
+    case.marks = DetachMarks::Hidden;
+    assert_eq!(case.open(1), Some(Open::VmAtRest));
+    case.vm.provisioning_state = ProvisioningState::Failed;
+    assert_eq!(case.resolved(1), Some(Resolved::Attached { lun: lun(0) }));
+}
+
+#[test]
 fn where_no_write_is_allowed_what_needs_one_stays_open_and_its_disk_is_not_read() {
     let mut case = Case::new(vec![element(1, 0), element(3, 1)], single(9))
         .request(1, ATTACH, 5)
@@ -467,10 +488,10 @@ fn a_case() -> impl Strategy<Value = Case> {
     let shown = proptest::collection::btree_map((0u8..8).prop_map(numbered), (any::<bool>(), 0u64..40), 0..4);
     let late = proptest::collection::btree_map((0u8..8).prop_map(numbered), (0u64..40).prop_map(at), 0..4);
     let lists_from = proptest::option::of((0u64..40).prop_map(at));
-    let froms = (lists_from, proptest::option::of((0u64..40).prop_map(at)));
+    let froms = (lists_from, proptest::option::of((0u64..40).prop_map(at)), any::<bool>());
     let bounds = (proptest::option::of(0u64..40), 0usize..10, 0u8..10, any::<bool>(), late, froms);
     (a_vm(), a_seen(), disks, shown, requests, bounds).prop_map(|(vm, seen, disks, shown, requests, bounds)| {
-        let (fresh_from, max_data_disks, writes, known, late_attaches, (lists_from, writes_shown_from)) = bounds;
+        let (fresh_from, max_data_disks, writes, known, late_attaches, (lists_from, writes_shown_from, hides)) = bounds;
         Case {
             vm,
             seen,
@@ -483,6 +504,7 @@ fn a_case() -> impl Strategy<Value = Case> {
             late_attaches,
             lists_from,
             writes_shown_from,
+            marks: if hides { DetachMarks::Hidden } else { DetachMarks::Shown },
             requests: requests
                 .into_iter()
                 .map(|(id, (come, arrival))| {
