@@ -29,7 +29,8 @@
 //!
 //! `LAZULI_MODEL_SEEDS=N` runs N more seeds, from a random one on that is printed, or from `LAZULI_MODEL_BASE`;
 //! `LAZULI_MODEL_SEED=S` runs one and tells its story. `LAZULI_MODEL_SHRINK=0` names all seeds that fail, without
-//! looking for fewer steps that do.
+//! looking for fewer steps that do. `LAZULI_MODEL_STACK=1` takes only those of the seeds that live on Azure Stack, and `=0`
+//! only the others.
 //!
 //! `LAZULI_MODEL_COPIES=P` gives P of a hundred lives snapshots, copies and changed attributes; by default none has them.
 //! Such a life ends with the deletion of everything, after which nothing of the controller's may be left.
@@ -69,6 +70,7 @@ fn variable(name: &str) -> Option<u64> {
 fn judge_seeds(from: u64, count: u64) -> Coverage {
     let next = AtomicU64::new(0);
     let shrinks = variable("LAZULI_MODEL_SHRINK") != Some(0);
+    let only_azure_stack = variable("LAZULI_MODEL_STACK").map(|wanted| wanted != 0);
     let (coverage, failures) = (Mutex::new(Coverage::default()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
@@ -80,6 +82,9 @@ fn judge_seeds(from: u64, count: u64) -> Coverage {
                     }
                     let seed = from.wrapping_add(at);
                     let (world, steps) = script::of_seed(seed);
+                    if only_azure_stack.is_some_and(|only| only != world.is_azure_stack()) {
+                        continue;
+                    }
                     let verdict = run(&world, &steps);
                     coverage.lock().unwrap().add(&verdict.coverage);
                     if let Some(violation) = &verdict.violation {

@@ -620,6 +620,10 @@ impl World {
         }
     }
 
+    pub(super) fn is_azure_stack(&self) -> bool {
+        self.method == Method::AzureStack
+    }
+
     /// How many volumes there may be at a time.
     pub(super) fn slots(&self) -> usize {
         self.volumes + self.classes.len()

@@ -288,7 +288,7 @@ impl VmDisks {
 
     fn vm_read(&self, read: &Snapshot<Vm>) -> VmRead {
         VmRead {
-            vm: read.model.clone(),
+            vm: Vm { etag: read.etag.clone(), ..read.model.clone() },
             version: VmVersion { machine: read.machine_id().map(str::to_owned), etag: read.etag.clone() },
             seen: self.seen(read.seen),
             answered: read.answered,

@@ -21,8 +21,8 @@ use lazuli_volume::is_zone_redundant;
 
 pub use conflict::{Doubt, Explained, Refused};
 pub use evidence::{
-    Bounds, DiskRead, Evidence, Goal, LISTS_LAG, Moment, Open, Plan, Request, Resolution, Shown, Wait, Writes, confirm,
-    first_read, plan,
+    Bounds, DetachMarks, DiskRead, Evidence, Goal, LISTS_LAG, Moment, Open, Plan, Request, Resolution, Shown, Wait,
+    Writes, confirm, first_read, plan,
 };
 
 mod conflict;

@@ -14,16 +14,26 @@
 //! The time counts from the first request of the detach on ([`Suspicions`]). external-attacher repeats the detach of one
 //! VolumeAttachment until it succeeds and attaches nothing for it meanwhile, so a pause between two tries begins nothing
 //! anew.
+//!
+//! # Writes that a read may lack
+//!
+//! A list of disks that Azure takes unconditionally undoes every write that the read before it lacks. So a write of this
+//! process whose answer was lost is remembered until a read shows it, or for [`LONGEST`]; and one that has failed, for as long
+//! as a read may be old.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lazuli_model::ArmId;
+use lazuli_model::{ArmId, ProvisioningState, Vm, op::VmWrite};
+use lazuli_quota::read::{By, Seen};
 
 use crate::{attach::Moment, lun::Record};
 
 /// How long an attach may be under way before Azure shows it (unverified: Azure begins an accepted write within seconds, and
 /// gives no time).
 pub const LONGEST: Duration = Duration::from_secs(60);
+
+/// How many detaches are remembered that may be carried out later.
+const MOST_LEAVING: usize = 1_024;
 
 /// How long after a try external-attacher repeats it at the latest, with time for the try itself (source: its
 /// `--retry-interval-max` is 5 minutes).
@@ -46,6 +56,32 @@ pub struct Suspicions<T> {
     of: BTreeMap<(ArmId, ArmId), Suspicion<T>>,
     /// Until when an attach of this process may be under way whose answer was lost.
     lost: BTreeMap<(ArmId, ArmId), T>,
+    /// The last write of each VM that its reads may lack.
+    unshown: BTreeMap<ArmId, Unshown<T>>,
+    /// The detaches of this process that failed after Azure had accepted them, by VM and disk. Azure may carry them out with a
+    /// later write, and an old API does not show which they are. A read in the state Succeeded that is sent from this time on
+    /// shows that it will not.
+    leaving: BTreeMap<(ArmId, ArmId), T>,
+}
+
+/// A write of a VM's data disks that a read may lack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Unshown<T> {
+    /// A read that was sent earlier may lack it.
+    until: T,
+    /// What was sent, and when, where the answer was lost: a read may show it before that time.
+    sent: Option<(VmWrite, T)>,
+}
+
+impl<T: Moment> Unshown<T> {
+    fn is_shown_by(&self, vm: &Vm, seen: Seen<T>) -> bool {
+        let Some((write, sent_at)) = &self.sent else { return false };
+        let stays = |disk: &ArmId| vm.data_disk(disk).is_some_and(|element| !element.to_be_detached);
+        let is_done = !write.says_nothing()
+            && write.attach.iter().all(|attachment| stays(&attachment.disk))
+            && !write.detach.iter().any(stays);
+        seen.by == By::Single && seen.sent_at >= *sent_at && is_done
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +94,7 @@ struct Suspicion<T> {
 
 impl<T> Default for Suspicions<T> {
     fn default() -> Self {
-        Self { of: BTreeMap::new(), lost: BTreeMap::new() }
+        Self { of: BTreeMap::new(), lost: BTreeMap::new(), unshown: BTreeMap::new(), leaving: BTreeMap::new() }
     }
 }
 
@@ -82,15 +118,64 @@ impl<T: Moment> Suspicions<T> {
         of_leader_before.max(lost)
     }
 
-    /// This process sent an attach then, and its answer was lost.
-    pub fn answer_lost(&mut self, vm: &ArmId, disk: &ArmId, sent_at: T, now: T) {
+    /// This process sent a write then, and its answer was lost.
+    pub fn answer_lost(&mut self, write: &VmWrite, sent_at: T, now: T) {
         self.forget_old(now);
-        self.lost.insert((vm.clone(), disk.clone()), sent_at + LONGEST);
+        let until = sent_at + LONGEST;
+        for attachment in &write.attach {
+            self.lost.insert((write.vm.clone(), attachment.disk.clone()), until);
+        }
+        self.unshown.insert(write.vm.clone(), Unshown { until, sent: Some((write.clone(), sent_at)) });
+    }
+
+    /// A write of this process has failed, and may have changed something. A read that was sent before that time may lack it.
+    pub fn write_failed(&mut self, vm: &ArmId, until: T, now: T) {
+        self.forget_old(now);
+        let unshown = self.unshown.entry(vm.clone()).or_insert(Unshown { until, sent: None });
+        if unshown.until < until {
+            *unshown = Unshown { until, sent: None };
+        }
+    }
+
+    /// The VM was read.
+    pub fn vm_read(&mut self, vm: &Vm, seen: Seen<T>) {
+        if self.unshown.get(&vm.id).is_some_and(|unshown| unshown.is_shown_by(vm, seen)) {
+            self.unshown.remove(&vm.id);
+        }
+        if seen.by == By::Single {
+            let is_over = |disk: &ArmId, until: &T| {
+                vm.data_disk(disk).is_none()
+                    || seen.sent_at >= *until && vm.provisioning_state == ProvisioningState::Succeeded
+            };
+            self.leaving.retain(|(of, disk), until| *of != vm.id || !is_over(disk, until));
+        }
+    }
+
+    /// The VM with the marks of its disks whose detach by this process may still be carried out.
+    pub fn with_marks(&self, vm: &Vm) -> Vm {
+        let mut vm = vm.clone();
+        for element in &mut vm.data_disks {
+            let is_it = |(of, disk): &(ArmId, ArmId)| *of == vm.id && element.is(disk);
+            element.to_be_detached |= self.leaving.keys().any(is_it);
+        }
+        vm
+    }
+
+    /// A write of this process has failed that Azure had accepted. A read that was sent before that time may not show it.
+    pub fn operation_failed(&mut self, write: &VmWrite, until: T) {
+        let leaving = write.detach.iter().map(|disk| ((write.vm.clone(), disk.clone()), until));
+        self.leaving.extend(leaving.take(MOST_LEAVING.saturating_sub(self.leaving.len())));
+    }
+
+    /// Until when a read of the VM may lack a write of this process.
+    pub fn unshown_until(&self, vm: &ArmId) -> Option<T> {
+        self.unshown.get(vm).map(|unshown| unshown.until)
     }
 
     fn forget_old(&mut self, now: T) {
         self.of.retain(|_, suspicion| now < suspicion.last_requested + REPEATED_WITHIN);
         self.lost.retain(|_, until| now < *until);
+        self.unshown.retain(|_, unshown| now < unshown.until);
     }
 
     /// A single read of the VM shows the disk of a detach: its attach is not under way any more.
@@ -122,6 +207,10 @@ impl<T: Moment> Suspicions<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use lazuli_model::{CachingMode, DataDisk, DataDiskSource, Lun, op::Attachment};
+
     use super::*;
 
     fn at(seconds: u64) -> Duration {
@@ -134,6 +223,93 @@ mod tests {
 
     fn disk() -> ArmId {
         ArmId::disk("s", "g", "d0").unwrap()
+    }
+
+    fn attach() -> VmWrite {
+        let attachment = Attachment {
+            disk: disk(),
+            lun: Lun::try_from(0).unwrap(),
+            caching: CachingMode::None,
+            disk_encryption_set: None,
+            write_accelerator: false,
+        };
+        VmWrite { attach: vec![attachment], detach: Vec::new(), ..detach() }
+    }
+
+    fn detach() -> VmWrite {
+        let detach = vec![disk()];
+        VmWrite { vm: vm(), attach: Vec::new(), detach, force: BTreeSet::new(), reapply: Vec::new() }
+    }
+
+    /// The VM, with the disk or without it.
+    fn machine(has_disk: bool) -> Vm {
+        let element = DataDisk {
+            lun: Lun::try_from(0).unwrap(),
+            source: DataDiskSource::Managed(disk()),
+            caching: CachingMode::None,
+            to_be_detached: false,
+        };
+        Vm {
+            id: vm(),
+            location: "local".into(),
+            size: "Standard_D2s_v3".into(),
+            zone: None,
+            computer_name: None,
+            provisioning_state: ProvisioningState::InProgress,
+            etag: None,
+            data_disks: has_disk.then_some(element).into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn a_write_whose_answer_was_lost_may_be_lacking_until_a_single_read_after_it_shows_it() {
+        for (write, has_disk, by, sent_at, is_shown) in [
+            (attach(), false, By::Single, 101, false),
+            (attach(), true, By::Single, 101, true),
+            (attach(), true, By::List, 101, false),
+            (attach(), true, By::Single, 99, false),
+            (detach(), true, By::Single, 101, false),
+            (detach(), false, By::Single, 101, true),
+            (VmWrite { detach: Vec::new(), reapply: vec![disk()], ..detach() }, true, By::Single, 101, false),
+        ] {
+            let mut suspicions = Suspicions::default();
+            suspicions.answer_lost(&write, at(100), at(100));
+            suspicions.vm_read(&machine(has_disk), Seen { by, sent_at: at(sent_at) });
+            let expected = if is_shown { None } else { Some(at(160)) };
+            assert_eq!(suspicions.unshown_until(&vm()), expected, "{write:?} {has_disk} {by:?} {sent_at}");
+        }
+    }
+
+    #[test]
+    fn a_disk_whose_detach_failed_may_leave_later_until_the_vm_is_at_rest_without_a_failure() {
+        use ProvisioningState::{Failed, Succeeded};
+        let mut suspicions = Suspicions::default();
+        let seen = |sent_at: u64| Seen { by: By::Single, sent_at: at(sent_at) };
+        let in_state = |provisioning_state| Vm { provisioning_state, ..machine(true) };
+        let is_marked =
+            |suspicions: &Suspicions<Duration>| suspicions.with_marks(&machine(true)).data_disks[0].to_be_detached;
+        assert!(!is_marked(&suspicions));
+        suspicions.operation_failed(&detach(), at(104));
+        for (state, sent_at, expected) in [(Succeeded, 103, true), (Failed, 200, true), (Succeeded, 201, false)] {
+            suspicions.vm_read(&in_state(state), seen(sent_at));
+            assert_eq!(is_marked(&suspicions), expected, "{state:?} {sent_at}");
+        }
+        suspicions.operation_failed(&detach(), at(304));
+        assert!(is_marked(&suspicions));
+        suspicions.vm_read(&machine(false), seen(310));
+        assert!(!is_marked(&suspicions), "it has left");
+    }
+
+    #[test]
+    fn a_write_that_failed_may_be_lacking_for_a_while_and_does_not_shorten_that_of_a_lost_one() {
+        let mut suspicions = Suspicions::default();
+        suspicions.write_failed(&vm(), at(104), at(100));
+        assert_eq!(suspicions.unshown_until(&vm()), Some(at(104)));
+        suspicions.answer_lost(&detach(), at(102), at(103));
+        suspicions.write_failed(&vm(), at(110), at(106));
+        assert_eq!(suspicions.unshown_until(&vm()), Some(at(162)));
+        suspicions.write_failed(&vm(), at(174), at(170));
+        assert_eq!(suspicions.unshown_until(&vm()), Some(at(174)));
     }
 
     #[test]
@@ -164,12 +340,12 @@ mod tests {
         let of_detach = |suspicions: &mut Suspicions<Duration>, now: u64| {
             suspicions.of_detach(&vm(), &disk(), Record::NoCluster, at(0), at(now))
         };
-        suspicions.answer_lost(&vm(), &disk(), at(100), at(110));
+        suspicions.answer_lost(&attach(), at(100), at(110));
         // The attach is requested again.
         suspicions.forget(&vm(), &disk());
         assert_eq!(of_detach(&mut suspicions, 120), Some(at(160)));
         assert_eq!(of_detach(&mut suspicions, 160), None);
-        suspicions.answer_lost(&vm(), &disk(), at(200), at(210));
+        suspicions.answer_lost(&attach(), at(200), at(210));
         suspicions.shown(&vm(), &disk(), at(215));
         assert_eq!(of_detach(&mut suspicions, 220), None);
     }

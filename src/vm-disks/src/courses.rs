@@ -59,7 +59,7 @@ impl AzureFailure for Refused {
 
 impl AzureError for Refused {
     fn status(&self) -> Option<u16> {
-        Some(400)
+        Some(if self.0 == Fault::OperationFailed { 200 } else { 400 })
     }
 
     fn named_disk(&self) -> Option<ArmId> {
@@ -74,6 +74,7 @@ struct Course {
     now: Duration,
     attachments: LunReservations,
     provisioning: ProvisioningState,
+    etag: Option<String>,
 }
 
 impl Course {
@@ -84,7 +85,13 @@ impl Course {
             now: Duration::from_secs(100),
             attachments: LunReservations::Synced(BTreeMap::new()),
             provisioning: ProvisioningState::Succeeded,
+            etag: Some("1".to_owned()),
         }
+    }
+
+    /// A VM without an etag, whose list detaches by omission.
+    fn without_etag() -> Self {
+        Self { etag: None, ..Self::new(VmWriteMethod::WholeListByOmission) }
     }
 
     fn happens(&mut self, event: Event<Refused>) -> Vec<Action<Refused>> {
@@ -117,7 +124,7 @@ impl Course {
 
     fn shows(&mut self, actions: &[Action<Refused>], by: By, disks: &[u8]) -> Vec<Action<Refused>> {
         let Some(Action::ReadVm { id, .. }) = actions.last() else { panic!("{actions:?}") };
-        let vm = vm(self.provisioning, disks);
+        let vm = Vm { etag: self.etag.clone(), ..vm(self.provisioning, disks) };
         let read = VmRead {
             version: VmVersion { machine: None, etag: vm.etag.clone() },
             vm,
@@ -138,6 +145,26 @@ impl Course {
         };
         let reads = singly.iter().chain(listed).map(read).collect();
         self.happens(Event::DisksRead(*id, reads))
+    }
+
+    /// Every disk that is asked for is attached to the VM.
+    fn shows_held(&mut self, actions: &[Action<Refused>]) -> Vec<Action<Refused>> {
+        let Some(Action::ReadDisks { id, singly, listed, .. }) = actions.last() else { panic!("{actions:?}") };
+        let seen = Seen { by: By::Single, sent_at: self.now };
+        let held = |id: &ArmId| Disk {
+            state: Some(DiskState::Attached),
+            managed_by: Some(vm_id()),
+            ..Disk::unattached(id.name())
+        };
+        let reads = singly.iter().chain(listed).map(|id| (id.clone(), Ok(DiskSeen { disk: held(id), seen }))).collect();
+        self.happens(Event::DisksRead(*id, reads))
+    }
+
+    /// The next round, by a single read of the VM.
+    fn round(&mut self, disks: &[u8]) -> Vec<Action<Refused>> {
+        let actions = self.looks();
+        let actions = self.permitted(&actions);
+        self.shows(&actions, By::Single, disks)
     }
 
     fn refused(&mut self, actions: &[Action<Refused>], fault: Fault) -> Vec<Action<Refused>> {
@@ -416,4 +443,78 @@ fn an_answer_that_is_not_waited_for_changes_nothing_and_a_late_permit_goes_back(
     assert_eq!(course.happens(Event::Permitted(permit)), [Action::ReleasePermit(permit)]);
     let actions = course.shows(&reads, By::Single, &[0]);
     assert_eq!(answers_by_caller(&actions), [(1, Ok(Some(0)))]);
+}
+
+#[test]
+fn a_list_without_an_etag_waits_until_a_read_shows_what_the_leader_before_wrote() {
+    let mut course = Course::without_etag();
+    let actions = course.requested(1, 0, Goal::Detached);
+    let first = course.now;
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0, 1]);
+    assert!(matches!(actions.as_slice(), [Action::ReleasePermit(_)]), "{actions:?}");
+    let actions = course.round(&[0]);
+    assert!(course.now >= first + Duration::from_secs(3), "{:?}", course.now);
+    assert_eq!(written(&actions).2.detach, [disk(0)]);
+}
+
+#[test]
+fn a_list_without_an_etag_waits_for_the_end_of_a_write_that_runs() {
+    let mut course = Course::without_etag();
+    course.memory.request_arrived(Duration::from_secs(90));
+    course.provisioning = ProvisioningState::InProgress;
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0, 1]);
+    let [Action::ReleasePermit(_), Action::ReadVm { .. }] = actions.as_slice() else { panic!("{actions:?}") };
+    course.provisioning = ProvisioningState::Succeeded;
+    course.shows(&actions, By::Single, &[0]);
+    let actions = course.round(&[0]);
+    assert_eq!(written(&actions).2.detach, [disk(0)]);
+}
+
+#[test]
+fn a_list_without_an_etag_waits_for_a_write_whose_answer_was_lost_until_a_read_shows_it() {
+    for is_shown in [false, true] {
+        let mut course = Course::without_etag();
+        course.memory.request_arrived(Duration::from_secs(90));
+        let actions = course.requested(1, 0, Goal::Detached);
+        let actions = course.permitted(&actions);
+        let actions = course.shows(&actions, By::Single, &[0, 1]);
+        let sent_at = course.now;
+        let actions = course.refused(&actions, Fault::OutcomeUnknown);
+        course.happens(Event::Abandoned(1));
+        course.shows(&actions, By::Single, &[0, 1]);
+        assert!(course.state.is_idle());
+        let actions = course.requested(2, 1, Goal::Detached);
+        let actions = course.permitted(&actions);
+        let listed: &[u8] = if is_shown { &[1] } else { &[0, 1] };
+        let mut actions = course.shows(&actions, By::Single, listed);
+        while !matches!(actions.last(), Some(Action::Write { .. })) {
+            actions = course.round(listed);
+        }
+        let waited = course.now - sent_at;
+        assert_eq!(waited >= Duration::from_secs(60), !is_shown, "{waited:?}");
+    }
+}
+
+#[test]
+fn where_the_model_hides_it_a_disk_whose_detach_failed_is_detached_before_it_counts_as_attached() {
+    let mut course = Course::without_etag();
+    course.memory.request_arrived(Duration::from_secs(90));
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0]);
+    course.provisioning = ProvisioningState::Failed;
+    let actions = course.refused(&actions, Fault::OperationFailed);
+    course.happens(Event::Abandoned(1));
+    course.shows(&actions, By::Single, &[0]);
+    assert!(course.state.is_idle(), "{:?}", course.state);
+    course.now += Duration::from_secs(5);
+    let actions = course.requested(2, 0, Goal::Attached(None));
+    let actions = course.permitted(&actions);
+    let actions = course.shows(&actions, By::Single, &[0]);
+    let actions = course.shows_held(&actions);
+    assert_eq!(answers(&actions), []);
+    assert_eq!(written(&actions).2.detach, [disk(0)]);
 }

@@ -18,6 +18,10 @@ pub trait AzureError: AzureFailure {
     fn status(&self) -> Option<u16>;
     /// The disk that Azure's answer names as its target, if any.
     fn named_disk(&self) -> Option<ArmId>;
+    /// Whether Azure had accepted the write, which has failed since.
+    fn is_of_accepted_write(&self) -> bool {
+        self.status().is_some_and(|status| (200..300).contains(&status))
+    }
 }
 
 /// A failed request.

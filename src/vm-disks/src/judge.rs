@@ -274,6 +274,7 @@ impl<E: AzureError> State<E> {
                 return self.verified(cx, verify.then, None);
             }
         };
+        cx.memory.suspicions.vm_read(&read.vm, read.seen);
         if let Some(rest) = &mut verify.rest {
             if !rest.ends_with(&read.vm, cx.now) {
                 return self.judge(Judge::Verify(verify));
@@ -390,11 +391,7 @@ impl<E: AzureError> State<E> {
     fn failed(&mut self, cx: &mut Cx<'_, E>, sent: Sent, error: E) {
         let method = sent.sent_as();
         let Sent { vm, write, members, sent_at, .. } = sent;
-        if *error.fault() == Fault::OutcomeUnknown {
-            for attachment in &write.attach {
-                cx.memory.suspicions.answer_lost(&self.vm, &attachment.disk, sent_at, cx.now);
-            }
-        }
+        cx.memory.write_failed(&write, &error, sent_at, cx.now);
         let detach = Detach::of_write(error.fault(), error.effect(), error.status().is_some(), vm.read.answered);
         self.queue.note_detach(&write.detach, detach);
         if let Some(pause) = self.attempts.pause(&error) {
@@ -404,7 +401,7 @@ impl<E: AzureError> State<E> {
         }
         // An action that fails after Azure accepted it exists, and the identity may use it. So does one that misses a disk.
         let misses_a_disk = *error.fault() == Fault::NotFound && error.named_disk().is_some();
-        let is_accepted = error.status().is_some_and(|status| (200..300).contains(&status));
+        let is_accepted = error.is_of_accepted_write();
         let tried_method = if is_accepted || misses_a_disk { VmWriteMethod::WholeList } else { method };
         let mut reaction = attach::reaction(error.fault(), tried_method, vm.read.seen.by);
         let failures = self.attempts.count_failure(members.len());

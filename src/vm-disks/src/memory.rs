@@ -2,8 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lazuli_model::{ArmId, op::VmWriteMethod};
+use lazuli_model::{
+    ArmId,
+    fault::{Effect, Fault},
+    op::{VmWrite, VmWriteMethod},
+};
 
+use super::AzureError;
 use lazuli_storage::{
     attach::{LISTS_LAG, Shown},
     dangling::SeenAttachments,
@@ -15,7 +20,7 @@ use lazuli_storage::{
 
 /// How old a read of a VM may be (unverified). A replica that has just become the leader does not take a disk's absence
 /// from the VM's list as proof of its detach for this long: the leader before it may have written a moment ago.
-const MAX_READ_LAG: Duration = Duration::from_secs(4);
+pub(super) const MAX_READ_LAG: Duration = Duration::from_secs(4);
 
 /// How long a pause between two requests is at least in which another replica may have been the leader: its sidecars lead for
 /// as long as their Lease lasts, whatever becomes of them (source: the lease duration of csi-lib-utils, of which the chart
@@ -36,7 +41,7 @@ pub struct Memory {
     /// By VM and disk, what single reads have shown to callers within [`LISTS_LAG`].
     shown: BTreeMap<(ArmId, ArmId), Shown<Duration>>,
     leadership: Leadership,
-    /// The attaches of the leader before that may be under way.
+    /// What may be under way, or done, and is not shown.
     pub(super) suspicions: Suspicions<Duration>,
 }
 
@@ -90,6 +95,26 @@ impl Memory {
         match attachments {
             LunReservations::NoCluster | LunReservations::Cold => None,
             LunReservations::Synced(_) => Some(self.leadership.leading_since(now) + LISTS_LAG),
+        }
+    }
+
+    /// From when on a read of the VM shows all that was written before: by the leader before, and by this process.
+    pub(super) fn writes_shown_from(&self, vm: &ArmId, now: Duration) -> Duration {
+        let of_leader_before = self.leadership.leading_since(now) + MAX_READ_LAG;
+        self.suspicions.unshown_until(vm).map_or(of_leader_before, |until| until.max(of_leader_before))
+    }
+
+    /// A write of this process that was sent then has failed.
+    pub(super) fn write_failed<E: AzureError>(&mut self, write: &VmWrite, error: &E, sent_at: Duration, now: Duration) {
+        let until = now + MAX_READ_LAG;
+        if *error.fault() == Fault::OutcomeUnknown {
+            return self.suspicions.answer_lost(write, sent_at, now);
+        }
+        if error.is_of_accepted_write() {
+            self.suspicions.operation_failed(write, until);
+        }
+        if error.is_of_accepted_write() || error.effect() == Effect::Possible {
+            self.suspicions.write_failed(&write.vm, until, now);
         }
     }
 

@@ -9,7 +9,7 @@ use lazuli_model::{ArmId, Lun, op::VmWriteMethod};
 use lazuli_quota::read::By;
 
 use super::{AzureError, Batch, Cx, DiskReads, State, VmRead};
-use lazuli_storage::attach::{self, Bounds, Evidence, Goal, Plan, Writes};
+use lazuli_storage::attach::{self, Bounds, DetachMarks, Evidence, Goal, Plan, Writes};
 
 impl<E: AzureError> State<E> {
     /// Plans once, by what has been read.
@@ -22,18 +22,26 @@ impl<E: AzureError> State<E> {
         writes: Writes,
         force: &BTreeSet<ArmId>,
     ) -> Plan<Duration> {
+        cx.memory.suspicions.vm_read(&read.vm, read.seen);
         let shown = cx.memory.shown_on(&self.vm);
         let names = [Some(self.node.as_str()), Some(read.vm.id.name()), read.vm.computer_name.as_deref()];
         let names: Vec<&str> = names.into_iter().flatten().collect();
         let late_attaches = self.late_attaches(cx, read, &names, members);
+        let marks = detach_marks(cx.memory.method);
+        let vm = match marks {
+            DetachMarks::Shown => read.vm.clone(),
+            DetachMarks::Hidden => cx.memory.suspicions.with_marks(&read.vm),
+        };
         let evidence = Evidence {
-            vm: &read.vm,
+            vm: &vm,
             seen: read.seen,
             disks: &reads.reads,
             shown: &shown,
             fresh_from: cx.memory.fresh_from(),
             late_attaches: &late_attaches,
             lists_from: cx.memory.lists_from(cx.env.attachments, cx.now),
+            writes_shown_from: Some(cx.memory.writes_shown_from(&self.vm, cx.now)),
+            marks,
         };
         let limit = cx.env.sizes.max_data_disks(&read.vm.size);
         let max_data_disks = limit.map_or(usize::from(Lun::COUNT), usize::from);
@@ -65,9 +73,10 @@ impl<E: AzureError> State<E> {
 
     /// Which write may follow: one of the whole list of disks, and any after a failed one, needs a single read.
     pub(super) fn writes(&self, cx: &Cx<'_, E>) -> Writes {
-        match self.attempts.is_clean() && cx.memory.method == VmWriteMethod::Action {
-            true => Writes::AfterAnyRead,
-            false => Writes::AfterSingleRead,
+        match self.method(cx) {
+            VmWriteMethod::Action if self.attempts.is_clean() => Writes::AfterAnyRead,
+            VmWriteMethod::Action => Writes::AfterSingleRead,
+            VmWriteMethod::WholeList | VmWriteMethod::WholeListByOmission => Writes::WholeList,
         }
     }
 
@@ -79,5 +88,13 @@ impl<E: AzureError> State<E> {
     /// Whether the next write of the VM has no condition (etag).
     pub(super) fn needs_permit(&self, cx: &Cx<'_, E>, read: &VmRead) -> bool {
         self.method(cx) == VmWriteMethod::Action || read.version.etag.is_none()
+    }
+}
+
+/// Whether VMs show which disks leave. Where they do not, a list detaches by omission.
+fn detach_marks(method: VmWriteMethod) -> DetachMarks {
+    match method {
+        VmWriteMethod::Action | VmWriteMethod::WholeList => DetachMarks::Shown,
+        VmWriteMethod::WholeListByOmission => DetachMarks::Hidden,
     }
 }

@@ -21,6 +21,7 @@ use super::{
     aside::Answering,
     conditions::Conditions,
     judge::{Kind, Sent},
+    memory::MAX_READ_LAG,
     stale::Removal,
     waits::{AtRest, Burst},
 };
@@ -470,7 +471,7 @@ impl<E: AzureError> State<E> {
             let priority = self.priority(cx, &members);
             return self.wait_for_permit(cx, priority, reads.that_give_terms(&self.vm));
         }
-        if vm.read.seen.by == By::List && self.writes(cx) == Writes::AfterSingleRead {
+        if vm.read.seen.by == By::List && self.writes(cx) != Writes::AfterAnyRead {
             // Another VM's write has changed the method since the VM was read.
             cx.release(permit);
             return self.round_ends(cx);
@@ -510,6 +511,11 @@ impl<E: AzureError> State<E> {
                 Some(fresh_from) => self.wait_until(fresh_from, Awaited::FreshReads),
                 None => self.next_round(cx),
             },
+            Some(Wait::WritesShown) => {
+                // A read before that time may show the write.
+                let shown_from = cx.memory.writes_shown_from(&self.vm, cx.now);
+                self.wait_until(shown_from.min(cx.now + MAX_READ_LAG), Awaited::FreshReads);
+            }
             Some(Wait::VmAtRest(disks)) => {
                 let undecided = members.into_iter().filter(|(disk, _)| disks.contains(disk)).collect();
                 self.wait_for_rest(cx, undecided);

@@ -33,6 +33,7 @@ use super::{
     aside::Answering,
     conditions::Conditions,
     judge::{Ended, Judge, Kind, Sent, Then, others_that_may_be_stale},
+    memory::MAX_READ_LAG,
     round::{Observation, Stage},
 };
 use lazuli_storage::attach::{self, Goal, Reaction};
@@ -123,6 +124,12 @@ impl<E: AzureError> State<E> {
         if vm.read.vm.provisioning_state == ProvisioningState::InProgress {
             cx.release(permit);
             return self.wait_for_rest(cx, goals);
+        }
+        let shown_from = cx.memory.writes_shown_from(&self.vm, cx.now);
+        let is_list = self.method(cx) != VmWriteMethod::Action;
+        if is_list && vm.read.vm.etag.is_none() && vm.read.seen.sent_at < shown_from {
+            cx.release(permit);
+            return self.wait_until(shown_from.min(cx.now + MAX_READ_LAG), Awaited::FreshReads);
         }
         if permit.is_none() && self.needs_permit(cx, &vm.read) {
             return self.wait_for_permit(cx, Priority::Detach, DiskReads::default());
@@ -225,7 +232,7 @@ impl<E: AzureError> State<E> {
     }
 
     pub(super) fn removal_written(&mut self, cx: &mut Cx<'_, E>, sent: Sent, written: Result<std::time::Duration, E>) {
-        let Sent { vm, write, method, kind, .. } = sent;
+        let Sent { vm, write, method, kind, sent_at, .. } = sent;
         let Kind::Removal(removal) = kind else { return self.round_ends(cx) };
         let error = match written {
             Ok(accepted) => {
@@ -235,6 +242,7 @@ impl<E: AzureError> State<E> {
             }
             Err(error) => error,
         };
+        cx.memory.write_failed(&write, &error, sent_at, cx.now);
         let lacks_list = matches!(
             error.fault(),
             Fault::Forbidden | Fault::LinkedForbidden | Fault::Unsupported | Fault::Malformed | Fault::Invalid

@@ -109,6 +109,22 @@ pub struct Evidence<'a, T> {
     /// where there is no other leader, and where the VolumeAttachments are not known, so that no attach follows from any
     /// read.
     pub lists_from: Option<T>,
+    /// A read of the VM that was sent earlier may lack a write that was sent before it: one of the leader before, or one of
+    /// this process whose answer was lost or that failed.
+    pub writes_shown_from: Option<T>,
+    /// Whether the VM's model shows which of its disks Azure was told to detach.
+    pub marks: DetachMarks,
+}
+
+/// Whether a VM's model shows which of its disks Azure was told to detach (`toBeDetached`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DetachMarks {
+    /// It does.
+    Shown,
+    /// It does not: API versions before 2019-03-01 do not know the mark (source: Azure/cloud-provider-azure#8919). While a
+    /// write runs, a disk that is listed and attached may be leaving. The marks of this process's own detaches that failed
+    /// are in the VM all the same.
+    Hidden,
 }
 
 /// What bounds a plan.
@@ -129,8 +145,12 @@ pub struct Bounds<'a> {
 pub enum Writes {
     /// None: only requests that need no write are resolved.
     None,
-    /// One that follows from a single read: it sends the whole list of disks, or repeats a write that failed.
+    /// One that follows from a single read: it repeats a write that failed.
     AfterSingleRead,
+    /// The whole list of disks, which follows from a single read too. Where the VM has no etag, Azure does not check that the
+    /// list is still as it was read. So the read must show all that was written before, and no write that runs: the list
+    /// would bring back a disk that leaves, and detach one that comes.
+    WholeList,
     /// One that may follow from a list: it names only the disks that change.
     AfterAnyRead,
 }
@@ -161,6 +181,8 @@ pub enum Open {
     VmAtRest,
     /// A read of the VM that shows the last write of another replica.
     FreshRead,
+    /// A read of the VM that shows all that was written before. No other leads to a list without an etag.
+    WritesShown,
 }
 
 /// What the next plan has to wait for.
@@ -172,6 +194,8 @@ pub enum Wait {
     VmAtRest(BTreeSet<ArmId>),
     /// The time from which on reads are fresh.
     FreshReads,
+    /// The time from which on a read shows all that was written before.
+    WritesShown,
 }
 
 /// What [`plan`] returns. Each request is in `resolved`, in the write, in `postponed` or in `open`.
@@ -229,7 +253,10 @@ impl<T> Plan<T> {
         if !undecided.is_empty() {
             return Some(Wait::VmAtRest(undecided));
         }
-        self.needs_fresh_read().then_some(Wait::FreshReads)
+        if self.needs_fresh_read() {
+            return Some(Wait::FreshReads);
+        }
+        self.open_for(Open::WritesShown).next().is_some().then_some(Wait::WritesShown)
     }
 
     /// Whether a request waits for the time from which on reads are fresh.
@@ -287,6 +314,26 @@ impl<T: Moment> Evidence<'_, T> {
                 && !self.shown.get(disk).is_some_and(is_outdated)
     }
 
+    /// What a list of disks that Azure takes unconditionally needs before it may be written.
+    fn before_unconditional_list(&self) -> Option<Open> {
+        if self.vm.provisioning_state == ProvisioningState::InProgress {
+            return Some(Open::VmAtRest);
+        }
+        self.writes_shown_from.filter(|from| self.seen.sent_at < *from).map(|_| Open::WritesShown)
+    }
+
+    /// Why the write of a plan must not be sent now.
+    fn withheld(&self, write: &VmWrite, writes: Writes) -> Option<Open> {
+        match writes {
+            Writes::None => Some(Open::Write),
+            _ if self.vm.etag.is_some() => None,
+            Writes::WholeList => self.before_unconditional_list(),
+            // A write that names no disk is sent as a list.
+            _ if write.says_nothing() && !write.reapply.is_empty() => self.before_unconditional_list(),
+            Writes::AfterSingleRead | Writes::AfterAnyRead => None,
+        }
+    }
+
     fn detach(&self, disk: &ArmId, request: &Request<T>, bounds: &Bounds<'_>) -> Step<T> {
         if self.vm.data_disk(disk).is_some() {
             return match bounds.writes {
@@ -319,6 +366,11 @@ impl<T: Moment> Evidence<'_, T> {
         }
     }
 
+    /// Whether disks that the VM lists may be leaving, although their elements do not say so.
+    fn may_hide_a_detach(&self) -> bool {
+        self.marks == DetachMarks::Hidden && self.vm.provisioning_state == ProvisioningState::InProgress
+    }
+
     fn attach_listed(&self, disk: &ArmId, request: &Request<T>) -> Step<T> {
         if let Err(open) = self.of_vm(request) {
             return Step::Open(open);
@@ -332,7 +384,7 @@ impl<T: Moment> Evidence<'_, T> {
             return Step::Open(Open::ReadDisk(Accept::Single));
         };
         let Some(state) = &read.disk else { return Step::Resolved(Resolved::UnreadableDisk, read.seen.sent_at) };
-        if confirmed_attached(state, &self.vm.id) {
+        if confirmed_attached(state, &self.vm.id) && !self.may_hide_a_detach() {
             return Step::Listed(Some(read.seen.sent_at));
         }
         if self.vm.provisioning_state == ProvisioningState::InProgress {
@@ -426,11 +478,11 @@ pub fn plan<T: Moment>(
         }
     }
     open.extend(written.unplaced.into_iter().map(|disk| (disk, Open::Reservations)));
-    if bounds.writes == Writes::None {
+    if let Some(need) = evidence.withheld(&written.write, bounds.writes) {
         let VmWrite { attach, detach, reapply, force, .. } = &mut written.write;
         let disks = attach.drain(..).map(|attachment| attachment.disk).chain(detach.drain(..)).chain(reapply.drain(..));
-        open.extend(disks.map(|disk| (disk, Open::Write)));
-        open.extend(std::mem::take(&mut written.postponed).into_iter().map(|disk| (disk, Open::Write)));
+        open.extend(disks.map(|disk| (disk, need)));
+        open.extend(std::mem::take(&mut written.postponed).into_iter().map(|disk| (disk, need)));
         force.clear();
     }
     Plan { resolved, write: written.write, postponed: written.postponed, open }

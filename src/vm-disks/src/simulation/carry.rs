@@ -257,7 +257,12 @@ impl Run {
                 size: SIZE.to_owned(),
                 zone: None,
                 computer_name: None,
-                provisioning_state: machine.provisioning,
+                provisioning_state: match machine.provisioning {
+                    ProvisioningState::InProgress if self.mutant == Mutant::HidesOperations => {
+                        ProvisioningState::Succeeded
+                    }
+                    shown => shown,
+                },
                 etag: etag.clone(),
                 data_disks: elements,
             },
@@ -453,6 +458,9 @@ impl Run {
         }
         if let Some(Fate::Late(seconds)) = fate {
             arrives = self.now + Duration::from_secs(seconds);
+            if is_list && if_match.is_none() {
+                self.laws.sent_late((replica, process, vm), write, self.now, arrives);
+            }
         }
         if self.mutant == Mutant::EndsEarly {
             self.later_at(replica, 50, Happens::Event(vm, Box::new(Event::Written(id, Err(ArmAnswer::lost())))));

@@ -22,7 +22,7 @@ use super::{
     schedule::{DiskNo, Fate, Habits, Incident, ReadFault, Schedule, VmNo},
 };
 use crate::{Caller, Env, Event, Memory, State};
-use lazuli_storage::{force_detach::ForceDetach, lun::LunReservations};
+use lazuli_storage::{force_detach::ForceDetach, late_attach::Suspicions, lun::LunReservations};
 
 pub(super) type StepEvent = Event<ArmAnswer>;
 
@@ -533,6 +533,9 @@ impl Run {
         }
         if let (Mutant::ForgetsSuspicions, Event::Requested { disk, .. }) = (self.mutant, &event) {
             memory.suspicions.shown(&vm_id(vm), disk, Duration::ZERO);
+        }
+        if self.mutant == Mutant::ForgetsWritesBefore {
+            memory.suspicions = Suspicions::default();
         }
         let actions = state.step(memory, &env, now, event);
         let stage = super::words::stage(&state.stage);

@@ -12,14 +12,17 @@
 //! | 8 | when no fault happens any more, each caller is answered within five minutes, and everything comes to rest |
 //! | 9 | one write and two reads of a VM at most are under way, and no id and no permit is left behind |
 //! | 10 | no attach begins after the OK of its detach |
+//! | 11 | a list without an etag undoes no write of a replica: the read that it follows from lacks none, and shows none that runs |
 //!
 //! Law 10 has four exceptions, which are counted ([`Run::excuse`]). Where VMs have no etag, a stale disk may be removed that
-//! another replica attaches at that moment; that is counted too.
+//! another replica attaches at that moment; that is counted too. So is a list that undoes a write which came late from the
+//! leader before (law 11).
 
 use std::{collections::BTreeMap, time::Duration};
 
 use lazuli_engine::Id;
 use lazuli_model::{
+    ProvisioningState,
     fault::Fault,
     op::{VmWrite, VmWriteMethod},
 };
@@ -29,7 +32,7 @@ use super::{
     azure::{disk_id, disk_no, vm_id},
     cluster::Key,
     driver::{Asked, Observed, Run, Sent, Under},
-    schedule::{DiskNo, VmNo, World},
+    schedule::{DiskNo, Fate, VmNo, World},
 };
 use crate::{Caller, Failure, Outcome};
 use lazuli_storage::lun::LunReservations;
@@ -57,6 +60,11 @@ pub(super) struct Laws {
     detaches: BTreeMap<(usize, Key), (Duration, bool)>,
     /// The same of the detaches that were asked for before the last attach.
     former_detaches: BTreeMap<(usize, Key), (Duration, bool)>,
+    /// The writes of replicas that Azure accepted without a condition, with their times, and whether they came late.
+    accepted: Vec<(VmNo, Duration, bool)>,
+    /// The lists without a condition that Azure has not got yet, by the process that sent them: what they say, and when they
+    /// arrive.
+    late: BTreeMap<(usize, u64, VmNo), (VmWrite, Duration, Duration)>,
     /// The disks of the last write.
     last_write: usize,
     /// The disks of the first write that failed, and the writes since.
@@ -83,6 +91,11 @@ impl Laws {
     fn was_taken_for_another(&self, replica: usize, key: Key, answered: Duration) -> bool {
         let former = self.former_detaches.get(&(replica, key));
         former.is_some_and(|(asked, ended)| !ended && answered < *asked + REPEATED_WITHIN)
+    }
+
+    /// A write was sent that arrives late.
+    pub(super) fn sent_late(&mut self, of: (usize, u64, VmNo), write: &VmWrite, sent_at: Duration, arrives: Duration) {
+        self.late.insert(of, (write.clone(), sent_at, arrives));
     }
 
     pub(super) fn write_ended(&mut self, _: VmNo, ok: bool) {
@@ -132,6 +145,9 @@ impl Run {
         if read.by == By::List && (method != VmWriteMethod::Action || write.says_nothing()) {
             return broken("law 5 (fresh)", format!("a list of disks of node-{vm} follows from a list of VMs"));
         }
+        if !self.habits.etag && (method != VmWriteMethod::Action || write.says_nothing()) {
+            self.judge_unconditional(replica, vm, &read)?;
+        }
         self.judge_luns(replica, vm, &read, write)?;
         self.judge_detaches(replica, vm, &read, write)?;
         self.judge_wanted(replica, vm, write)?;
@@ -140,6 +156,37 @@ impl Run {
             if let Some((_, writes)) = self.laws.failed.as_mut().filter(|_| !self.laws.found) {
                 *writes += 1;
             }
+        }
+        Ok(())
+    }
+
+    /// A list that Azure takes whatever the VM is by then.
+    fn judge_unconditional(&mut self, replica: usize, vm: VmNo, read: &Observed) -> Result<(), String> {
+        const LAW: &str = "law 11 (undone)";
+        if read.machine.provisioning == ProvisioningState::InProgress {
+            return broken(LAW, format!("a list of node-{vm} follows from a read that shows another write at work"));
+        }
+        let lacks =
+            |at: &Duration| *at <= read.sent_at && self.azure.machines[vm].at(*at).version > read.machine.version;
+        let mut lacking = self.laws.accepted.iter().filter(|(of, at, _)| *of == vm && lacks(at));
+        if let Some((_, at, came_late)) = lacking.next_back() {
+            if !came_late {
+                return broken(LAW, format!("a list of node-{vm} follows from a read that lacks the write of {at:?}"));
+            }
+            self.count("accepted: a list undoes a late write");
+        }
+        let process = self.replicas[replica].process;
+        let Some((write, sent_at, arrives)) = self.laws.late.get(&(replica, process, vm)) else { return Ok(()) };
+        let stays = |read: &Observed, disk: &_| {
+            read.machine.elements.iter().any(|element| element.disk == disk_no(disk) && !element.leaving)
+        };
+        let is_shown = |read: &&Observed| {
+            read.sent_at >= *sent_at
+                && write.attach.iter().all(|it| stays(read, &it.disk))
+                && !write.detach.iter().any(|disk| stays(read, disk))
+        };
+        if self.now < *arrives && !self.replicas[replica].sides[vm].shown.iter().any(|read| is_shown(&read)) {
+            return broken(LAW, format!("a list of node-{vm} is sent while another one is on its way"));
         }
         Ok(())
     }
@@ -260,6 +307,10 @@ impl Run {
     /// A write of a replica was accepted.
     pub(super) fn judge_accepted(&mut self, sent: &Sent) -> Result<(), String> {
         let vm = sent.vm;
+        if !sent.is_conditional {
+            let came_late = matches!(sent.fate, Some(Fate::Late(_)));
+            self.laws.accepted.push((vm, self.now, came_late));
+        }
         for disk in &sent.attaches {
             let key = (vm, *disk);
             let answered = self.laws.detached.get(&key).filter(|(answered, _)| *answered >= sent.sent_at).copied();

@@ -54,6 +54,10 @@ pub(super) enum Mutant {
     ForgetsSuspicions,
     /// A replica counts as the leader all the time.
     LeadsAlways,
+    /// No write of this process counts as one that reads may lack.
+    ForgetsWritesBefore,
+    /// A VM of which a write runs is shown at rest.
+    HidesOperations,
 }
 
 impl Mutant {
@@ -61,7 +65,7 @@ impl Mutant {
     pub(super) const FASTER: u32 = 200;
 
     /// Each with the laws that may notice it.
-    pub(super) const ALL: [(Self, &'static [&'static str]); 19] = [
+    pub(super) const ALL: [(Self, &'static [&'static str]); 21] = [
         (Self::HidesElements, &["law 1"]),
         (Self::ForgetsReservations, &["law 2 (named LUN)"]),
         (Self::TrustsCold, &["law 2 (cold)"]),
@@ -81,6 +85,8 @@ impl Mutant {
         (Self::EndsEarly, &["law 9 (one"]),
         (Self::ForgetsSuspicions, &["law 10"]),
         (Self::LeadsAlways, &["law 10"]),
+        (Self::ForgetsWritesBefore, &["law 11"]),
+        (Self::HidesOperations, &["law 11"]),
     ];
 
     /// The step's clock.

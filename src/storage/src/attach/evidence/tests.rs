@@ -20,6 +20,8 @@ struct Case {
     fresh_from: Option<Duration>,
     late_attaches: BTreeMap<ArmId, Duration>,
     lists_from: Option<Duration>,
+    writes_shown_from: Option<Duration>,
+    marks: DetachMarks,
     requests: BTreeMap<ArmId, Request<Duration>>,
     reservations: NodeReservations,
     max_data_disks: usize,
@@ -42,16 +44,22 @@ enum Mutant {
     SuspectsNoAttach,
     /// Lists show from the beginning on what the leader before has attached.
     TrustsListsAtOnce,
+    /// Every read of the VM counts as one that shows all that was written before.
+    ForgetsWritesBefore,
+    /// The model counts as one that shows which disks leave.
+    TrustsMarks,
 }
 
 impl Mutant {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 8] = [
         Self::TrustsLists,
         Self::TrustsListsOfDisks,
         Self::ForgetsArrivals,
         Self::ForgetsWhatWasShown,
         Self::SuspectsNoAttach,
         Self::TrustsListsAtOnce,
+        Self::ForgetsWritesBefore,
+        Self::TrustsMarks,
     ];
 }
 
@@ -88,6 +96,8 @@ impl Case {
             fresh_from: None,
             late_attaches: BTreeMap::new(),
             lists_from: None,
+            writes_shown_from: None,
+            marks: DetachMarks::Shown,
             requests: BTreeMap::new(),
             reservations: NodeReservations::Known(BTreeMap::new()),
             max_data_disks: 16,
@@ -119,6 +129,8 @@ impl Case {
             Mutant::ForgetsWhatWasShown => told.shown.clear(),
             Mutant::SuspectsNoAttach => told.late_attaches.clear(),
             Mutant::TrustsListsAtOnce => told.lists_from = None,
+            Mutant::TrustsMarks => told.marks = DetachMarks::Shown,
+            Mutant::ForgetsWritesBefore => told.writes_shown_from = None,
         }
         let evidence = Evidence {
             vm: &told.vm,
@@ -128,6 +140,8 @@ impl Case {
             fresh_from: told.fresh_from,
             late_attaches: &told.late_attaches,
             lists_from: told.lists_from,
+            writes_shown_from: told.writes_shown_from,
+            marks: told.marks,
         };
         let bounds = Bounds {
             reservations: &told.reservations,
@@ -175,6 +189,11 @@ impl Case {
         if self.writes == Writes::None && !written.is_empty() {
             return Err("a write where none is allowed".to_owned());
         }
+        let is_shown = self.writes_shown_from.is_none_or(|from| self.seen.sent_at >= from);
+        let is_at_rest = self.vm.provisioning_state != ProvisioningState::InProgress;
+        if self.writes == Writes::WholeList && !written.is_empty() && !(is_shown && is_at_rest) {
+            return Err("a list without an etag that may undo another write".to_owned());
+        }
         Ok(())
     }
 
@@ -204,7 +223,9 @@ impl Case {
         let holds = match &resolution.resolved {
             Resolved::Attached { lun } => {
                 let is_listed = self.vm.data_disk(disk).is_some_and(|element| element.lun == *lun);
-                is_listed && of_vm && (state == ProvisioningState::Succeeded || of_disk)
+                let hides = self.marks == DetachMarks::Hidden && state == ProvisioningState::InProgress;
+                let may_say_so = of_disk && !hides;
+                is_listed && of_vm && (state == ProvisioningState::Succeeded || may_say_so)
             }
             Resolved::Detached => {
                 let is_fresh = self.fresh_from.is_none_or(|fresh_from| self.seen.sent_at >= fresh_from);
@@ -363,6 +384,42 @@ fn a_disk_is_refused_by_a_single_read_of_it_and_never_by_a_list() {
 }
 
 #[test]
+fn a_list_without_an_etag_follows_from_a_vm_at_rest_that_shows_all_that_was_written_before() {
+    let free = disk_in(Some(DiskState::Unattached), 1, &[]);
+    let case = Case::new(vec![element(1, 0)], single(19)).request(1, Goal::Detached, 18).request(2, ATTACH, 18);
+    let mut case = Case { writes: Writes::WholeList, ..case }.read(2, free, single(19));
+    assert!(case.open(1).is_none() && case.plan(Mutant::None).write.attach.len() == 1);
+    case.writes_shown_from = Some(at(20));
+    assert_eq!(case.open(1), Some(Open::WritesShown));
+    let plan = case.plan(Mutant::None);
+    assert!(plan.write.is_empty() && plan.wait() == Some(Wait::WritesShown), "{plan:?}");
+    case.seen = single(20);
+    assert_eq!(case.open(1), None);
+    // A disk that leaves is listed until then, and would come back with the list.
+    case.vm.provisioning_state = ProvisioningState::InProgress;
+    assert_eq!([1, 2].map(|n| case.open(n)), [Some(Open::VmAtRest); 2]);
+    // Azure refuses the list of a VM that has changed, and the action names only the disks that change.
+    case.writes_shown_from = Some(at(30));
+    case.vm.etag = Some("1".to_owned());
+    assert_eq!(case.plan(Mutant::None).write.detach, [disk(1)]);
+    case.vm.etag = None;
+    case.writes = Writes::AfterSingleRead;
+    assert_eq!(case.plan(Mutant::None).write.detach, [disk(1)]);
+}
+
+#[test]
+fn where_the_model_hides_which_disks_leave_no_disk_counts_as_attached_while_a_write_runs() {
+    let held = disk_in(Some(DiskState::Attached), 1, &[&here()]);
+    let mut case = Case::new(vec![element(1, 0)], single(19)).request(1, ATTACH, 18).read(1, held, single(19));
+    case.vm.provisioning_state = ProvisioningState::InProgress;
+    assert_eq!(case.resolved(1), Some(Resolved::Attached { lun: lun(0) }));
+    case.marks = DetachMarks::Hidden;
+    assert_eq!(case.open(1), Some(Open::VmAtRest));
+    case.vm.provisioning_state = ProvisioningState::Failed;
+    assert_eq!(case.resolved(1), Some(Resolved::Attached { lun: lun(0) }));
+}
+
+#[test]
 fn where_no_write_is_allowed_what_needs_one_stays_open_and_its_disk_is_not_read() {
     let mut case = Case::new(vec![element(1, 0), element(3, 1)], single(9))
         .request(1, ATTACH, 5)
@@ -431,9 +488,10 @@ fn a_case() -> impl Strategy<Value = Case> {
     let shown = proptest::collection::btree_map((0u8..8).prop_map(numbered), (any::<bool>(), 0u64..40), 0..4);
     let late = proptest::collection::btree_map((0u8..8).prop_map(numbered), (0u64..40).prop_map(at), 0..4);
     let lists_from = proptest::option::of((0u64..40).prop_map(at));
-    let bounds = (proptest::option::of(0u64..40), 0usize..10, 0u8..10, any::<bool>(), late, lists_from);
+    let froms = (lists_from, proptest::option::of((0u64..40).prop_map(at)), any::<bool>());
+    let bounds = (proptest::option::of(0u64..40), 0usize..10, 0u8..10, any::<bool>(), late, froms);
     (a_vm(), a_seen(), disks, shown, requests, bounds).prop_map(|(vm, seen, disks, shown, requests, bounds)| {
-        let (fresh_from, max_data_disks, writes, known, late_attaches, lists_from) = bounds;
+        let (fresh_from, max_data_disks, writes, known, late_attaches, (lists_from, writes_shown_from, hides)) = bounds;
         Case {
             vm,
             seen,
@@ -445,6 +503,8 @@ fn a_case() -> impl Strategy<Value = Case> {
             fresh_from: fresh_from.map(at),
             late_attaches,
             lists_from,
+            writes_shown_from,
+            marks: if hides { DetachMarks::Hidden } else { DetachMarks::Shown },
             requests: requests
                 .into_iter()
                 .map(|(id, (come, arrival))| {
@@ -459,6 +519,7 @@ fn a_case() -> impl Strategy<Value = Case> {
             writes: match writes {
                 0 | 1 => Writes::None,
                 2 | 3 => Writes::AfterSingleRead,
+                4 | 5 => Writes::WholeList,
                 _ => Writes::AfterAnyRead,
             },
         }
