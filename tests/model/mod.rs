@@ -26,6 +26,7 @@
 //! | throttling becomes RESOURCE_EXHAUSTED | `code` |
 //! | a creation that may go on gets a final code | `code` |
 //! | the machine is not read again after a write that Azure says succeeded | `published` |
+//! | a change of attributes drops one of the disk's tags | `modified` |
 //!
 //! `LAZULI_MODEL_SEEDS=N` runs N more seeds, from a random one on that is printed, or from `LAZULI_MODEL_BASE`;
 //! `LAZULI_MODEL_SEED=S` runs one and tells its story. `LAZULI_MODEL_SHRINK=0` names all seeds that fail, without
@@ -154,9 +155,9 @@ fn whatever_happens_every_wish_comes_true_in_the_end_and_no_disk_is_misplaced_me
         "publish of an attached disk, undisturbed",
         "volume listed",
         "Copy OK",
-        "Copy Unavailable",
         "Modify OK",
         "TakeSnapshot OK",
+        "TakeSnapshot Aborted",
         "DropSnapshot OK",
         "ListSnapshots OK",
         "snapshot ready",

@@ -18,7 +18,7 @@ pub(super) const SIZES: [(&str, usize); 4] =
 /// How many slots there are for snapshots.
 pub(super) const SNAPSHOTS: usize = 4;
 /// In so many of a hundred lives there are snapshots, copies and changes, unless `LAZULI_MODEL_COPIES` says otherwise.
-const SHARE_WITH_COPIES: u64 = 30;
+const SHARE_WITH_COPIES: u64 = 25;
 
 /// How a VM's data disks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
