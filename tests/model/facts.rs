@@ -37,7 +37,10 @@ pub(super) struct DiskFacts {
     pub(super) iops: Option<u64>,
     pub(super) mbps: Option<u64>,
     pub(super) tier: Option<String>,
+    pub(super) tags: BTreeMap<String, String>,
     pub(super) content: Content,
+    /// How much of the content is there, where it comes after the disk.
+    pub(super) percent: Option<u64>,
 }
 
 /// Whose content a disk or a snapshot has.
@@ -61,6 +64,13 @@ pub(super) struct SnapshotFacts {
     /// Its content will never come.
     pub(super) failed: bool,
     pub(super) provisioning: String,
+}
+
+impl DiskFacts {
+    /// Whether it has all of its content.
+    pub(super) fn is_filled(&self) -> bool {
+        self.percent.is_none_or(|percent| percent == 100)
+    }
 }
 
 impl SnapshotFacts {
@@ -93,6 +103,11 @@ impl Content {
 
 fn is_ours(doc: &Value) -> bool {
     doc["tags"]["k8s-azure-created-by"] == "kubernetes-azure-dd"
+}
+
+fn tags(doc: &Value) -> BTreeMap<String, String> {
+    let tags = doc["tags"].as_object().into_iter().flatten();
+    tags.map(|(name, value)| (name.to_lowercase(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
 
 fn text(value: &Value) -> String {
@@ -130,7 +145,9 @@ impl Facts {
                     iops: doc["properties"]["diskIOPSReadWrite"].as_u64(),
                     mbps: doc["properties"]["diskMBpsReadWrite"].as_u64(),
                     tier: doc["properties"]["tier"].as_str().map(str::to_owned),
+                    tags: tags(&doc),
                     content: Content::of(&doc),
+                    percent: doc["properties"]["completionPercent"].as_u64(),
                 };
                 (name_of(doc["id"].as_str().unwrap_or_default()), facts)
             });
@@ -139,6 +156,15 @@ impl Facts {
                 snapshots.map(|doc| (name_of(doc["id"].as_str().unwrap_or_default()), SnapshotFacts::of(&doc)));
             Self { machines: machines.collect(), disks: disks.collect(), snapshots: snapshots.collect() }
         })
+    }
+
+    /// Whether Azure is to change something by itself: content is being copied in the background, or a snapshot gives
+    /// instant access for a while, and makes no larger disks until that is over.
+    pub(super) fn goes_on(&self) -> bool {
+        let limited = |snapshot: &SnapshotFacts| snapshot.access == "availablewithinstantaccess";
+        let mut snapshots = self.snapshots.values().filter(|snapshot| !snapshot.failed);
+        snapshots.any(|snapshot| !snapshot.is_complete() || limited(snapshot))
+            || self.disks.values().any(|disk| !disk.is_filled())
     }
 
     /// Where the hypervisors hold a disk.

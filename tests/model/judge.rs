@@ -159,7 +159,7 @@ enum Became {
     Gone,
     /// A disk has other attributes.
     Changed,
-    /// A snapshot has all of its content.
+    /// A disk or a snapshot has all of its content.
     Filled,
     /// A snapshot that was made has lost where its content comes from.
     Lost,

@@ -26,14 +26,16 @@
 //! | throttling becomes RESOURCE_EXHAUSTED | `code` |
 //! | a creation that may go on gets a final code | `code` |
 //! | the machine is not read again after a write that Azure says succeeded | `published` |
+//! | a change of attributes drops one of the disk's tags | `modified` |
 //!
 //! `LAZULI_MODEL_SEEDS=N` runs N more seeds, from a random one on that is printed, or from `LAZULI_MODEL_BASE`;
 //! `LAZULI_MODEL_SEED=S` runs one and tells its story. `LAZULI_MODEL_SHRINK=0` names all seeds that fail, without
 //! looking for fewer steps that do. `LAZULI_MODEL_STACK=1` takes only those of the seeds that live on Azure Stack, and `=0`
 //! only the others.
 //!
-//! `LAZULI_MODEL_COPIES=P` gives P of a hundred lives snapshots, copies and changed attributes; by default none has them.
-//! Such a life ends with the deletion of everything, after which nothing of the controller's may be left.
+//! In some of the lives there are snapshots, copies and changed attributes, in P of a hundred with
+//! `LAZULI_MODEL_COPIES=P`. Such a life ends with the deletion of everything, after which nothing of the controller's may be
+//! left.
 
 mod cluster;
 pub(crate) mod dice;
@@ -157,6 +159,14 @@ fn whatever_happens_every_wish_comes_true_in_the_end_and_no_disk_is_misplaced_me
         "Get OK",
         "publish of an attached disk, undisturbed",
         "volume listed",
+        "Copy OK",
+        "Modify OK",
+        "TakeSnapshot OK",
+        "TakeSnapshot Aborted",
+        "DropSnapshot OK",
+        "ListSnapshots OK",
+        "snapshot ready",
+        "snapshot not ready",
     ] {
         assert!(coverage.counts.contains_key(what), "{what:?} never happened: {:#?}", coverage.counts);
     }

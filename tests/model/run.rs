@@ -158,15 +158,7 @@ async fn calm(world: &World, cluster: &Arc<Cluster>, control: &Control, tool: &T
         (judge.writes(), judge.asked_for())
     };
     let wishes = cluster.unsettled().len() + cluster.wishes().0.len();
-    let mut settled = false;
-    for _ in 0..CONVERGENCE.as_secs() / 180 {
-        // What excuses can be made for is cleared away by a person, now and again: it may keep a wish from coming true.
-        clear_strays(world, cluster, control, tool, judge).await;
-        settled = timeout(Duration::from_secs(180), cluster.settled()).await.is_ok();
-        if settled || judge.lock().unwrap().violation.is_some() {
-            break;
-        }
-    }
+    let settled = settles(world, cluster, control, tool, judge).await;
     if judge.lock().unwrap().violation.is_some() {
         return;
     }
@@ -196,6 +188,30 @@ async fn calm(world: &World, cluster: &Arc<Cluster>, control: &Control, tool: &T
     }
 }
 
+/// Waits until all wishes have come true. What Azure does by itself takes its own time.
+async fn settles(
+    world: &World,
+    cluster: &Arc<Cluster>,
+    control: &Control,
+    tool: &Tool,
+    judge: &Arc<Mutex<Judge>>,
+) -> bool {
+    const ROUND: Duration = Duration::from_secs(180);
+    let mut waited = Duration::ZERO;
+    while waited < CONVERGENCE {
+        // What excuses can be made for is cleared away by a person, now and again: it may keep a wish from coming true.
+        clear_strays(world, cluster, control, tool, judge).await;
+        let settled = timeout(ROUND, cluster.settled()).await.is_ok();
+        if settled || judge.lock().unwrap().violation.is_some() {
+            return settled;
+        }
+        if !judge.lock().unwrap().goes_on() {
+            waited += ROUND;
+        }
+    }
+    false
+}
+
 /// What holds when all is quiet, and what it took.
 fn rest(
     judge: &Mutex<Judge>,
@@ -219,7 +235,11 @@ fn rest(
 async fn farewell(world: &World, cluster: &Arc<Cluster>, control: &Control, tool: &Tool, judge: &Arc<Mutex<Judge>>) {
     judge.lock().unwrap().tell("farewell");
     cluster.farewell();
-    if timeout(CONVERGENCE, cluster.settled()).await.is_err() {
+    let settled = settles(world, cluster, control, tool, judge).await;
+    if judge.lock().unwrap().violation.is_some() {
+        return;
+    }
+    if !settled {
         let left = cluster.unsettled();
         return judge.lock().unwrap().violated("converges", format!("{left:?} cannot be deleted"));
     }

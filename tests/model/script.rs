@@ -18,7 +18,7 @@ pub(super) const SIZES: [(&str, usize); 4] =
 /// How many slots there are for snapshots.
 pub(super) const SNAPSHOTS: usize = 4;
 /// In so many of a hundred lives there are snapshots, copies and changes, unless `LAZULI_MODEL_COPIES` says otherwise.
-const SHARE_WITH_COPIES: u64 = 0;
+const SHARE_WITH_COPIES: u64 = 25;
 
 /// How a VM's data disks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +87,13 @@ pub(super) const ELSEWHERE: &str = "northeurope";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attributes {
     Sku(&'static str),
-    Performance { iops: u64, mbps: u64 },
+    Performance {
+        iops: u64,
+        mbps: u64,
+    },
     Tier(&'static str),
+    /// The tag `team`.
+    Tag(&'static str),
 }
 
 /// What a run takes place in.
@@ -357,12 +362,19 @@ fn class(method: Method, dice: &mut Dice) -> Class {
 }
 
 fn attributes(method: Method, dice: &mut Dice) -> Attributes {
-    let to = match dice.below(10) {
+    let to = match dice.below(12) {
         0..=4 => Attributes::Sku(dice.one(&["StandardSSD_LRS", "Premium_LRS", "Standard_LRS"])),
-        5..=7 => Attributes::Performance { iops: dice.one(&[3_000, 3_200]), mbps: dice.one(&[125, 200]) },
-        _ => Attributes::Tier(dice.one(&["P2", "P4"])),
+        5..=7 => Attributes::Performance { iops: dice.one(&[1_200, 3_000, 3_200]), mbps: dice.one(&[125, 200]) },
+        8 | 9 => Attributes::Tier(dice.one(&["P2", "P4"])),
+        _ => Attributes::Tag(dice.one(&["blue", "green"])),
     };
-    if method == Method::AzureStack { Attributes::Sku(dice.one(&["Premium_LRS", "Standard_LRS"])) } else { to }
+    match (method, to) {
+        (
+            Method::AzureStack,
+            Attributes::Sku("StandardSSD_LRS") | Attributes::Performance { .. } | Attributes::Tier(_),
+        ) => Attributes::Sku("Premium_LRS"),
+        (_, to) => to,
+    }
 }
 
 fn copy_incident(dice: &mut Dice) -> Step {
@@ -425,6 +437,7 @@ fn world(seed: u64, dice: &mut Dice) -> World {
         pending_source_deletable: of_copies.percent(60),
         failed_snapshot_shows: of_copies.one(&[FailedSnapshot::CopyError, FailedSnapshot::State]),
         filling_disk_counts: of_copies.percent(60),
+        filling_disk_is_source: of_copies.percent(60),
         ..Switches::default()
     };
     World {

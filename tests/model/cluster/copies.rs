@@ -147,9 +147,11 @@ impl Cluster {
         if self.in_slot(slot).is_some() {
             return;
         }
-        // Sectors of 4096 bytes fit no other type.
-        let class = match (from.is_adjustable(), class.is_adjustable()) {
-            (true, false) => from,
+        // Sectors of 4096 bytes fit no other type. A volume from one in a zone is in that zone where no zone is asked for, and
+        // no machine of this world attaches it.
+        let class = match (from.is_adjustable(), class.is_adjustable(), &source, from.zone(), class) {
+            (true, false, ..) => from,
+            (.., Source::Volume(_), Some(zone), Class::Plain) => Class::Premium(zone),
             _ => class,
         };
         let gib = (gib + more_gib).max(class.least_gib());

@@ -119,6 +119,7 @@ pub(super) async fn modify(
             [pair("DiskIOPSReadWrite", &iops), pair("DiskMBpsReadWrite", &mbps)].into()
         }
         Attributes::Tier(tier) => [pair("tier", &tier)].into(),
+        Attributes::Tag(team) => [pair("tags", &format!("team={team}"))].into(),
     };
     let request = ControllerModifyVolumeRequest { volume_id, mutable_parameters, ..Default::default() };
     replica.service.controller_modify_volume(Request::new(request)).await?;

@@ -113,6 +113,9 @@ impl Judge {
             if became == Became::Lost {
                 self.lost(&disk);
             }
+            if became == Became::Changed && by != Who::Tool {
+                self.kept_tags(old, &disk);
+            }
             self.changes.push(Change { at, by, disk, became, late });
         }
         if let Who::Replica(number) = by {

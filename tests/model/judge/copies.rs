@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tonic::Code;
 
 use super::super::{
-    facts::{Content, Facts, SnapshotFacts, name_of},
+    facts::{Content, DiskFacts, Facts, SnapshotFacts, name_of},
     script::{Attributes, Class, ELSEWHERE, Place},
 };
 use super::{Became, Call, Judge, Rpc};
@@ -41,8 +41,11 @@ impl Judge {
     pub(super) fn compare_copies(&self, old: &Facts, changes: &mut Vec<(String, Became)>) {
         for (name, disk) in &self.facts.disks {
             let Some(was) = old.disks.get(name) else { continue };
-            let attributes = |disk: &super::super::facts::DiskFacts| {
-                (disk.sku.clone(), disk.iops, disk.mbps, disk.tier.clone(), disk.gib)
+            if disk.is_filled() && !was.is_filled() {
+                changes.push((name.clone(), Became::Filled));
+            }
+            let attributes = |disk: &DiskFacts| {
+                (disk.sku.clone(), disk.iops, disk.mbps, disk.tier.clone(), disk.gib, disk.tags.clone())
             };
             if attributes(disk) != attributes(was) {
                 changes.push((name.clone(), Became::Changed));
@@ -153,9 +156,19 @@ impl Judge {
             Attributes::Sku(sku) => facts.sku == sku,
             Attributes::Performance { iops, mbps } => (facts.iops, facts.mbps) == (Some(iops), Some(mbps)),
             Attributes::Tier(tier) => facts.tier.as_deref() == Some(tier),
+            Attributes::Tag(team) => facts.tags.get("team").is_some_and(|has| has == team),
         });
         if !has && !self.disturbed(disk, self.window(call), call.replica) {
             self.violated("modified", format!("{disk} to {to:?}: {:?}", self.facts.disks.get(disk)));
+        }
+    }
+
+    /// A write of ours has taken a tag from a disk that stays.
+    pub(super) fn kept_tags(&mut self, old: &Facts, disk: &str) {
+        let (Some(was), Some(is)) = (old.disks.get(disk), self.facts.disks.get(disk)) else { return };
+        let lost: Vec<String> = was.tags.keys().filter(|tag| !is.tags.contains_key(*tag)).cloned().collect();
+        if !lost.is_empty() && was.content.unique_id == is.content.unique_id {
+            self.violated("modified", format!("{disk} loses the tags {lost:?}"));
         }
     }
 
@@ -180,18 +193,19 @@ impl Judge {
                 size.is_none_or(|size| size > *gib)
             }
             (Rpc::TakeSnapshot { disk, .. }, Code::NotFound) => self.was_absent(disk, since),
+            (Rpc::DropSnapshot { snapshot }, Code::FailedPrecondition) => self.was_being_copied(snapshot, since),
             (Rpc::Delete { disk }, Code::FailedPrecondition) => {
                 self.was_attached_anywhere(disk, since) || self.has_dependents(disk, since)
             }
             (Rpc::Modify { disk, .. }, Code::NotFound) => self.was_absent(disk, since),
             (Rpc::Modify { disk, to }, Code::InvalidArgument) => {
                 let changed = self.changes_of(disk, since).any(|change| change.became == Became::Changed);
-                changed || self.facts.disks.get(disk).is_none_or(|facts| !fits(*to, &facts.sku))
+                changed || self.facts.disks.get(disk).is_none_or(|facts| !fits(*to, facts))
             }
             (Rpc::Modify { disk, to }, Code::FailedPrecondition) => {
                 let before = self.changes_of(disk, 0).any(|change| change.became == Became::Changed);
                 let now = self.facts.disks.get(disk);
-                before || self.was_attached_anywhere(disk, since) || now.is_none_or(|facts| !fits(*to, &facts.sku))
+                before || self.was_attached_anywhere(disk, since) || now.is_none_or(|facts| !fits(*to, facts))
             }
             (
                 Rpc::Copy { .. }
@@ -221,6 +235,23 @@ impl Judge {
         self.was_absent(source, since)
     }
 
+    /// Whether something was being made or filled from a snapshot, or from its local one.
+    fn was_being_copied(&self, snapshot: &str, since: u64) -> bool {
+        let ids = [snapshot.to_owned(), local_of(snapshot)];
+        let ids: BTreeSet<&String> = ids.iter().filter_map(|name| self.named.get(name)).flatten().collect();
+        let goes_on = |name: &String, content: &Content, is_over: bool| {
+            let is_of = content.from.as_ref().is_some_and(|from| ids.contains(from));
+            is_of && (!is_over || self.changes_of(name, since).next().is_some())
+        };
+        let disks = self.facts.disks.iter();
+        let mut disks = disks
+            .map(|(name, disk)| goes_on(name, &disk.content, disk.is_filled() && disk.provisioning == "Succeeded"));
+        let snapshots = self.facts.snapshots.iter();
+        let mut snapshots = snapshots
+            .map(|(name, copy)| goes_on(name, &copy.content, copy.is_complete() && copy.provisioning == "succeeded"));
+        disks.any(|is| is) || snapshots.any(|is| is)
+    }
+
     fn has_dependents(&self, disk: &str, since: u64) -> bool {
         self.facts.snapshots.iter().any(|(name, snapshot)| {
             let unfinished =
@@ -230,12 +261,19 @@ impl Judge {
     }
 }
 
-/// Whether a disk of this type can have such attributes.
-fn fits(to: Attributes, sku: &str) -> bool {
-    let adjustable = matches!(sku, "PremiumV2_LRS" | "UltraSSD_LRS");
+/// Whether such a disk can have such attributes. Operations per second are bounded by the size (source: Microsoft docs,
+/// disks-types): 3,000 of PremiumV2 and up to 500 per GiB, up to 300 per GiB of Ultra.
+fn fits(to: Attributes, disk: &DiskFacts) -> bool {
+    let gib = u64::try_from(disk.gib).unwrap_or_default();
+    let iops_range = match disk.sku.as_str() {
+        "PremiumV2_LRS" => Some(3_000..=(500 * gib).max(3_000)),
+        "UltraSSD_LRS" => Some(100..=300 * gib),
+        _ => None,
+    };
     match to {
-        Attributes::Sku(_) => !adjustable,
-        Attributes::Performance { .. } => adjustable,
-        Attributes::Tier(_) => sku == "Premium_LRS",
+        Attributes::Sku(_) => iops_range.is_none(),
+        Attributes::Performance { iops, .. } => iops_range.is_some_and(|range| range.contains(&iops)),
+        Attributes::Tier(_) => disk.sku == "Premium_LRS",
+        Attributes::Tag(_) => true,
     }
 }

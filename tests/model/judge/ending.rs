@@ -50,6 +50,12 @@ impl Judge {
         (attached, disks)
     }
 
+    /// Whether Azure is to change something by itself.
+    pub(in super::super) fn goes_on(&mut self) -> bool {
+        self.look_closely();
+        self.facts.goes_on()
+    }
+
     /// The disks and snapshots that the controller has made and that are there, by name. Those of a late replica are an
     /// operator's to remove.
     pub(in super::super) fn left_of_copies(&mut self) -> Vec<String> {
