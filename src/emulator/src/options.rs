@@ -60,7 +60,8 @@ pub struct Options {
     /// What exists at the start.
     pub scenario: Scenario,
     /// Keep the resources in this file: read at the start, written soon after each change and at shutdown.
-    /// Operations in flight are taken to their end: before the last write, or by the next start after a kill.
+    /// Operations in flight are taken to their end: before the last write, or by the next start after a kill. The bytes of
+    /// blobs are in the folder beside it whose name has `.blobs` added.
     pub state_file: Option<PathBuf>,
     /// Quotas per subscription and region by usage name (`cores`, `StandardDiskCount`,
     /// `PremiumDiskCount`, `UltraSSDDiskSizeInGB`, `PremiumV2DiskSizeInGB`), over the defaults.

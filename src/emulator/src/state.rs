@@ -11,6 +11,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::arm::descriptor::Types;
 use crate::arm::resources::template::Deployment;
+use crate::blob::Blobs;
 use crate::call_log::{Call, CallLog};
 use crate::changes::Followers;
 use crate::clock::{self, Clock};
@@ -161,6 +162,8 @@ pub(crate) struct Pending {
 /// Everything that changes.
 pub(crate) struct State {
     pub(crate) store: Store,
+    /// The bytes of blobs.
+    pub(crate) blobs: Blobs,
     pub(crate) operations: Operations<Work>,
     /// By moment, and by order of setting.
     pub(crate) alarms: BTreeMap<(Duration, u64), Alarm>,
@@ -198,6 +201,7 @@ impl State {
                 list: options.unverified.longest_list_lag(),
                 seed: options.seed,
             }),
+            blobs: Blobs::new(options.state_file.as_deref()),
             operations: Operations::default(),
             alarms: BTreeMap::new(),
             alarms_set: 0,

@@ -1,5 +1,6 @@
 //! The emulator's behaviours, each proven by raw requests to the service in process.
 
+mod blobs;
 mod clients;
 mod control;
 mod data_disks;
