@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -125,14 +126,39 @@ impl Drop for Locked<'_> {
 /// A step for the hypervisor on behalf of an operation.
 #[derive(Clone, Debug)]
 pub(crate) enum HypervisorStep {
-    Attach { vm: String, lun: u8, disk: DiskFacts },
-    Detach { vm: String, lun: u8 },
-    Create { disk: DiskFacts },
-    Copy { from: String, disk: DiskFacts },
-    Resize { disk: DiskFacts },
-    Delete { disk: DiskFacts },
-    CreateMachine { vm: String },
-    DeleteMachine { vm: String },
+    Attach {
+        vm: String,
+        lun: u8,
+        disk: DiskFacts,
+    },
+    Detach {
+        vm: String,
+        lun: u8,
+    },
+    Create {
+        disk: DiskFacts,
+    },
+    Copy {
+        from: String,
+        disk: DiskFacts,
+    },
+    /// Makes a disk of the first bytes of a file.
+    Import {
+        file: PathBuf,
+        disk: DiskFacts,
+    },
+    Resize {
+        disk: DiskFacts,
+    },
+    Delete {
+        disk: DiskFacts,
+    },
+    CreateMachine {
+        vm: String,
+    },
+    DeleteMachine {
+        vm: String,
+    },
 }
 
 /// What an operation does to the state when it ends.
@@ -188,6 +214,8 @@ pub(crate) struct State {
     pub(crate) switches: Switches,
     /// The resource types that there are.
     pub(crate) types: Types,
+    /// Since the start: everything that was due until then has been settled.
+    pub(crate) settled: Duration,
     start_time: Timestamp,
     seed: u64,
     guids: StdRng,
@@ -217,6 +245,7 @@ impl State {
             deployments: Vec::new(),
             switches: options.unverified,
             types,
+            settled: Duration::ZERO,
             start_time: options.start_time,
             seed: options.seed,
             guids: StdRng::seed_from_u64(options.seed),
@@ -239,6 +268,11 @@ impl State {
     /// The stamp of the moment at which `at` had passed since the start.
     pub(crate) fn stamp(&self, at: Duration) -> String {
         clock::stamp(self.start_time + at)
+    }
+
+    /// The wall-clock moment at which `at` had passed since the start.
+    pub(crate) fn moment(&self, at: Duration) -> Timestamp {
+        self.start_time + at
     }
 
     /// The seed of everything random.

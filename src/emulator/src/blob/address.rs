@@ -49,6 +49,16 @@ pub(super) fn of_url(text: &str, names: &ServedNames) -> Option<Address> {
     }
 }
 
+/// The address of a VHD, whatever the suffix of its cloud is.
+pub(super) fn of_vhd(text: &str) -> Option<Address> {
+    let url = url::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+    let base = url.origin().ascii_serialization();
+    match url.host_str()?.split_once(".blob.") {
+        Some((account, _)) => Some(split(account.to_owned(), url.path(), format!("{base}/"))),
+        None => by_path(url.path(), &base),
+    }
+}
+
 fn is_signed(parts: &Parts) -> bool {
     let header = parts.headers.get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let query = parts.uri.query().unwrap_or("");

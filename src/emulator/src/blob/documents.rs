@@ -137,6 +137,11 @@ fn document(id: &str, kind: &str, properties: &impl Serialize) -> Value {
     json!({"id": id, "name": path::name_of(id), "type": kind, "properties": properties})
 }
 
+/// A blob of an account, in a container that is there.
+pub(super) fn find(store: &Store, account: &str, container: &str, name: &str) -> Option<Blob> {
+    store.get(&blob_id(&container_id(account, container), name, None)).and_then(read)
+}
+
 /// The containers and blobs of one account.
 pub(super) struct Documents<'a> {
     pub(super) store: &'a mut Store,

@@ -56,6 +56,7 @@ mod page_writes;
 mod pages;
 mod request;
 mod versions;
+pub(crate) mod vhd;
 mod xml;
 
 use std::collections::BTreeMap;

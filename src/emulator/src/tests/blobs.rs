@@ -12,19 +12,19 @@ const VERSION: &str = "2020-10-02";
 const DATE: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
 
 /// An emulator with an account and a client that signs by itself.
-struct Blobs {
-    rig: Rig,
+pub(super) struct Blobs {
+    pub(super) rig: Rig,
     key: String,
 }
 
-struct Told {
+pub(super) struct Told {
     status: u16,
     headers: HeaderMap,
     body: Vec<u8>,
 }
 
 impl Told {
-    fn header(&self, name: &str) -> &str {
+    pub(super) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
@@ -33,13 +33,13 @@ impl Told {
     }
 
     #[track_caller]
-    fn expect(self, status: u16) -> Self {
+    pub(super) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{} {}", self.header("x-ms-error-code"), self.text());
         self
     }
 
     #[track_caller]
-    fn refused(self, status: u16, code: &str) -> Self {
+    pub(super) fn refused(self, status: u16, code: &str) -> Self {
         assert_eq!((self.status, self.header("x-ms-error-code")), (status, code), "{}", self.text());
         self
     }
@@ -52,7 +52,7 @@ impl Told {
     }
 }
 
-fn plain() -> Value {
+pub(super) fn plain() -> Value {
     let mut body = account("Standard_LRS", "StorageV2");
     body["properties"] = json!({"supportsHttpsTrafficOnly": false});
     body
@@ -95,14 +95,14 @@ impl Blobs {
         Self::of(Rig::new(options()).await, plain()).await
     }
 
-    async fn of(rig: Rig, account: Value) -> Self {
+    pub(super) async fn of(rig: Rig, account: Value) -> Self {
         rig.account("vhds1", account).await;
         let key = rig.keys("vhds1").await.remove(0);
         Self { rig, key }
     }
 
     /// A request to the account by its host, signed.
-    async fn send(&self, method: &str, uri: &str, extra: &[(&str, &str)], body: &[u8]) -> Told {
+    pub(super) async fn send(&self, method: &str, uri: &str, extra: &[(&str, &str)], body: &[u8]) -> Told {
         let mut headers: Vec<(String, String)> =
             extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         for (name, value) in [("x-ms-date", DATE), ("x-ms-version", VERSION)] {
@@ -130,11 +130,11 @@ impl Blobs {
         Told { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    async fn container(&self) {
+    pub(super) async fn container(&self) {
         self.send("PUT", "/vhds?restype=container", &[], b"").await.expect(201);
     }
 
-    async fn page_blob(&self, name: &str, length: u64) -> Told {
+    pub(super) async fn page_blob(&self, name: &str, length: u64) -> Told {
         self.put(name, length, &[]).await.expect(201)
     }
 
@@ -163,15 +163,15 @@ impl Blobs {
         starts.iter().zip(&ends).map(|(start, end)| (start.parse().unwrap(), end.parse().unwrap())).collect()
     }
 
-    async fn read(&self, name: &str, range: &str) -> Vec<u8> {
+    pub(super) async fn read(&self, name: &str, range: &str) -> Vec<u8> {
         self.send("GET", &format!("/vhds/{name}"), &[("x-ms-range", range)], b"").await.expect(206).body
     }
 
-    async fn head(&self, name: &str) -> Told {
+    pub(super) async fn head(&self, name: &str) -> Told {
         self.send("HEAD", &format!("/vhds/{name}"), &[], b"").await.expect(200)
     }
 
-    async fn lease(&self, name: &str, action: &str, extra: &[(&str, &str)]) -> Told {
+    pub(super) async fn lease(&self, name: &str, action: &str, extra: &[(&str, &str)]) -> Told {
         let mut headers = vec![("x-ms-lease-action", action)];
         headers.extend(extra);
         self.send("PUT", &format!("/vhds/{name}?comp=lease"), &headers, b"").await
