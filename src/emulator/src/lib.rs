@@ -364,7 +364,7 @@ impl Emulator {
             }
             None => state.seed(&options.scenario, &clock.stamp(std::time::Duration::ZERO)),
         }
-        blob::adopt(&mut state).map_err(|source| StartError::Blobs { source })?;
+        blob::documents::adopt(&mut state.store, &mut state.blobs).map_err(|source| StartError::Blobs { source })?;
         state.store.forget_the_past();
         for vm in state.store.machines() {
             state.remember_luns(vm["id"].as_str().unwrap_or(""), std::time::Duration::ZERO);

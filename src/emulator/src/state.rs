@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::arm::descriptor::Types;
 use crate::arm::resources::template::Deployment;
-use crate::blob::Blobs;
+use crate::blob::documents::Blobs;
 use crate::call_log::{Call, CallLog};
 use crate::changes::Followers;
 use crate::clock::{self, Clock};

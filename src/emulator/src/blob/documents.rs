@@ -17,8 +17,6 @@ use super::conditions::Stand;
 use super::files::Files;
 use super::pages::PageMap;
 use crate::leases::{self, Lease};
-use crate::path;
-use crate::state::State;
 use crate::store::{Resource, Store};
 
 /// The type of containers.
@@ -132,9 +130,9 @@ fn read<T: DeserializeOwned>(resource: &Resource) -> Option<T> {
     serde_json::from_value(resource.doc["properties"].clone()).ok()
 }
 
-fn document(id: &str, kind: &str, properties: &impl Serialize) -> Value {
+fn document(id: &str, name: &str, kind: &str, properties: &impl Serialize) -> Value {
     let properties = serde_json::to_value(properties).unwrap_or_default();
-    json!({"id": id, "name": path::name_of(id), "type": kind, "properties": properties})
+    json!({"id": id, "name": name, "type": kind, "properties": properties})
 }
 
 /// A blob of an account, in a container that is there.
@@ -159,7 +157,7 @@ impl Documents<'_> {
 
     pub(super) fn put_container(&mut self, container: &Container) {
         let id = container_id(self.account, &container.name);
-        self.put(&id, CONTAINER, container);
+        self.put(&id, &container.name, CONTAINER, container);
     }
 
     /// In the order of their names.
@@ -181,7 +179,7 @@ impl Documents<'_> {
 
     pub(super) fn put_blob(&mut self, container: &str, blob: &Blob) {
         let id = blob_id(&container_id(self.account, container), &blob.name, blob.snapshot.as_deref());
-        self.put(&id, BLOB, blob);
+        self.put(&id, &blob.name, BLOB, blob);
     }
 
     pub(super) fn remove_blob(&mut self, container: &str, blob: &Blob) {
@@ -200,8 +198,8 @@ impl Documents<'_> {
         all.filter(|blob| blob.snapshot.is_some()).collect()
     }
 
-    fn put(&mut self, id: &str, kind: &str, properties: &impl Serialize) {
-        let doc = document(id, kind, properties);
+    fn put(&mut self, id: &str, name: &str, kind: &str, properties: &impl Serialize) {
+        let doc = document(id, name, kind, properties);
         match self.store.contains(id) {
             true => {
                 self.store.change(id, self.at, |resource| resource.doc = doc.into());
@@ -250,16 +248,17 @@ impl Blobs {
 
 /// Brings the files in line with the documents of a state file. A kill may have come between the two: a blob whose file is
 /// missing was being deleted, and a file without a blob was being made or is that of a deletion.
-pub(crate) fn adopt(state: &mut State) -> io::Result<()> {
+pub(crate) fn adopt(store: &mut Store, blobs: &mut Blobs) -> io::Result<()> {
     let mut kept = Vec::new();
     let mut gone = Vec::new();
-    let mut last_etag = 0;
-    for (key, resource) in state.store.iter() {
+    for (key, resource) in store.iter() {
         match resource.doc["type"].as_str() {
-            Some(CONTAINER) => last_etag = last_etag.max(resource.doc["properties"]["etag"].as_u64().unwrap_or(0)),
+            Some(CONTAINER) => {
+                blobs.last_etag = blobs.last_etag.max(resource.doc["properties"]["etag"].as_u64().unwrap_or(0));
+            }
             Some(BLOB) => match read::<Blob>(resource) {
-                Some(blob) if state.blobs.files.adopt(&blob.file, blob.length)? => {
-                    last_etag = last_etag.max(blob.etag);
+                Some(blob) if blobs.files.adopt(&blob.file, blob.length)? => {
+                    blobs.last_etag = blobs.last_etag.max(blob.etag);
                     kept.push(blob.file);
                 }
                 _ => gone.push(key.clone()),
@@ -268,15 +267,15 @@ pub(crate) fn adopt(state: &mut State) -> io::Result<()> {
         }
     }
     for key in gone {
-        state.store.remove(&key, Duration::ZERO);
+        store.remove(&key, Duration::ZERO);
     }
-    state.blobs.last_etag = last_etag;
-    state.blobs.files.keep_only(|name| kept.iter().any(|kept| kept == name))
+    blobs.files.keep_only(|name| kept.iter().any(|kept| kept == name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path;
 
     #[test]
     fn the_order_of_ids_is_that_of_names_with_snapshots_before_their_blob() {

@@ -47,7 +47,7 @@ mod conditions;
 mod containers;
 mod context;
 mod copies;
-mod documents;
+pub(crate) mod documents;
 mod error;
 mod files;
 mod lists;
@@ -70,8 +70,6 @@ use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
-
-pub(crate) use self::documents::{Blobs, adopt};
 
 use self::context::{Answer, Body, Context, Reply};
 use self::documents::Documents;

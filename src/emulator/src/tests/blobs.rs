@@ -14,7 +14,7 @@ const DATE: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
 /// An emulator with an account and a client that signs by itself.
 pub(super) struct Blobs {
     pub(super) rig: Rig,
-    key: String,
+    pub(super) key: String,
 }
 
 pub(super) struct Told {
@@ -500,10 +500,15 @@ async fn blobs_outlive_the_emulator_with_its_state_and_go_with_their_account() {
     let folder = Folder::new("blobs");
     let blobs = Blobs::of(Rig::new(folder.options()).await, plain()).await;
     blobs.container().await;
+    let list = format!("{}/resources?api-version=2021-04-01", group());
+    let before = blobs.rig.get(&list).await.expect(200).body;
     for name in ["x", "lost"] {
         blobs.page_blob(name, 2 << 20).await;
         blobs.put_page(name, 1 << 20, &[1; 512], &[]).await.expect(201);
     }
+    assert_eq!(blobs.rig.get(&list).await.expect(200).body, before, "the resource manager shows no blobs");
+    let overview = blobs.rig.get("/_emulator/overview").await.expect(200).body.to_string();
+    assert!(!overview.contains("lazuli/blob"), "the page shows no blobs");
     let infinite = [("x-ms-lease-duration", "-1")];
     let id = blobs.lease("x", "acquire", &infinite).await.expect(201).header("x-ms-lease-id").to_owned();
     let etag = blobs.head("x").await.header("etag").to_owned();

@@ -1,6 +1,7 @@
 //! Disks that are VHDs in storage accounts: a machine takes, holds and releases them; and the way to managed disks.
 
 use super::blobs::{Blobs, plain};
+use super::state_file::Folder;
 use super::storage_accounts::account_id;
 use super::*;
 
@@ -100,6 +101,47 @@ async fn a_machine_makes_takes_and_releases_a_blob_by_its_lease() {
     let gone = rig.call("DELETE", &vm_uri("two"), None).await.expect(202);
     rig.finish(&gone).await;
     assert_eq!(blobs.head("a.vhd").await.header("x-ms-lease-state"), "available");
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_of_a_scenario_may_have_blobs_as_system_disks() {
+    let mut options = options();
+    let mut old = VirtualMachine::pattern("old-{}", 2);
+    old.os_disk.storage_account = Some("vhds1".to_owned());
+    options.scenario.virtual_machines.push(old);
+    let blobs = cloud(options, &[]).await;
+    let shown = blobs.rig.vm("old-1").await["properties"]["storageProfile"]["osDisk"].clone();
+    let uri = shown["vhd"]["uri"].as_str().unwrap();
+    assert!(uri.starts_with("https://vhds1.blob.core.windows.net/vhds/old-1_OsDisk_1_"), "{uri}");
+    assert_eq!(shown["managedDisk"], Value::Null);
+    assert_eq!(blobs.rig.write_blobs("old-1", json!([empty_element("a.vhd", 0, 1)])).await["status"], "Succeeded");
+    assert_eq!(blobs.rig.luns("old-1"), [(0, "a.vhd".to_owned())]);
+    blobs.rig.disk("d").await;
+    blobs.rig.put_data_disks("old-0", json!([element("d", 0)])).await.refused(409, "OperationNotAllowed");
+    let mut zonal = VirtualMachine::pattern("zonal-{}", 1);
+    zonal.zones = vec!["1".to_owned()];
+    zonal.os_disk.storage_account = Some("vhds1".to_owned());
+    let scenario = Scenario { virtual_machines: vec![zonal], ..Scenario::default() };
+    assert!(scenario.check().unwrap_err().to_string().contains("cannot be in a zone"));
+}
+
+/// A killed emulator finds an attach in its file that had not ended: it is taken to its end.
+#[tokio::test(start_paused = true)]
+async fn a_blob_that_was_being_made_is_there_after_a_kill() {
+    let folder = Folder::new("vhds");
+    let mut with_file = folder.options();
+    let mut old = VirtualMachine::pattern("old-{}", 1);
+    old.os_disk.storage_account = Some("vhds1".to_owned());
+    with_file.scenario.virtual_machines.push(old);
+    let Blobs { rig, key } = cloud(with_file.clone(), &[]).await;
+    rig.put_data_disks("old-0", json!([empty_element("a.vhd", 5, 1)])).await.expect(200);
+    // Written soon after each change; dropped as by a kill.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    drop(rig);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let blobs = Blobs { rig: Rig::new(with_file).await, key };
+    assert_eq!(blobs.rig.luns("old-0"), [(5, "a.vhd".to_owned())]);
+    assert_eq!(blobs.head("a.vhd").await.header("x-ms-lease-state"), "leased");
 }
 
 #[tokio::test(start_paused = true)]
