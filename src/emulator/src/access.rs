@@ -19,6 +19,8 @@
 //! then. So they check `Host` too ([`guard_planes`]). Any address is let in, because a name alone can be pointed elsewhere, and
 //! so are names below `localhost`, which no resolver asks the network for (RFC 6761).
 //!
+//! The blob services take names of Azure's own too, which no other site can point elsewhere (`blob::address`).
+//!
 //! Another server of a process for people that asks for no token has the same checks by a [`Gate`].
 
 use std::net::SocketAddr;

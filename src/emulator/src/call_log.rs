@@ -17,13 +17,13 @@ pub struct Call {
     pub number: u64,
     /// Milliseconds of emulated time since the start, at arrival.
     pub at_ms: u64,
-    /// `arm`, `login`, `metadata`.
+    /// `arm`, `blob`, `login`, `metadata`.
     pub plane: String,
     /// HTTP method.
     pub method: String,
     /// Path as sent, without query.
     pub path: String,
-    /// The api-version asked for.
+    /// The api-version asked for; to the blob service `x-ms-version`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// The emulator's name of the operation, such as `virtualMachines.attachDetachDataDisks`.
@@ -40,7 +40,7 @@ pub struct Call {
     pub body: Option<Value>,
     /// HTTP status answered; 0 when the answer was lost on purpose.
     pub status: u16,
-    /// ARM error code of the answer.
+    /// Error code of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// The long-running operation that was started.

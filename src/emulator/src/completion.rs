@@ -15,6 +15,7 @@ use crate::state::{Alarm, State};
 impl State {
     /// Lets everything that is due at `now` take effect.
     pub(crate) fn settle(&mut self, now: Duration) {
+        self.settled = now;
         loop {
             let operation = self.operations.first_due(now);
             let alarm = self.alarms.first_key_value().map(|((due, _), _)| *due).filter(|due| *due <= now);

@@ -157,6 +157,15 @@ impl Hypervisor {
         self.run(move |backend| backend.copy_disk(&from, &to)).await
     }
 
+    /// Makes the file of a new disk from the first bytes of another file, as many as the disk has.
+    ///
+    /// # Errors
+    /// When the other file cannot be read or the copy fails.
+    pub async fn import_disk(&self, file: &Path, to: &DiskFacts) -> Result<(), HypervisorError> {
+        let (file, to) = (file.to_owned(), to.clone());
+        self.run(move |backend| backend.import_disk(&file, &to)).await
+    }
+
     /// Removes the file of a disk or snapshot. Succeeds when there is none.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Azure itself as a local HTTP server.
 //!
-//! One process plays the resource manager, the login service, the instance metadata service and
-//! `/metadata/endpoints`, all on one port, with a page for a browser at `/` and a control interface under `/_emulator/`. It imports
+//! One process plays the resource manager, the login service, the instance metadata service, the blob services of storage
+//! accounts and `/metadata/endpoints`, all on one port, with a page for a browser at `/` and a control interface under `/_emulator/`. It imports
 //! nothing of the rest of the project, so it cannot share a mistake with what is tested on it.
 //!
 //! ```text
@@ -163,7 +163,12 @@
 //! | share DELETE | kept with its snapshots for the days that the file service says, its name free at once; else the name is free 30 s later | D, the first name's U |
 //! | too many shares, sizes and speeds that the SKU does not have | 409 / 400 `InvalidHeaderValue` | D, of speeds U |
 //! | storage requests over the windows of a subscription and region | 429 `TooManyRequests` | D, `Retry-After` U |
-//! | locks (`Microsoft.Authorization/locks`), leases of shares, blob, queue and table services | not emulated | |
+//! | a machine with a blob as its system disk | made, changed and started; with [`Switches::unmanaged_disks_retired`] 400 | D, the code U |
+//! | … with blobs as data disks | made or taken, and leased, at the end of the write, as `blob::vhd` tells | told there |
+//! | a blob and a managed disk in one machine | 409 `OperationNotAllowed` | D |
+//! | disk PUT, imported from a VHD | the size of the VHD without its footer, 400 for what is no VHD of the account that is named | D, texts U; one that is leased U: [`Switches::leased_blob_importable`] |
+//! | blob service of a storage account | containers and page blobs, as `blob` tells | told there |
+//! | locks (`Microsoft.Authorization/locks`), queue and table services | not emulated | |
 //!
 //! # Page and control interface
 //!
@@ -215,6 +220,7 @@ pub mod store;
 
 mod answer;
 mod arm;
+mod blob;
 mod casing;
 mod cidr;
 mod claim;
@@ -228,6 +234,7 @@ mod endpoints;
 mod fault;
 mod history;
 mod imds;
+mod leases;
 mod listener;
 mod login;
 mod lun_history;
@@ -300,6 +307,13 @@ pub enum StartError {
     /// The state file cannot be used.
     #[error("the state file cannot be used")]
     State(#[source] persist::StateFileError),
+    /// The files of blobs beside the state file cannot be used.
+    #[error("the files of blobs beside the state file cannot be used")]
+    Blobs {
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// The hypervisor does not start.
     #[error("the hypervisor does not start")]
     Hypervisor(#[source] HypervisorError),
@@ -350,6 +364,7 @@ impl Emulator {
             }
             None => state.seed(&options.scenario, &clock.stamp(std::time::Duration::ZERO)),
         }
+        blob::documents::adopt(&mut state.store, &mut state.blobs).map_err(|source| StartError::Blobs { source })?;
         state.store.forget_the_past();
         for vm in state.store.machines() {
             state.remember_luns(vm["id"].as_str().unwrap_or(""), std::time::Duration::ZERO);

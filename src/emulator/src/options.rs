@@ -60,7 +60,8 @@ pub struct Options {
     /// What exists at the start.
     pub scenario: Scenario,
     /// Keep the resources in this file: read at the start, written soon after each change and at shutdown.
-    /// Operations in flight are taken to their end: before the last write, or by the next start after a kill.
+    /// Operations in flight are taken to their end: before the last write, or by the next start after a kill. The bytes of
+    /// blobs are in the folder beside it whose name has `.blobs` added.
     pub state_file: Option<PathBuf>,
     /// Quotas per subscription and region by usage name (`cores`, `StandardDiskCount`,
     /// `PremiumDiskCount`, `UltraSSDDiskSizeInGB`, `PremiumV2DiskSizeInGB`), over the defaults.
@@ -294,6 +295,13 @@ pub struct Switches {
     /// A principal sees its own permissions only with a role that allows `Microsoft.Authorization/permissions/read`. That the
     /// action exists is documented; whether the request is refused without it is not. Default false.
     pub permissions_need_a_role: bool,
+    /// Disks that are VHDs in storage accounts, for machines whose system disk is one, are no longer served: a machine with
+    /// them is neither made nor changed nor started. Documented for the public cloud from 2026-03-31 on, the code is
+    /// unverified; Azure Stack Hub serves them. Default false.
+    pub unmanaged_disks_retired: bool,
+    /// A blob with a lease, such as that of a machine which is deallocated, can be imported into a managed disk. Default
+    /// true.
+    pub leased_blob_importable: bool,
 }
 
 /// How old an item of a list is at most with [`Switches::list_lag`]. Unverified: the reports give no time. Longer than
@@ -333,6 +341,8 @@ impl Default for Switches {
             missing_instance: MissingInstance::NotFound,
             instance_put_keeps_hardware: true,
             permissions_need_a_role: false,
+            unmanaged_disks_retired: false,
+            leased_blob_importable: true,
         }
     }
 }
@@ -368,7 +378,7 @@ pub enum SwitchError {
 
 /// Every switch by the name that the command line and the documentation use, with its positions; the
 /// first is the default.
-pub const SWITCHES: [(&str, &str); 30] = [
+pub const SWITCHES: [(&str, &str); 32] = [
     ("concurrent-vm-write", "conflict|preempt"),
     ("left-out-of-put", "detach|keep"),
     ("left-out-of-patch", "detach|keep"),
@@ -399,6 +409,8 @@ pub const SWITCHES: [(&str, &str); 30] = [
     ("missing-instance", "not-found|invalid-parameter"),
     ("instance-put-keeps-hardware", "true|false"),
     ("permissions-need-a-role", "false|true"),
+    ("unmanaged-disks-retired", "false|true"),
+    ("leased-blob-importable", "true|false"),
 ];
 
 impl Switches {
@@ -482,6 +494,8 @@ impl Switches {
             "interfaces-leave-deleted-pool" => &mut self.interfaces_leave_deleted_pool,
             "instance-put-keeps-hardware" => &mut self.instance_put_keeps_hardware,
             "permissions-need-a-role" => &mut self.permissions_need_a_role,
+            "unmanaged-disks-retired" => &mut self.unmanaged_disks_retired,
+            "leased-blob-importable" => &mut self.leased_blob_importable,
             "all-protocols-need-port-0" => &mut self.all_protocols_need_port_0,
             "network-update-answers-created" => &mut self.network_update_answers_created,
             _ => return None,

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::network::{Index, NetworkPart};
+use crate::arm::kinds;
 use crate::call_log::{Call, Counters, LogSize};
 use crate::incident::Listed;
 use crate::latency::OperationKind;
@@ -301,6 +302,10 @@ fn types(state: &State) -> Vec<Type> {
     // What is outside of all subscriptions is the emulator's own.
     for (key, resource) in state.store.iter().filter(|(key, _)| key.starts_with("/subscriptions/")) {
         let name = text(&resource.doc["type"]);
+        // Blobs and their containers are not ARM's.
+        if name.starts_with(kinds::OWN) {
+            continue;
+        }
         let of_type =
             types.entry(name.to_ascii_lowercase()).or_insert_with(|| Type { name, total: 0, rows: Vec::new() });
         of_type.total += 1;

@@ -3,7 +3,7 @@
 //! It is written soon after every change (a burst becomes one write), also while
 //! operations run, and at shutdown. Operations in flight at a shutdown are taken to their end first.
 //! Those in flight when the process is killed are settled by the next start (`recovery.rs`); their
-//! operation URLs are gone.
+//! operation URLs are gone. The bytes of blobs are in files beside it, which the next start brings in line (`blob`).
 
 use std::collections::BTreeMap;
 use std::io;

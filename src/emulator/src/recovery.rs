@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::arm::compute::scale_sets::{members, nics};
-use crate::arm::compute::{attachments, background_copy, disk_access, instant_access, vm_create, vm_work};
+use crate::arm::compute::{attachments, background_copy, disk_access, disk_plan, instant_access, vm_create, vm_work};
 use crate::arm::resources::groups;
 use crate::arm::{engine, kinds};
 use crate::path;
@@ -112,7 +112,7 @@ impl State {
         let mut kept = Vec::new();
         for element in elements {
             let lun = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok());
-            let disk = element["managedDisk"]["id"].as_str();
+            let disk = attachments::named_by(&element);
             let (Some(lun), Some(disk)) = (lun, disk) else {
                 kept.push(element);
                 continue;
@@ -124,7 +124,10 @@ impl State {
                 }
             } else if held {
                 kept.push(element);
-            } else if attachments::still_free(self, &own_id, disk).is_ok() {
+            } else if attachments::empty_blob(&element)
+                .is_none_or(|blob| disk_plan::make_blobs(self, &[blob], START).is_ok())
+                && attachments::still_free(self, &own_id, disk).is_ok()
+            {
                 attachments::take(self, &own_id, lun, disk, START);
                 kept.push(element);
             }

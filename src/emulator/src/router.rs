@@ -23,6 +23,7 @@ use crate::access;
 use crate::answer::{Answer, Context, Reply, Request};
 use crate::api_versions;
 use crate::arm::{self, Headers, tenant};
+use crate::blob;
 use crate::call_log::Call;
 use crate::casing;
 use crate::control;
@@ -67,7 +68,9 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     let other_planes = other_planes.layer(names());
     let resource_manager =
         Router::new().route("/", any(root)).fallback(resource_manager).with_state(Arc::clone(shared)).layer(names());
-    Router::new().merge(other_planes).merge(control::router(Arc::clone(shared))).fallback_service(resource_manager)
+    let all = Router::new().merge(other_planes).merge(control::router(Arc::clone(shared)));
+    // The blob services are known by their host or by how a request is signed: any path may be one of theirs.
+    all.fallback_service(resource_manager).layer(middleware::from_fn_with_state(Arc::clone(shared), blob::divert))
 }
 
 /// The page for a browser, the resource manager for everybody else.
@@ -570,15 +573,15 @@ fn call(
     }
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn strike(shared: &Shared, method: &str, path: &str, operation: &str, body: &[u8]) -> Option<Effect> {
+pub(crate) fn strike(shared: &Shared, method: &str, path: &str, operation: &str, body: &[u8]) -> Option<Effect> {
     shared.state().incidents.next(&RequestFacts { method, path, operation, body })
 }
 
-async fn wait(shared: &Shared, effect: &Effect) {
+pub(crate) async fn wait(shared: &Shared, effect: &Effect) {
     if let Some(delay) = effect.delay_ms {
         let due = shared.clock.elapsed() + Duration::from_millis(delay);
         shared.clock.sleep_until(due).await;
@@ -595,7 +598,7 @@ fn struck_answer(effect: &Effect) -> Response {
     response
 }
 
-fn add_effect_headers(headers: &mut HeaderMap, effect: &Effect) {
+pub(crate) fn add_effect_headers(headers: &mut HeaderMap, effect: &Effect) {
     if let Some(seconds) = effect.retry_after {
         put(headers, "retry-after", &seconds.to_string());
     }
@@ -607,7 +610,7 @@ fn add_effect_headers(headers: &mut HeaderMap, effect: &Effect) {
 }
 
 /// No answer: the connection breaks. Without a connection (in process) the body breaks instead.
-fn lost(line: Option<Line>) -> Response {
+pub(crate) fn lost(line: Option<Line>) -> Response {
     if let Some(line) = line {
         line.cut();
         return Response::default();
@@ -618,12 +621,12 @@ fn lost(line: Option<Line>) -> Response {
 }
 
 /// A body that did not come whole.
-enum NoBody {
+pub(crate) enum NoBody {
     TooLarge,
     Broken,
 }
 
-async fn read_body(body: Body) -> Result<Bytes, NoBody> {
+pub(crate) async fn read_body(body: Body) -> Result<Bytes, NoBody> {
     let limited = http_body_util::Limited::new(body, BODY_LIMIT);
     match limited.collect().await {
         Ok(collected) => Ok(collected.to_bytes()),

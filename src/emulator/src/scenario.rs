@@ -305,11 +305,15 @@ pub struct OsDisk {
     pub size_gib: u64,
     /// Disk SKU.
     pub sku: String,
+    /// The name of a storage account of which it is a blob, so that the machine takes blobs as data disks and no managed
+    /// disks. A managed disk when left out. Neither the account nor the blob is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_account: Option<String>,
 }
 
 impl Default for OsDisk {
     fn default() -> Self {
-        Self { size_gib: 30, sku: "Premium_LRS".to_owned() }
+        Self { size_gib: 30, sku: "Premium_LRS".to_owned(), storage_account: None }
     }
 }
 

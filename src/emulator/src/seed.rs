@@ -281,12 +281,30 @@ impl State {
         let os_name = format!("{name}_OsDisk_1_{}", guid_of(&format!("{id}/os")).replace('-', ""));
         let os_id = within(scenario, group, kinds::DISK, &os_name);
         let os = &planned.os_disk;
-        let mut os_doc = disk_rules::existing(&os_id, location, &os.sku, os.size_gib, planned.zone.as_deref(), stamp);
-        os_doc["managedBy"] = json!(id);
-        os_doc["properties"]["osType"] = json!("Linux");
-        os_doc["properties"]["creationData"] = json!({"createOption": "FromImage"});
-        os_doc["properties"]["diskState"] = json!("Attached");
-        self.store.insert(&os_id, Resource::new(os_doc), START);
+        let mut os_shown = json!({
+            "osType": "Linux",
+            "name": os_name,
+            "createOption": "FromImage",
+            "caching": "ReadWrite",
+        });
+        match &os.storage_account {
+            Some(account) => {
+                let uri = format!("https://{account}.blob.core.windows.net/vhds/{os_name}.vhd");
+                os_shown["vhd"] = json!({ "uri": uri });
+            }
+            None => {
+                let zone = planned.zone.as_deref();
+                let mut os_doc = disk_rules::existing(&os_id, location, &os.sku, os.size_gib, zone, stamp);
+                os_doc["managedBy"] = json!(id);
+                os_doc["properties"]["osType"] = json!("Linux");
+                os_doc["properties"]["creationData"] = json!({"createOption": "FromImage"});
+                os_doc["properties"]["diskState"] = json!("Attached");
+                self.store.insert(&os_id, Resource::new(os_doc), START);
+                os_shown["managedDisk"] = json!({"storageAccountType": os.sku, "id": os_id});
+            }
+        }
+        os_shown["deleteOption"] = json!("Detach");
+        os_shown["diskSizeGB"] = json!(os.size_gib);
         let mut doc = json!({"name": name, "id": id, "type": kinds::MACHINE, "location": location});
         if let Some(tags) = tags(&planned.tags) {
             doc["tags"] = tags;
@@ -309,15 +327,7 @@ impl State {
                     "version": "latest",
                     "exactVersion": "24.04.1",
                 },
-                "osDisk": {
-                    "osType": "Linux",
-                    "name": os_name,
-                    "createOption": "FromImage",
-                    "caching": "ReadWrite",
-                    "managedDisk": {"storageAccountType": os.sku, "id": os_id},
-                    "deleteOption": "Detach",
-                    "diskSizeGB": os.size_gib,
-                },
+                "osDisk": os_shown,
                 "dataDisks": [],
             },
             "osProfile": {

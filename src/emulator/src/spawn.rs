@@ -25,7 +25,11 @@ pub(crate) fn carry_out(shared: &Arc<Shared>, work: Pending) {
 
 async fn run(shared: &Shared, work: Pending) {
     // A copy has what its source has at the moment of the request.
-    let copies = work.steps.iter().take_while(|step| matches!(step, HypervisorStep::Copy { .. })).count();
+    let copies = work
+        .steps
+        .iter()
+        .take_while(|step| matches!(step, HypervisorStep::Copy { .. } | HypervisorStep::Import { .. }))
+        .count();
     let (copies, steps) = work.steps.split_at(copies);
     if !work.steps.is_empty() {
         let mut failed = carry_all(shared, &work.operation, copies).await;
@@ -72,6 +76,7 @@ async fn carry_step(shared: &Shared, step: &HypervisorStep) -> Result<(), Hyperv
         HypervisorStep::Detach { vm, lun } => hypervisor.detach(&path::machine_name(vm), *lun).await,
         HypervisorStep::Create { disk } => hypervisor.create_disk(disk).await,
         HypervisorStep::Copy { from, disk } => hypervisor.copy_disk(from, disk).await,
+        HypervisorStep::Import { file, disk } => hypervisor.import_disk(file, disk).await,
         HypervisorStep::Resize { disk } => hypervisor.resize(disk).await,
         HypervisorStep::Delete { disk } => hypervisor.delete_disk(&disk.id).await,
         HypervisorStep::CreateMachine { vm } => hypervisor.create_machine(&path::machine_name(vm)).await,

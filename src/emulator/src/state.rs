@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::arm::descriptor::Types;
 use crate::arm::resources::template::Deployment;
+use crate::blob::documents::Blobs;
 use crate::call_log::{Call, CallLog};
 use crate::changes::Followers;
 use crate::clock::{self, Clock};
@@ -124,14 +126,39 @@ impl Drop for Locked<'_> {
 /// A step for the hypervisor on behalf of an operation.
 #[derive(Clone, Debug)]
 pub(crate) enum HypervisorStep {
-    Attach { vm: String, lun: u8, disk: DiskFacts },
-    Detach { vm: String, lun: u8 },
-    Create { disk: DiskFacts },
-    Copy { from: String, disk: DiskFacts },
-    Resize { disk: DiskFacts },
-    Delete { disk: DiskFacts },
-    CreateMachine { vm: String },
-    DeleteMachine { vm: String },
+    Attach {
+        vm: String,
+        lun: u8,
+        disk: DiskFacts,
+    },
+    Detach {
+        vm: String,
+        lun: u8,
+    },
+    Create {
+        disk: DiskFacts,
+    },
+    Copy {
+        from: String,
+        disk: DiskFacts,
+    },
+    /// Makes a disk of the first bytes of a file.
+    Import {
+        file: PathBuf,
+        disk: DiskFacts,
+    },
+    Resize {
+        disk: DiskFacts,
+    },
+    Delete {
+        disk: DiskFacts,
+    },
+    CreateMachine {
+        vm: String,
+    },
+    DeleteMachine {
+        vm: String,
+    },
 }
 
 /// What an operation does to the state when it ends.
@@ -161,6 +188,8 @@ pub(crate) struct Pending {
 /// Everything that changes.
 pub(crate) struct State {
     pub(crate) store: Store,
+    /// The bytes of blobs.
+    pub(crate) blobs: Blobs,
     pub(crate) operations: Operations<Work>,
     /// By moment, and by order of setting.
     pub(crate) alarms: BTreeMap<(Duration, u64), Alarm>,
@@ -185,6 +214,8 @@ pub(crate) struct State {
     pub(crate) switches: Switches,
     /// The resource types that there are.
     pub(crate) types: Types,
+    /// Since the start: everything that was due until then has been settled.
+    pub(crate) settled: Duration,
     start_time: Timestamp,
     seed: u64,
     guids: StdRng,
@@ -198,6 +229,7 @@ impl State {
                 list: options.unverified.longest_list_lag(),
                 seed: options.seed,
             }),
+            blobs: Blobs::new(options.state_file.as_deref()),
             operations: Operations::default(),
             alarms: BTreeMap::new(),
             alarms_set: 0,
@@ -213,6 +245,7 @@ impl State {
             deployments: Vec::new(),
             switches: options.unverified,
             types,
+            settled: Duration::ZERO,
             start_time: options.start_time,
             seed: options.seed,
             guids: StdRng::seed_from_u64(options.seed),
@@ -235,6 +268,11 @@ impl State {
     /// The stamp of the moment at which `at` had passed since the start.
     pub(crate) fn stamp(&self, at: Duration) -> String {
         clock::stamp(self.start_time + at)
+    }
+
+    /// The wall-clock moment at which `at` had passed since the start.
+    pub(crate) fn moment(&self, at: Duration) -> Timestamp {
+        self.start_time + at
     }
 
     /// The seed of everything random.

@@ -1,5 +1,6 @@
 //! The emulator's behaviours, each proven by raw requests to the service in process.
 
+mod blobs;
 mod clients;
 mod control;
 mod data_disks;
@@ -33,6 +34,7 @@ mod state_file;
 mod storage_accounts;
 mod switches;
 mod unusual_requests;
+mod vhds;
 
 use std::time::Duration;
 

@@ -181,7 +181,10 @@ fn server_config(
 ) -> Result<ServerConfig, TlsError> {
     let mut params = named("Lazuli emulator server", now);
     for name in names.names() {
-        params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into().map_err(TlsError::Certificate)?));
+        // The blob service of each account has a name below.
+        for name in [name.clone(), format!("*.blob.{name}")] {
+            params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into().map_err(TlsError::Certificate)?));
+        }
     }
     params.subject_alt_names.extend(names.addresses().iter().copied().map(SanType::IpAddress));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

@@ -75,3 +75,5 @@ pub(crate) const STORAGE_ACCOUNT: &str = "Microsoft.Storage/storageAccounts";
 pub(crate) const FILE_SERVICE: &str = "Microsoft.Storage/storageAccounts/fileServices";
 /// File shares.
 pub(crate) const SHARE: &str = "Microsoft.Storage/storageAccounts/fileServices/shares";
+/// What the types of the emulator's own documents begin with.
+pub(crate) const OWN: &str = "lazuli/";

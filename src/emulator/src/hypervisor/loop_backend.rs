@@ -163,6 +163,17 @@ impl LoopBackend {
         self.grow(to)
     }
 
+    pub(super) fn import_disk(&self, file: &Path, to: &DiskFacts) -> Result<(), HypervisorError> {
+        let path = self.file(&to.id);
+        contract::remove(&path)?;
+        replace_by_copy(file, &path)?;
+        File::options()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.set_len(to.size_bytes))
+            .map_err(|source| HypervisorError::File { action: "cannot cut the disk file", path, source })
+    }
+
     pub(super) fn delete_disk(&self, id: &str) -> Result<(), HypervisorError> {
         contract::remove(&self.file(id))
     }

@@ -164,6 +164,9 @@ impl Scenario {
                 }
             }
             disk_sku(&key("osDisk"), &vm.os_disk.sku, vm.os_disk.size_gib)?;
+            if vm.os_disk.storage_account.is_some() && (vm.zone.is_some() || !vm.zones.is_empty()) {
+                return Err(wrong(key("osDisk"), "a machine whose system disk is a blob cannot be in a zone"));
+            }
         }
         let machines = self.machines();
         unique("virtualMachines", ".name", machines.iter().map(|m| &m.name))?;
@@ -194,6 +197,9 @@ impl Scenario {
                 return Err(wrong(key("subnet"), "no such network/subnet in virtualNetworks"));
             }
             disk_sku(&key("osDisk"), &set.os_disk.sku, set.os_disk.size_gib)?;
+            if set.os_disk.storage_account.is_some() {
+                return Err(wrong(key("osDisk"), "a scale set has managed disks, and no storageAccount"));
+            }
         }
         unique("scaleSets", ".name", self.scale_sets.iter().map(|set| &set.name))
     }

@@ -661,7 +661,8 @@ async fn a_snapshot_has_its_disks_key_and_goes_with_its_group() {
 
 #[test]
 fn the_hypervisor_copies_grows_and_deletes_a_snapshot() {
-    let steps = crate::arm::compute::snapshots::steps;
+    let state = crate::state::State::new(&options(), crate::arm::TYPES);
+    let steps = |old, new| crate::arm::compute::snapshots::steps(&state, old, new);
     let doc = |gib: u64| {
         json!({"id": snapshot_id("s"), "properties": {
             "uniqueId": "u", "diskSizeBytes": gib << 30, "creationData": {"sourceResourceId": disk_id("d")},

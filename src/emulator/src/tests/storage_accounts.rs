@@ -12,11 +12,11 @@ pub(super) fn account_id(name: &str) -> String {
     format!("{}/providers/Microsoft.Storage/storageAccounts/{name}", group())
 }
 
-fn account_uri(name: &str) -> String {
+pub(super) fn account_uri(name: &str) -> String {
     format!("{}?api-version={VERSION}", account_id(name))
 }
 
-fn action(name: &str, action: &str) -> String {
+pub(super) fn action(name: &str, action: &str) -> String {
     format!("{}/{action}?api-version={VERSION}", account_id(name))
 }
 
@@ -48,7 +48,7 @@ impl Rig {
         panic!("the operation never ended");
     }
 
-    async fn keys(&self, name: &str) -> Vec<String> {
+    pub(super) async fn keys(&self, name: &str) -> Vec<String> {
         let got = self.call("POST", &action(name, "listKeys"), None).await.expect(200);
         let keys = got.body["keys"].as_array().unwrap().clone();
         keys.iter().map(|key| key["value"].as_str().unwrap().to_owned()).collect()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::arm::kinds::MACHINE;
+use crate::blob::vhd;
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
@@ -31,9 +32,33 @@ pub(crate) fn disk_of(element: &Value) -> Option<&str> {
     element["managedDisk"]["id"].as_str()
 }
 
+/// The disk or the blob that an element of a machine's model names.
+pub(crate) fn named_by(element: &Value) -> Option<&str> {
+    disk_of(element).or_else(|| element["vhd"]["uri"].as_str())
+}
+
+/// The blob that an element asks for, with its size in GiB.
+pub(crate) fn empty_blob(element: &Value) -> Option<(String, u64)> {
+    let uri = element["vhd"]["uri"].as_str().filter(|_| element["createOption"] == "Empty")?;
+    Some((uri.to_owned(), element["diskSizeGB"].as_u64()?))
+}
+
+/// Refuses a machine whose disks are blobs, where the cloud has retired these. Documented but for the code.
+pub(crate) fn refuse_retired(state: &State, machine: &Value) -> Result<(), Fault> {
+    let profile = &machine["properties"]["storageProfile"];
+    let mut all = profile["dataDisks"].as_array().into_iter().flatten().chain(std::iter::once(&profile["osDisk"]));
+    match state.switches.unmanaged_disks_retired && all.any(|element| element["vhd"].is_object()) {
+        true => Err(fault::bad_request("Unmanaged disks have been retired.")),
+        false => Ok(()),
+    }
+}
+
 /// At the end of an attach: the disk may be gone or attached elsewhere by now. Documented: the late form
 /// of the error.
 pub(crate) fn still_free(state: &State, vm: &str, disk: &str) -> Result<(), Fault> {
+    if vhd::is_address(disk) {
+        return vhd::still_free(state, vm, disk);
+    }
     let Some(doc) = state.store.disk(disk) else {
         return Err(fault::disk_not_found(path::name_of(disk)));
     };
@@ -64,6 +89,10 @@ pub(crate) fn take(state: &mut State, vm: &str, lun: u8, disk: &str, at: Duratio
         }
     });
     state.remember_luns(vm, at);
+    if vhd::is_address(disk) {
+        vhd::take(state, vm, disk, at);
+        return;
+    }
     state.store.change(disk, at, |resource| {
         let doc = &mut resource.doc;
         let shared = doc["properties"]["maxShares"].as_u64().unwrap_or(1) > 1;
@@ -87,6 +116,10 @@ pub(crate) fn release(state: &mut State, vm: &str, lun: u8, disk: &str, at: Dura
         }
     });
     state.remember_luns(vm, at);
+    if vhd::is_address(disk) {
+        vhd::release(state, vm, disk, at);
+        return;
+    }
     let held = state.store.disk(disk).is_some_and(|doc| owners(&doc).iter().any(|holder| path::same(holder, vm)));
     state.store.change(disk, at, |resource| {
         let doc = &mut resource.doc;
@@ -181,7 +214,7 @@ pub(crate) fn wanted(state: &State, vm: &str) -> Vec<(u8, String)> {
     staying
         .filter_map(|element| {
             let lun = u8::try_from(element["lun"].as_u64()?).ok().filter(|lun| !held.contains_key(lun))?;
-            Some((lun, disk_of(element)?.to_owned()))
+            Some((lun, named_by(element)?.to_owned()))
         })
         .collect()
 }

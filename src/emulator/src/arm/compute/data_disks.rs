@@ -16,11 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::attachments::{disk_of, owners};
+use super::attachments::{disk_of, named_by, owners};
 use super::disk_access;
 use super::disk_plan::{Detach, NewDisk, Plan};
 use crate::answer::Context;
 use crate::arm::kinds;
+use crate::blob::vhd;
 use crate::disk_skus;
 use crate::fault::{self, Fault};
 use crate::options::{Already, LeftOut};
@@ -29,6 +30,8 @@ use crate::sizes;
 
 /// LUNs go from 0 to 63 (documented).
 const LAST_LUN: i64 = 63;
+/// Documented.
+const LARGEST_BLOB_GIB: u64 = 4095;
 /// Host caching ends below this size (documented).
 const CACHING_LIMIT_GIB: u64 = 4096;
 
@@ -91,7 +94,7 @@ pub(crate) fn plan_array(
         if !seen.insert(lun) {
             return Err(fault::lun_in_use(i64::from(lun)));
         }
-        if let Some(disk) = disk_of(element)
+        if let Some(disk) = named_by(element)
             && !seen_disks.insert(path::key(disk))
         {
             return Err(fault::invalid_parameter(
@@ -105,6 +108,11 @@ pub(crate) fn plan_array(
         match here {
             Some(have) => {
                 kept.insert(lun);
+                if let (Some(uri), Some(own)) = (element["vhd"]["uri"].as_str(), have["vhd"]["uri"].as_str())
+                    && uri != own
+                {
+                    return Err(fault::property_change("dataDisk.vhd.uri"));
+                }
                 if disk_of(element).is_some() && disk_of(have).is_some() && !same_disk(have) {
                     return Err(fault::property_change("dataDisk.managedDisk.id"));
                 }
@@ -192,7 +200,7 @@ fn go(plan: &mut Plan, have: &Value, lun: u8, force: bool) {
         leaving["detachOption"] = json!("ForceDetach");
     }
     plan.model.push(leaving);
-    plan.detach.push(Detach { lun, disk: disk_of(have).unwrap_or("").to_owned() });
+    plan.detach.push(Detach { lun, disk: named_by(have).unwrap_or("").to_owned() });
 }
 
 /// Members that exclude each other. Documented. An element that the machine has keeps the option it was
@@ -226,11 +234,7 @@ fn fresh(
         if !unmanaged {
             return Err(fault::not_allowed("Addition of a blob based disk to VM with managed disks is not supported."));
         }
-        let mut new = element.clone();
-        new["lun"] = json!(lun);
-        plan.model.push(new);
-        plan.changed = true;
-        return Ok(());
+        return fresh_blob(target, plan, element, lun);
     }
     if unmanaged {
         return Err(fault::not_allowed("Addition of a managed disk to a VM with blob based disks is not supported."));
@@ -304,6 +308,48 @@ fn fresh(
             ));
         }
     }
+    Ok(())
+}
+
+/// An element with a blob that the machine does not have yet. Documented: it is named, and an empty one has a size.
+fn fresh_blob(target: &Target<'_>, plan: &mut Plan, element: &Value, lun: u8) -> Result<(), Fault> {
+    let uri = element["vhd"]["uri"].as_str().ok_or_else(|| fault::missing_parameter("dataDisk.vhd.uri"))?;
+    vhd::check_address(uri)?;
+    if element["name"].as_str().is_none() {
+        return Err(fault::missing_parameter("dataDisk.name"));
+    }
+    match element["createOption"].as_str() {
+        None => return Err(fault::missing_parameter("dataDisk.createOption")),
+        Some("Attach") => {}
+        Some("Empty") => {
+            let gib = element["diskSizeGB"].as_u64().ok_or_else(|| fault::missing_parameter("dataDisk.diskSizeGB"))?;
+            // Documented: the largest disk that a blob can be.
+            if !(1..=LARGEST_BLOB_GIB).contains(&gib) {
+                return Err(fault::out_of_range("dataDisk.diskSizeGB", gib.to_string(), "1", "4095"));
+            }
+            plan.blobs.push((uri.to_owned(), gib));
+        }
+        Some(option) => {
+            return Err(fault::invalid_parameter(
+                "dataDisk.createOption",
+                format!(
+                    "The value '{option}' of parameter 'dataDisk.createOption' is not allowed for a blob based disk."
+                ),
+            ));
+        }
+    }
+    if target.elements().iter().any(|have| named_by(have).is_some_and(|own| own.eq_ignore_ascii_case(uri))) {
+        return Err(fault::property_change("dataDisk.lun"));
+    }
+    let mut new = element.clone();
+    new["lun"] = json!(lun);
+    for (member, value) in [("caching", json!("None")), ("toBeDetached", json!(false))] {
+        if new.get(member).is_none() {
+            new[member] = value;
+        }
+    }
+    plan.attach.push((lun, uri.to_owned()));
+    plan.model.push(new);
     Ok(())
 }
 

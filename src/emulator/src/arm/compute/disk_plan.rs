@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{attachments, background_copy, disk_copy, disk_rules, disk_work, quotas};
 use crate::answer::Context;
+use crate::blob::vhd;
 use crate::fault::Fault;
 use crate::path;
 use crate::state::{HypervisorStep, State};
@@ -18,6 +19,8 @@ pub(crate) struct Plan {
     pub(crate) detach: Vec<Detach>,
     /// Disks to be made because an element said `Empty` or `Copy`.
     pub(crate) create: Vec<NewDisk>,
+    /// Blobs to be made because an element said `Empty`, with their size in GiB.
+    pub(crate) blobs: Vec<(String, u64)>,
     /// Members of an element changed without an attach or detach.
     pub(crate) changed: bool,
 }
@@ -70,7 +73,7 @@ pub(crate) fn steps(state: &State, vm: &str, plan: &Plan) -> Vec<HypervisorStep>
     let mut steps: Vec<HypervisorStep> = plan
         .detach
         .iter()
-        .filter(|detach| state.store.lun_map(vm).contains_key(&detach.lun))
+        .filter(|detach| state.store.lun_map(vm).get(&detach.lun).is_some_and(|disk| !vhd::is_address(disk)))
         .map(|detach| HypervisorStep::Detach { vm: vm.to_owned(), lun: detach.lun })
         .collect();
     for (lun, disk) in &plan.attach {
@@ -79,11 +82,16 @@ pub(crate) fn steps(state: &State, vm: &str, plan: &Plan) -> Vec<HypervisorStep>
         };
         let facts = disk_work::facts(&doc);
         if plan.create.iter().any(|new| path::same(&new.id, disk)) {
-            steps.push(disk_work::creation_step(&doc));
+            steps.push(disk_work::creation_step(state, &doc));
         }
         steps.push(HypervisorStep::Attach { vm: vm.to_owned(), lun: *lun, disk: facts });
     }
     steps
+}
+
+/// Makes the blobs of a plan, at the end of its write.
+pub(crate) fn make_blobs(state: &mut State, blobs: &[(String, u64)], at: std::time::Duration) -> Result<(), Fault> {
+    blobs.iter().try_for_each(|(uri, gib)| vhd::create(state, uri, *gib, at))
 }
 
 /// Removes the disks that a failed write had made, unless a machine has them by now.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::copy_source::Size;
 use super::disk_copy;
 use crate::arm::{kinds, regions, writes};
+use crate::blob::vhd;
 use crate::disk_skus::{self, Sku, SkuError};
 use crate::fault::{self, Fault};
 use crate::path;
@@ -125,10 +126,15 @@ fn creation(
             disk_copy::plan(state, &disk_copy::Asked { id, location, body, sku, gib: given }, properties)
         }
         "Import" | "ImportSecure" => {
-            required("sourceUri")?;
-            required("storageAccountId")?;
-            // Unverified: an imported blob's size is not known here; 30 GiB stands for it.
-            Ok(Size::whole(given.unwrap_or(30)))
+            let source = vhd::source(state, required("sourceUri")?, required("storageAccountId")?)?;
+            let least = Size::exact(source.bytes, state.switches.size_rounding);
+            match given.map(Size::whole) {
+                Some(size) if size.bytes < source.bytes => {
+                    Err(fault::smaller_than_source("disk", size.gib, source.bytes.div_ceil(GIB)))
+                }
+                Some(size) => Ok(size),
+                None => Ok(least),
+            }
         }
         "FromImage" => {
             if data.get("imageReference").is_none() && data.get("galleryImageReference").is_none() {
@@ -159,6 +165,7 @@ fn creation(
     }
 }
 
+const GIB: u64 = 1 << 30;
 /// Documented: the last bytes of a fixed VHD.
 const VHD_FOOTER_BYTES: u64 = 512;
 

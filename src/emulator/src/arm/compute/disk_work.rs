@@ -6,12 +6,13 @@ use super::base::DISK_FAMILY;
 use crate::answer::{Context, OperationHeaders, Start, Started};
 use crate::arm::kinds::{DISK, SNAPSHOT};
 use crate::arm::writes;
+use crate::blob::vhd;
 use crate::fault::{self, Fault};
 use crate::hypervisor::DiskFacts;
 use crate::latency::OperationKind;
 use crate::operations::Style;
 use crate::phases::Moved;
-use crate::state::{Effect, HypervisorStep, Undo};
+use crate::state::{Effect, HypervisorStep, State, Undo};
 
 pub(crate) const HEADERS: OperationHeaders =
     OperationHeaders { asynchronous: true, location: true, notification: false };
@@ -38,11 +39,15 @@ pub(crate) fn facts(doc: &Value) -> DiskFacts {
     }
 }
 
-/// How the hypervisor makes a disk: from another, or blank.
-pub(crate) fn creation_step(doc: &Value) -> HypervisorStep {
-    let disk = facts(doc);
-    match doc["properties"]["creationData"]["sourceResourceId"].as_str() {
-        Some(from) => HypervisorStep::Copy { from: from.to_owned(), disk },
+/// How the hypervisor makes a disk: from another, from a blob, or blank.
+pub(crate) fn creation_step(state: &State, doc: &Value) -> HypervisorStep {
+    let (disk, data) = (facts(doc), &doc["properties"]["creationData"]);
+    if let Some(from) = data["sourceResourceId"].as_str() {
+        return HypervisorStep::Copy { from: from.to_owned(), disk };
+    }
+    let blob = data["sourceUri"].as_str().zip(data["storageAccountId"].as_str());
+    match blob.and_then(|(uri, account)| vhd::source(state, uri, account).ok()) {
+        Some(source) => HypervisorStep::Import { file: source.file, disk },
         None => HypervisorStep::Create { disk },
     }
 }

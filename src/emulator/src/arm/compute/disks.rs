@@ -173,7 +173,7 @@ fn begun(context: &mut Context<'_>, old: Option<&Value>, new: Option<&Value>) ->
         }
     }
     Ok(match old {
-        None => Begun { kind: Some(OperationKind::DiskCreate), steps: vec![creation_step(new)] },
+        None => Begun { kind: Some(OperationKind::DiskCreate), steps: vec![creation_step(context.state, new)] },
         Some(old) if old["properties"]["diskSizeBytes"] != new["properties"]["diskSizeBytes"] => {
             Begun::with(vec![HypervisorStep::Resize { disk: facts(new) }])
         }

@@ -55,7 +55,7 @@ pub(crate) static SNAPSHOT: Descriptor = Descriptor {
         complete,
         accepted,
         deletable,
-        begun: |_, old, new| Ok(Begun::with(steps(old, new))),
+        begun: |context, old, new| Ok(Begun::with(steps(context.state, old, new))),
         settle: keep_progress,
         changed,
         ..Hooks::NONE
@@ -377,9 +377,9 @@ fn accepted(doc: &Value, body: &Value, _: Option<&Value>) -> Value {
 }
 
 /// What the hypervisor does during a write.
-pub(crate) fn steps(old: Option<&Value>, new: Option<&Value>) -> Vec<HypervisorStep> {
+pub(crate) fn steps(state: &State, old: Option<&Value>, new: Option<&Value>) -> Vec<HypervisorStep> {
     match (old, new) {
-        (None, Some(new)) => vec![creation_step(new)],
+        (None, Some(new)) => vec![creation_step(state, new)],
         (Some(old), None) => vec![HypervisorStep::Delete { disk: facts(old) }],
         (Some(old), Some(new)) if old["properties"]["diskSizeBytes"] != new["properties"]["diskSizeBytes"] => {
             vec![HypervisorStep::Resize { disk: facts(new) }]

@@ -39,6 +39,7 @@ pub(crate) fn plan(context: &mut Context<'_>, body: &Value) -> Result<Planned, F
     let now = context.now;
     let vm_guid = context.state.guid();
     let mut doc = document(context, body, &id, &name, &location, &vm_guid)?;
+    attachments::refuse_retired(context.state, body)?;
     let os_disk = os_disk(context, &mut doc, &id, &name, &location)?;
     data_disks::size_fits(context, &doc)?;
     let target = Target { id: &id, name: &name, doc: &doc };
@@ -58,7 +59,7 @@ pub(crate) fn plan(context: &mut Context<'_>, body: &Value) -> Result<Planned, F
     let mut steps = vec![HypervisorStep::CreateMachine { vm: id.clone() }];
     steps.extend(disk_plan::steps(context.state, &id, &plan));
     let (effect_id, undo_id) = (id.clone(), id.clone());
-    let Plan { attach, create, .. } = plan;
+    let Plan { attach, create, blobs, .. } = plan;
     let stays = context.shared.options.unverified.failed_attach_stays_in_model;
     Ok(Planned {
         id,
@@ -71,6 +72,7 @@ pub(crate) fn plan(context: &mut Context<'_>, body: &Value) -> Result<Planned, F
         answer: created,
         effect: Box::new(move |state, at| {
             // What was free when the creation was accepted may be gone or in use by now.
+            disk_plan::make_blobs(state, &blobs, at)?;
             attachments::all_free(state, &effect_id, &attach)?;
             system_disk_free(state, &effect_id)?;
             for (lun, disk) in attach {

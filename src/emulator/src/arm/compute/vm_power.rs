@@ -41,6 +41,9 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
     };
     let doc = resource.doc.clone();
     vm_work::refuse_unsettled(context, &doc, name)?;
+    if to == Some(Power::Running) {
+        attachments::refuse_retired(context.state, &doc)?;
+    }
     vm_work::make_way(context, &id, Doing::Power(name))?;
     match (name, context.state.store.power(&id)) {
         ("powerOff" | "restart" | "redeploy", Some(Power::Deallocated)) => {

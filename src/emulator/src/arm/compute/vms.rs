@@ -216,6 +216,7 @@ pub(crate) fn plan_update(
     let is_instance = old["type"] == kinds::INSTANCE;
     writes::refuse_if_dropped(context, old)?;
     let mut doc = old.clone();
+    attachments::refuse_retired(context.state, old)?;
     let changed = vm_create::merge(context, &mut doc, body)?;
     let target = Target { id: &id, name: &name, doc: &doc };
     let plan = match body["properties"]["storageProfile"].get("dataDisks").and_then(Value::as_array) {
@@ -248,6 +249,7 @@ fn updated(context: &Context<'_>, machine: &Resource) -> Answer {
 /// profile at `Location`.
 pub(crate) fn attach_detach(context: &mut Context<'_>) -> Reply {
     let doc = existing(context)?;
+    attachments::refuse_retired(context.state, &doc)?;
     let body = context.read("AttachDetachDataDisksRequest", "parameters", false)?;
     let id = doc["id"].as_str().unwrap_or("").to_owned();
     let name = doc["name"].as_str().unwrap_or("").to_owned();
@@ -310,9 +312,14 @@ enum Left {
 /// update that says nothing, and then take its disks for attached). A detach that failed has to be
 /// asked for again (documented by the text of `AttachDiskWhileBeingDetached`).
 fn take_over(context: &Context<'_>, id: &str, doc: &Value, plan: &mut Plan, preempted: &[String]) {
+    let elements = doc["properties"]["storageProfile"]["dataDisks"].as_array();
+    let blobs: Vec<(String, u64)> = elements.into_iter().flatten().filter_map(attachments::empty_blob).collect();
     for step in pending_changes(context.state, id, doc, plan) {
         match step {
-            Left::Attach(lun, disk) => plan.attach.push((lun, disk)),
+            Left::Attach(lun, disk) => {
+                plan.blobs.extend(blobs.iter().find(|(uri, _)| *uri == disk).cloned());
+                plan.attach.push((lun, disk));
+            }
             Left::Detach(detach) if !preempted.is_empty() => plan.detach.push(detach),
             Left::Detach(_) => {}
         }
@@ -329,7 +336,7 @@ fn pending_changes(state: &State, id: &str, doc: &Value, plan: &Plan) -> Vec<Lef
         let Some(lun) = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok()) else {
             continue;
         };
-        let Some(disk) = attachments::disk_of(element) else {
+        let Some(disk) = attachments::named_by(element) else {
             continue;
         };
         let leaving = element["toBeDetached"] == json!(true);
@@ -349,7 +356,9 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
     let vm = id.to_owned();
     let attach = plan.attach.clone();
     let detach = plan.detach.clone();
+    let blobs = plan.blobs.clone();
     let effect: Effect = Box::new(move |state, at| {
+        disk_plan::make_blobs(state, &blobs, at)?;
         attachments::all_free(state, &vm, &attach)?;
         for leaving in &detach {
             release(state, &vm, leaving.lun, &leaving.disk, at);

@@ -33,8 +33,9 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     let by_tag = wanted.as_ref().is_some_and(Filter::names_tags);
     lists::select(context, &lists::scope(context)?, None, |doc| {
         // Instances of scale sets, file services and what is below them are not among the resources that the gateway
-        // knows.
-        let within = |kind: &str| kind.starts_with(kinds::INSTANCE) || kind.starts_with(kinds::FILE_SERVICE);
+        // knows; nor are documents of the emulator's own.
+        let within =
+            |kind: &str| [kinds::INSTANCE, kinds::FILE_SERVICE, kinds::OWN].iter().any(|above| kind.starts_with(above));
         if doc["type"] == kinds::GROUP
             || doc["type"] == kinds::DEPLOYMENT
             || doc["type"].as_str().is_some_and(within)

@@ -99,8 +99,11 @@ fn list(context: &mut Context<'_>) -> Reply {
     read::list(&STORAGE_ACCOUNT, context)
 }
 
-/// A new account has new keys. The private endpoints of one that is gone are cut off.
+/// A new account has new keys. The private endpoints of one that is gone are cut off. Told of what goes with an account too.
 fn changed(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
+    if let (Some(old), None) = (old, new) {
+        state.blobs.forget(old);
+    }
     keys::follow(state, old, new, at);
     if let (Some(old), None) = (old, new) {
         private_links::disconnect(state, path::of(old), at);

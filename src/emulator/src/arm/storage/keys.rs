@@ -45,6 +45,12 @@ fn times(state: &State, account: &str, key: &str) -> u64 {
     count.and_then(|count| count["properties"][key].as_u64()).unwrap_or(0)
 }
 
+/// The keys of an account as they are now.
+pub(crate) fn values(state: &State, account: &Value) -> [String; 2] {
+    let name = path::name_of(path::of(account));
+    KEYS.map(|key| own_documents::key(state.random_seed(), name, key, times(state, name, key)))
+}
+
 /// Recorded form.
 fn shown(state: &State, account: &Value) -> Value {
     let name = path::name_of(path::of(account));

@@ -112,6 +112,21 @@ pub(super) fn has_files(account: &Value) -> bool {
     services(account["kind"].as_str().unwrap_or(""), of(account)).contains(&"file")
 }
 
+/// Whether an account has a blob service.
+pub(crate) fn has_blobs(account: &Value) -> bool {
+    services(account["kind"].as_str().unwrap_or(""), of(account)).contains(&"blob")
+}
+
+/// Whether an account takes page blobs. Documented.
+pub(crate) fn has_page_blobs(account: &Value) -> bool {
+    !matches!(account["kind"].as_str(), Some("BlobStorage" | "BlockBlobStorage"))
+}
+
+/// Whether an account takes block blobs. Documented: a Premium one of general purpose does not.
+pub(crate) fn has_block_blobs(account: &Value) -> bool {
+    !has_page_blobs(account) || of(account).media != Media::ProvisionedV1
+}
+
 /// The other region of a pair. Documented (regions-paired), as far as it is emulated.
 pub(super) fn paired(location: &str) -> Option<&'static str> {
     const PAIRS: [(&str, &str); 19] = [
