@@ -106,6 +106,19 @@ impl Snapshot {
             && !matches!(self.access, Some(SnapshotAccessState::Pending | SnapshotAccessState::InstantAccess))
     }
 
+    /// Whether it would be lost with what it is made from. While it is deleted or changed, a completion or an access state that
+    /// says that all of the content is there counts; while it is made Azure shows neither.
+    pub fn needs_its_source(&self) -> bool {
+        let settled = Self { provisioning_state: ProvisioningState::Succeeded, ..self.clone() };
+        let says_whole = self.completion.is_some_and(Completion::is_complete)
+            || matches!(
+                self.access,
+                Some(SnapshotAccessState::Available | SnapshotAccessState::AvailableWithInstantAccess)
+            );
+        let is_whole = self.provisioning_state == ProvisioningState::InProgress && says_whole && settled.is_complete();
+        !self.has_failed() && !self.is_complete() && !is_whole
+    }
+
     /// Whether disks can be made from it: the CSI specification's `ready_to_use`.
     ///
     /// Azure's access state decides. Where Azure does not say it, the Go driver's rule does: a snapshot of instant access
@@ -320,6 +333,30 @@ mod tests {
         ] {
             let snapshot = Snapshot { method: Some(method), access, completion, ..snapshot() };
             assert_eq!(snapshot.is_complete(), expected, "{method:?} {access:?} {completion:?}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_whose_content_is_whole_needs_its_source_no_more_although_it_is_being_deleted() {
+        use ProvisioningState::{Canceled, Failed, InProgress, Succeeded};
+        use SnapshotAccessState::{Available, AvailableWithInstantAccess, InstantAccess, Pending};
+        let (whole, half) = (Some(Completion::COMPLETE), Some(Completion::from_percent(50.0)));
+        for (state, completion, access, needs) in [
+            (Succeeded, None, None, false),
+            (Succeeded, half, None, true),
+            (Succeeded, whole, Some(InstantAccess), true),
+            (InProgress, None, None, true),
+            (InProgress, half, None, true),
+            (InProgress, half, Some(Available), true),
+            (InProgress, whole, Some(Pending), true),
+            (InProgress, whole, None, false),
+            (InProgress, None, Some(Available), false),
+            (InProgress, whole, Some(AvailableWithInstantAccess), false),
+            (Failed, half, None, false),
+            (Canceled, None, Some(Pending), false),
+        ] {
+            let snapshot = Snapshot { provisioning_state: state, completion, access, ..snapshot() };
+            assert_eq!(snapshot.needs_its_source(), needs, "{state:?} {completion:?} {access:?}");
         }
     }
 

@@ -54,7 +54,7 @@ pub fn lists(disk: &ArmId) -> [ListOf; 2] {
 pub fn may_have(disk: &ArmId, there: &[Snapshot]) -> bool {
     there.iter().any(|snapshot| {
         let source = snapshot.source.as_deref().and_then(|source| source.parse::<ArmId>().ok());
-        source.as_ref() == Some(disk) && !snapshot.is_complete() && !snapshot.has_failed()
+        source.as_ref() == Some(disk) && snapshot.needs_its_source()
     })
 }
 
@@ -229,7 +229,7 @@ impl Known {
     pub fn ended(&mut self, snapshot: &ArmId, wanted: &Wanted, done: Option<&Worked>, now: Duration) {
         self.asks(snapshot, wanted, now);
         if let (Some(Worked::Made(shown) | Worked::Found(shown)), Some(taken)) = (done, self.taken.get_mut(snapshot)) {
-            taken.is_settled = shown.is_complete() || shown.has_failed();
+            taken.is_settled = !shown.needs_its_source();
         }
     }
 
@@ -244,7 +244,7 @@ impl Known {
 pub fn doubtful(taken: &[Taken], listed: &Listed) -> Vec<ArmId> {
     let is_settled = |taken: &Taken| {
         let shown = listed.snapshots.iter().find(|shown| shown.id == taken.snapshot);
-        listed.sent_at >= taken.at + LISTS_LAG && shown.is_some_and(|shown| shown.is_complete() || shown.has_failed())
+        listed.sent_at >= taken.at + LISTS_LAG && shown.is_some_and(|shown| !shown.needs_its_source())
     };
     taken.iter().filter(|taken| !is_settled(taken)).map(|taken| taken.snapshot.clone()).collect()
 }

@@ -179,7 +179,7 @@ fn is_of(snapshot: &Snapshot, disk: &Disk) -> bool {
 }
 
 fn is_incomplete(snapshot: &Snapshot) -> bool {
-    !snapshot.is_complete() && !snapshot.has_failed()
+    snapshot.needs_its_source()
 }
 
 impl SnapshotLimits {
