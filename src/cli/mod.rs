@@ -202,14 +202,14 @@ enum Command {
     /// Checks a cloud configuration and, where one is named, the cluster, and says what is wrong.
     Doctor(doctor::Options),
     /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes, load balancers,
-    /// disks, file shares.
+    /// disks, snapshots, file shares.
     Get(get::Options),
     /// Explains what can be set, read and seen: parameters, annotations and labels, keys of the cloud configuration, events,
     /// metrics.
     Explain(explain::Options),
     /// Changes the machines of the cluster, by a person's hand: adds an SSH key.
     Instances(instances::Options),
-    /// Says why a disk, a VM, a Service or a Node waits: asks the process that looks after it, in the same container.
+    /// Says why a disk, a snapshot, a VM, a Service or a Node waits: asks the process that looks after it, in the same container.
     Why(why::Options),
     #[cfg(feature = "emulator")]
     /// Measures the provider against the embedded Azure.

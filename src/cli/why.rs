@@ -100,8 +100,16 @@ enum WhyError {
     Refused { path: PathBuf, why: String },
     #[error("a name of {0} bytes is no name of anything; allowed are {LONGEST_QUESTION} at most")]
     TooLong(usize),
-    #[error("nothing is known of this {0}")]
+    #[error("nothing is known of this {topic}{hint}", topic = .0, hint = hint(.0))]
     Nothing(&'static str),
+}
+
+/// How an object is named, where its bare name says little.
+fn hint(topic: &str) -> &'static str {
+    match topic {
+        "snapshot" => "; a VolumeSnapshot is named NAMESPACE/NAME",
+        _ => "",
+    }
 }
 
 /// A path, without what a terminal would obey.

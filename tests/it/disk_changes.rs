@@ -77,7 +77,9 @@ async fn disk_a_change_that_azure_refuses_now_is_a_failed_precondition_that_the_
     assert!(message.contains("cannot be changed"), "{message}");
     let reported = told(&mut events);
     let [(Reason::ModificationRefused, note)] = &reported[..] else { panic!("{reported:?}") };
-    let said = "Disk pvc-a cannot be changed as its VolumeAttributesClass asks: Azure answered OperationNotAllowed. ";
+    assert!(message.contains("the disk is attached to node-0"), "{message}");
+    let said = "Disk pvc-a cannot be changed as its VolumeAttributesClass asks, for the disk is attached to node-0, and Azure \
+                changes the type of a detached disk alone: stop the Pods that use the volume: Azure answered OperationNotAllowed. ";
     assert!(note.starts_with(said), "{note}");
     // A mistake is told by external-resizer, which calls it infeasible.
     for mistake in [("maxShares", "2"), ("tier", "P40"), ("color", "red")] {

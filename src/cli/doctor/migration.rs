@@ -18,6 +18,7 @@ use lazuli_nodes::cloud_node::labels;
 use super::{
     super::{Cli, go_arguments},
     cluster::{Listed, unseen},
+    snapshots::owned_types,
 };
 
 /// The check of StorageClasses.
@@ -27,6 +28,9 @@ const ATTRIBUTES: &str = "move: VolumeAttributesClasses";
 
 /// That of VolumeSnapshotClasses and VolumeSnapshotContents.
 const SNAPSHOTS: &str = "move: VolumeSnapshots";
+
+/// That of the types of snapshots, whose failure hides no verdict on VolumeSnapshots.
+const TYPES: &str = "move: types of snapshots";
 
 /// The domain of Azure's storage services in the public cloud. It stands where the clients of Azure do not tell it: no volume is
 /// refused for it.
@@ -93,6 +97,10 @@ pub(super) async fn examine(
             judged.extend(contents.iter().filter_map(|content| migration::snapshot_content(content, own)));
         }
         Err(error) => failures.push(unseen(SNAPSHOTS, error)),
+    }
+    match owned_types(client, &cluster.snapshots).await {
+        Ok(types) => judged.extend(types.iter().filter_map(|one| migration::snapshot_type(one, &cluster.containers))),
+        Err(error) => failures.push(unseen(TYPES, &error)),
     }
     match &cluster.services {
         Ok((services, _)) => {

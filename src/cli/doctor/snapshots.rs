@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use lazuli_assembly::clients::Azure;
 use lazuli_azure::Until;
 use lazuli_cluster::{
-    ListError, lease_holder, list_attributes_classes, list_snapshot_classes, list_snapshot_contents, snapshot_types,
+    ListError, lease_holder, list_attributes_classes, list_snapshot_classes, list_snapshot_contents,
+    owned_snapshot_types, snapshot_types,
 };
 use lazuli_config::Config;
 use lazuli_csi::{identity::DISK_DRIVER, server::chain};
@@ -14,8 +15,8 @@ use lazuli_diagnosis::{
     Finding, Grade,
     migration::Class,
     snapshots::{
-        SnapshotClass, SnapshotContent,
-        classes::{ATTRIBUTES_CLASSES, SNAPSHOT_CLASSES, attributes_classes, snapshot_classes},
+        OwnedType, SnapshotClass, SnapshotContent,
+        classes::{ATTRIBUTES_CLASSES, Place, SNAPSHOT_CLASSES, attributes_classes, places, snapshot_classes},
         inventory::{self, unnamed},
         machinery::{self, CONTROLLER_LEASE, Seen, machinery},
     },
@@ -35,6 +36,15 @@ pub(super) struct Snapshots {
     pub(super) contents: Result<Vec<SnapshotContent>, ListError>,
     /// The VolumeAttributesClasses.
     pub(super) attributes: Result<Vec<Class>, ListError>,
+}
+
+/// The types of the snapshot API that Helm releases have made.
+pub(super) async fn owned_types(client: &kube::Client, of: &Snapshots) -> Result<Vec<OwnedType>, ListError> {
+    match &of.types {
+        Ok(types) => owned_snapshot_types(client, types).await,
+        // That they could not be listed is said before.
+        Err(_) => Ok(vec![]),
+    }
 }
 
 impl Snapshots {
@@ -72,13 +82,17 @@ pub(super) async fn examine(
                 containers: &cluster.containers,
                 is_whole: cluster.unlisted.is_empty(),
                 controller: controller.as_deref(),
+                contents: of.contents.iter().flatten().filter(|content| content.driver == DISK_DRIVER).count(),
             })
         }
         Err(error) => vec![unseen(machinery::SNAPSHOTS, error)],
     };
     let Some(azure) = azure else { return findings };
     findings.extend(match &of.classes {
-        Ok(classes) => snapshot_classes(classes, DISK_DRIVER, &azure.defaults),
+        Ok(classes) => {
+            let missing = missing(azure, places(classes, DISK_DRIVER, &azure.defaults)).await;
+            snapshot_classes(classes, DISK_DRIVER, &azure.defaults, &missing)
+        }
         Err(error) => vec![unseen(SNAPSHOT_CLASSES, error)],
     });
     findings.extend(match &of.attributes {
@@ -90,6 +104,29 @@ pub(super) async fn examine(
         Err(error) => vec![unseen(inventory::SNAPSHOTS, error)],
     });
     findings
+}
+
+/// Those of these places that Azure says it does not have. A region in which a subscription can use no machine of any size is
+/// none for it.
+async fn missing(azure: &Azure, places: BTreeSet<Place>) -> BTreeSet<Place> {
+    let until = Until::within(READS);
+    let mut missing = BTreeSet::new();
+    for place in places {
+        let is_missing = match &place {
+            Place::Group { subscription, name } => {
+                let listed = azure.compute.list_snapshots(subscription, Some(name), &until).await;
+                listed.is_err_and(|error| error.fault.says_that_it_is_missing())
+            }
+            Place::Region { subscription, name } => {
+                let sizes = azure.compute.vm_sizes(subscription, name, &until).await;
+                sizes.is_ok_and(|sizes| sizes.is_empty())
+            }
+        };
+        if is_missing {
+            missing.insert(place);
+        }
+    }
+    missing
 }
 
 /// Who holds the Lease of the snapshot-controller in one of the namespaces. Where it cannot be read, nobody is named.

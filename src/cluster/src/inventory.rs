@@ -328,7 +328,14 @@ struct PodStatus {
 /// The label with which a Deployment tells the pods of its versions apart. Source: Kubernetes.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
+/// The label by which charts name their release. Source: Helm's labels.
+const INSTANCE: &str = "app.kubernetes.io/instance";
+
 impl PodMetadata {
+    fn label(&self, key: &str) -> Option<String> {
+        self.labels.as_ref()?.get(key).filter(|value| !value.is_empty()).cloned()
+    }
+
     /// What made the pod. Of a ReplicaSet it is the Deployment, for an update of that makes another ReplicaSet.
     fn owner(&self) -> String {
         let Some(owner) = self.owner_references.iter().flatten().next() else { return format!("Pod/{}", self.name) };
@@ -351,7 +358,7 @@ pub async fn list_containers(client: &Client, namespace: &str) -> Result<Vec<Con
         if pod.status.phase != "Running" || pod.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        let owner = pod.metadata.owner();
+        let (owner, release) = (pod.metadata.owner(), pod.metadata.label(INSTANCE));
         for container in pod.spec.containers.into_iter().flatten() {
             let command = container.command.into_iter().chain(container.args).flatten().collect();
             containers.push(Container {
@@ -360,6 +367,7 @@ pub async fn list_containers(client: &Client, namespace: &str) -> Result<Vec<Con
                 owner: owner.clone(),
                 image: container.image,
                 command,
+                release: release.clone(),
             });
         }
     }

@@ -80,6 +80,7 @@ pub use services::{
 pub use shares::{list_share_volumes, watch_share_volumes};
 pub use sizes::{SizesError, SizesFileError, mounted_sizes, publish_sizes, published_sizes};
 pub use snapshots::{
-    TakenSnapshot, list_snapshot_classes, list_snapshot_contents, list_snapshot_handles, snapshot_types, taken_snapshot,
+    TakenSnapshot, list_snapshot_classes, list_snapshot_contents, list_snapshot_handles, owned_snapshot_types,
+    snapshot_types, taken_snapshot,
 };
 pub use volumes::{ReadVolumeError, read_volume};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kube::{Client, api::ListParams, core::Request};
-use lazuli_diagnosis::snapshots::{SnapshotClass, SnapshotContent};
+use lazuli_diagnosis::snapshots::{OwnedType, SnapshotClass, SnapshotContent};
 use lazuli_model::kube_name::is_subdomain;
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -28,6 +28,37 @@ pub async fn snapshot_types(client: &Client) -> Result<Vec<String>, ListError> {
         Ok(listed) => Ok(listed.resources.into_iter().map(|one| one.name).filter(|name| !name.contains('/')).collect()),
         Err(source) => known(Err(ListError::new("the types of snapshot.storage.k8s.io/v1", source))),
     }
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// The annotations by which Helm knows the objects of a release. Source: Helm.
+const HELM_RELEASE: [&str; 2] = ["meta.helm.sh/release-name", "meta.helm.sh/release-namespace"];
+
+#[derive(Deserialize)]
+struct SlimDefinition {
+    metadata: SlimMetadata,
+}
+
+/// The CustomResourceDefinitions of these collections of the snapshot API that a Helm release has made. An API server that has
+/// no such objects has none.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn owned_snapshot_types(client: &Client, types: &[String]) -> Result<Vec<OwnedType>, ListError> {
+    let group = GROUP.trim_end_matches("/v1");
+    let mut owned = Vec::new();
+    for collection in types {
+        let name = format!("{collection}.{group}");
+        let found = known_one(one::<SlimDefinition>(client, DEFINITIONS, &name, "customresourcedefinitions").await)?;
+        let Some(found) = found.filter(|found| found.metadata.name == name) else { continue };
+        let annotations = found.metadata.annotations.unwrap_or_default();
+        let [release, namespace] = HELM_RELEASE.map(|key| annotations.get(key).cloned());
+        if let Some(release) = release {
+            owned.push(OwnedType { name, release, namespace: namespace.unwrap_or_default() });
+        }
+    }
+    owned.sort();
+    Ok(owned)
 }
 
 #[derive(Deserialize)]
@@ -241,6 +272,27 @@ mod tests {
         assert_eq!(snapshot_types(&client).await.unwrap(), Vec::<String>::new());
         assert_eq!(list_snapshot_classes(&client).await.unwrap(), []);
         assert_eq!(list_snapshot_contents(&client).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn the_types_that_a_helm_release_has_made_are_told_with_the_release() {
+        let answer = |request: http::Request<Body>| async move {
+            assert_eq!(request.uri().path(), DEFINITIONS);
+            let name = format!("{}.snapshot.storage.k8s.io", TYPES[0]);
+            let is_first = request.uri().query().is_some_and(|query| query.contains(&name));
+            let annotations = json!({HELM_RELEASE[0]: "azuredisk", HELM_RELEASE[1]: "kube-system"});
+            let items =
+                if is_first { json!([{"metadata": {"name": name, "annotations": annotations}}]) } else { json!([]) };
+            let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items});
+            Ok::<_, Infallible>(http::Response::new(Body::from(list.to_string().into_bytes())))
+        };
+        let types = TYPES.map(str::to_owned);
+        let owned = owned_snapshot_types(&Client::new(tower::service_fn(answer), "default"), &types).await.unwrap();
+        let name = format!("{}.snapshot.storage.k8s.io", TYPES[0]);
+        assert_eq!(owned, [OwnedType { name, release: "azuredisk".into(), namespace: "kube-system".into() }]);
+        // An API server without such objects.
+        let client = Client::new(ApiServer::start(Options::default()).router(), "default");
+        assert_eq!(owned_snapshot_types(&client, &types).await.unwrap(), []);
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use lazuli_journal::{Key, Note, Recorder, Word};
 use lazuli_model::{ArmId, fault::Fault};
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// A request that is not answered yet. Dropped before, its caller has left; or a bug has broken it off, and the journal of
 /// the object goes to the log.
@@ -35,9 +35,28 @@ impl<'a> Asked<'a> {
     pub(crate) fn failed(mut self, status: Status, fault: Option<&Fault>) -> Status {
         self.is_answered = true;
         let note = Word::AnsweredFailure.number(i32::from(status.code()));
-        self.journal.note(&self.key, fault.map_or(note.clone(), |fault| note.fault(fault)));
+        let note = match (fault, refusal(status.code())) {
+            (Some(fault), _) => note.fault(fault),
+            (None, Some(refusal)) => note.because(refusal),
+            (None, None) => note,
+        };
+        self.journal.note(&self.key, note);
         status
     }
+}
+
+/// What a final code of an own refusal says. The journal has no room for the answer itself, which names the value.
+fn refusal(code: Code) -> Option<&'static str> {
+    Some(match code {
+        Code::InvalidArgument => {
+            "a parameter or a field of the request cannot be used; the event of the sidecar names it"
+        }
+        Code::OutOfRange => "no disk has the size that is asked for",
+        Code::AlreadyExists => "something else has its name",
+        Code::NotFound => "what the request names is not there",
+        Code::FailedPrecondition => "what is there forbids it; the event of the sidecar says why",
+        _ => return None,
+    })
 }
 
 impl Drop for Asked<'_> {
@@ -80,6 +99,11 @@ mod tests {
         _ = asked().failed(Status::unavailable("a message of Azure"), Some(&Fault::Busy));
         let why = Some("another request for the same is under way");
         assert_eq!(last(), (Standing::Failed, Word::AnsweredFailure, Some(14), why));
+        _ = asked().failed(Status::invalid_argument("parameter location is \"nowhere\""), None);
+        let why = last().3.expect("a reason");
+        assert!(why.contains("a parameter or a field") && !why.contains("nowhere"), "{why}");
+        _ = asked().failed(Status::internal("a bug"), None);
+        assert_eq!(last(), (Standing::Failed, Word::AnsweredFailure, Some(13), None));
         let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _asked = asked();
             panic!("a bug");

@@ -84,6 +84,8 @@ pub struct Container {
     pub image: String,
     /// Its command and its arguments.
     pub command: Vec<String>,
+    /// The Helm release that the label `app.kubernetes.io/instance` of its pod names.
+    pub release: Option<String>,
 }
 
 /// Replicas of one program.

@@ -70,6 +70,7 @@ fn container(owner: &str, command: &str) -> Container {
         owner: owner.to_owned(),
         image: "registry/x:1".to_owned(),
         command: command.split('|').map(str::to_owned).collect(),
+        release: None,
     }
 }
 

@@ -48,7 +48,7 @@ impl CopyError {
     pub fn decided(&self) -> Result<(Code, Option<Reason>), &VolumeError> {
         match self {
             Self::Parameter(error) => Ok((error.code(), None)),
-            Self::Refused(refusal) => Ok((refusal.code(), None)),
+            Self::Refused(refusal) => Ok((refusal.code(), refusal.reason())),
             Self::Limited { limit, .. } => Ok((limit.code(), Some(limit.reason()))),
             Self::Failed(error) => Err(error),
         }

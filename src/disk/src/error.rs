@@ -87,6 +87,16 @@ impl VolumeError {
         self
     }
 
+    /// The same failed change, with what is in its way.
+    pub(crate) fn hindered(self, disk: &ArmId, hindrance: Option<&str>) -> Self {
+        match hindrance {
+            Some(why) => self
+                .suffixed(why)
+                .noted(format!("Disk {} cannot be changed as its VolumeAttributesClass asks, for {why}", disk.name())),
+            None => self,
+        }
+    }
+
     /// The same failure, which snapshots forbid.
     pub(crate) fn needed(mut self, needed: Needed) -> Self {
         self.needed = Some(Arc::new(needed));

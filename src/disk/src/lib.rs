@@ -53,7 +53,7 @@ use lazuli_telemetry::lossy;
 use lazuli_vm_disks::Memory;
 use lazuli_volume::{
     Adopted, Cloud, CreatePlan, Expand, ParameterError,
-    modify::ModifyPlan,
+    modify::{ModifyPlan, hindrance, may_be_hindered},
     plan_expand,
     snapshot::{GrowthBlocked, SnapshotsDepend},
 };
@@ -355,10 +355,29 @@ impl Volumes {
         class: BTreeMap<String, String>,
         cloud: Cloud,
     ) -> Result<ModifyPlan, VolumeError> {
-        let wanted = Wanted::Changed { class: Arc::new(class), cloud };
-        let plan = changed(self.whole_disks.request(disk, wanted).await?);
+        let class = Arc::new(class);
+        let wanted = Wanted::Changed { class: class.clone(), cloud };
+        let plan = match self.whole_disks.request(disk, wanted).await {
+            Ok(done) => changed(done),
+            Err(error) => return Err(self.hindered(disk, (&class, cloud), error).await),
+        };
         plan.conversion.iter().for_each(|conversion| self.conversions.began(disk, *conversion));
         Ok(plan)
+    }
+
+    /// The failure of a change, with what the disk shows to be in its way.
+    async fn hindered(
+        &self,
+        disk: &ArmId,
+        (class, cloud): (&BTreeMap<String, String>, Cloud),
+        error: VolumeError,
+    ) -> VolumeError {
+        if !may_be_hindered(&error.fault, error.azure_code()) {
+            return error;
+        }
+        let found = self.get(disk).await.ok();
+        let hindrance = found.and_then(|found| hindrance(class, cloud, &found.disk, &found.nodes));
+        error.hindered(disk, hindrance.as_deref())
     }
 
     /// A disk and its nodes.

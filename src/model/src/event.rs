@@ -163,9 +163,9 @@ impl Event {
     pub fn new(regarding: Regarding, reason: Reason, what: impl fmt::Display) -> Self {
         let advice = match &regarding {
             Regarding::Service(_) => reason.advice_for_services(),
+            Regarding::Snapshot(_) => reason.advice_for_snapshots(),
             Regarding::Claim(_)
             | Regarding::ClaimOf(_)
-            | Regarding::Snapshot(_)
             | Regarding::Pod(_)
             | Regarding::Volume(_)
             | Regarding::Node(_) => reason.advice(),

@@ -44,6 +44,7 @@ pub enum Reason {
     SnapshotLimitReached,
     SnapshotFailed,
     OperationsLimited,
+    InstantAccessLimits,
     SKUMigrationStarted,
     SKUMigrationProgress,
     SKUMigrationCompleted,
@@ -142,6 +143,7 @@ impl Reason {
         Self::SnapshotLimitReached,
         Self::SnapshotFailed,
         Self::OperationsLimited,
+        Self::InstantAccessLimits,
         Self::SKUMigrationStarted,
         Self::SKUMigrationProgress,
         Self::SKUMigrationCompleted,
@@ -225,8 +227,8 @@ impl Reason {
                 "ScopeNotFound",
                 "CallAzure",
                 AT_ONCE,
-                "Correct resourceGroup and subscriptionID in the StorageClass or in the cloud configuration, or make \
-                 the resource group.",
+                "Correct resourceGroup and subscriptionID in the StorageClass, of a VolumeSnapshot in its \
+                 VolumeSnapshotClass, or in the cloud configuration, or make the resource group.",
             ),
             Self::ResourceLocked => (
                 "ResourceLocked",
@@ -297,6 +299,13 @@ impl Reason {
                 "CallAzure",
                 AT_ONCE,
                 "Nothing is to be done: it is tried again until Azure has finished the others.",
+            ),
+            Self::InstantAccessLimits => (
+                "InstantAccessLimits",
+                "ProvisionDisk",
+                AT_ONCE,
+                "Wait until instant access has ended, or claim a volume of the snapshot's size with a class of \
+                 PremiumV2_LRS or UltraSSD_LRS, and make that claim larger later.",
             ),
             // Source of the names of these four: the Go driver.
             Self::SKUMigrationStarted => ("SKUMigrationStarted", CONVERT, AT_ONCE, "Nothing is to be done."),
@@ -623,6 +632,17 @@ impl Reason {
             Self::Throttled => {
                 "The calls wait and are repeated. If it lasts, find the other client that uses up the request quota of \
                  the subscription, or give this controller an identity of its own."
+            }
+            _ => self.advice(),
+        }
+    }
+
+    /// What a person can do about it on a VolumeSnapshot.
+    pub fn advice_for_snapshots(self) -> &'static str {
+        match self {
+            Self::ScopeNotFound => {
+                "Correct resourceGroup and subscriptionID in the VolumeSnapshotClass, or make the resource group; a snapshot \
+                 of a class without them is in the disk's."
             }
             _ => self.advice(),
         }

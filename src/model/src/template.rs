@@ -63,6 +63,12 @@ impl<'a> Templates<'a> {
         begins.map(|rest| rest.find('}').map_or(rest, |end| &rest[..=end])).find(|found| !is_known(found))
     }
 
+    /// The first of what is written as a template in a text.
+    pub fn first(text: &str) -> Option<&str> {
+        let rest = &text[text.find("${")?..];
+        Some(rest.find('}').map_or(rest, |end| &rest[..=end]))
+    }
+
     /// The templates that there are, for a sentence.
     pub fn names() -> String {
         Templates::default().pairs().map(|(template, _)| template).join(", ")

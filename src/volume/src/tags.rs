@@ -64,7 +64,7 @@ pub(super) fn disk_tags(
             insert(&mut tags, key, value);
         }
     }
-    add_written(&mut tags, parameters, Some(templates), &RESERVED, warnings)?;
+    add_written(&mut tags, parameters, Some((templates, OF_PROVISIONER)), &RESERVED, warnings)?;
     if write_accelerator {
         insert(&mut tags, WRITE_ACCELERATOR, "true");
     }
@@ -72,11 +72,17 @@ pub(super) fn disk_tags(
     Ok(tags)
 }
 
-/// Adds the tags that a class writes to those that are there. Without templates their values are taken as they are written.
+/// What fills in the templates of a StorageClass.
+const OF_PROVISIONER: &str = "external-provisioner's flag --extra-create-metadata";
+/// What fills in those of a VolumeAttributesClass.
+pub(super) const OF_RESIZER: &str = "external-resizer's flag --extra-modify-metadata";
+
+/// Adds the tags that a class writes to those that are there. Without templates their values are taken as they are written. With
+/// them comes the sidecar's flag that fills them in.
 pub(super) fn add_written(
     tags: &mut BTreeMap<String, String>,
     parameters: &Parameters<'_>,
-    templates: Option<&Templates<'_>>,
+    templates: Option<(&Templates<'_>, &str)>,
     reserved: &[&str],
     warnings: &mut Vec<String>,
 ) -> Result<(), ParameterError> {
@@ -91,7 +97,7 @@ pub(super) fn add_written(
             continue;
         }
         // A value of a template may itself look like one.
-        if let Some(unknown) = templates.copied().unwrap_or_default().unknown(value) {
+        if let Some(unknown) = templates.and_then(|(templates, _)| templates.unknown(value)) {
             warnings.push(format!(
                 "parameter {} sets the tag {key} to {value:?}, and {unknown} is no template and stays as it is; the templates \
                  are {}",
@@ -99,20 +105,19 @@ pub(super) fn add_written(
                 Templates::names()
             ));
         }
-        let filled = templates.map_or_else(|| value.to_owned(), |templates| templates.fill(value));
+        let filled = templates.map_or_else(|| value.to_owned(), |(templates, _)| templates.fill(value));
         if templates.is_none()
-            && let Some(template) = Templates::default().unfilled(value)
+            && let Some(template) = Templates::first(value)
         {
             warnings.push(format!(
                 "parameter {} sets the tag {key} to {value:?}, and {template} stays as it is: tags of a snapshot have no templates",
                 parameter.key
             ));
         }
-        if let Some(template) = templates.and_then(|templates| templates.unfilled(&filled)) {
-            warnings.push(format!(
-                "parameter {} holds {template}, which stays as it is without external-provisioner's flag --extra-create-metadata",
-                parameter.key
-            ));
+        if let Some((template, flag)) =
+            templates.and_then(|(templates, flag)| Some((templates.unfilled(&filled)?, flag)))
+        {
+            warnings.push(format!("parameter {} holds {template}, which stays as it is without {flag}", parameter.key));
         }
         if filled.chars().count() > LONGEST_VALUE {
             return Err(parameter.refuse(format!("the value of the tag {key} is longer than 256 characters")));

@@ -38,6 +38,9 @@ async fn what_snapshots_lack_and_whose_they_are_is_a_sentence_each() {
     let class = |name: &str, parameters: Value| json!({"metadata": {"name": name}, "driver": "disk.csi.azure.com", "deletionPolicy": "Delete", "parameters": parameters});
     put("volumesnapshotclasses", class("good", json!({"incremental": "true"})));
     put("volumesnapshotclasses", class("bad", json!({"resourcegroups": "x"})));
+    put("volumesnapshotclasses", class("lost", json!({"resourceGroup": "nowhere"})));
+    put("volumesnapshotclasses", class("away", json!({"location": "North Eurpoe"})));
+    put("volumesnapshotclasses", class("north", json!({"location": "northeurope"})));
     let attributes = |name: &str, parameters: Value| json!({"metadata": {"name": name}, "driverName": "disk.csi.azure.com", "parameters": parameters});
     put("volumeattributesclasses", attributes("fast", json!({"DiskIOPSReadWrite": "5000"})));
     put("volumeattributesclasses", attributes("odd", json!({"tier": "P5000"})));
@@ -50,7 +53,9 @@ async fn what_snapshots_lack_and_whose_they_are_is_a_sentence_each() {
     let text = doctor(&cluster).await;
     for line in [
         "ok   VolumeSnapshots: the API server has their types, and snapshots-7 holds the Lease snapshot-controller-leader",
-        "ok   VolumeSnapshotClasses: 1 of disk.csi.azure.com can be used: good\n",
+        "ok   VolumeSnapshotClasses: 2 of disk.csi.azure.com can be used: good, north\n",
+        "FAIL VolumeSnapshotClasses: VolumeSnapshotClass away: no snapshot is taken with it: parameter location names northeurpoe, ",
+        "FAIL VolumeSnapshotClasses: VolumeSnapshotClass lost: no snapshot is taken with it: parameter resourceGroup names nowhere, ",
         "FAIL VolumeSnapshotClasses: VolumeSnapshotClass bad: no snapshot is taken with it: parameter resourcegroups",
         "ok   VolumeAttributesClasses: 1 of disk.csi.azure.com can be used: fast\n",
         "FAIL VolumeAttributesClasses: VolumeAttributesClass odd: it changes no disk: parameter tier",

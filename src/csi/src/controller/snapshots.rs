@@ -16,7 +16,7 @@ use lazuli_model::{
     event::{Event, Reason, Regarding, VolumeSnapshot},
     fault::{Code, Fault, Rpc},
 };
-use lazuli_volume::snapshot::{SnapshotRequest, SnapshotView, asked_snapshot};
+use lazuli_volume::snapshot::{SnapshotRequest, SnapshotView, asked_snapshot, missing_scope, taken_otherwise};
 use prost_types::Timestamp;
 use tonic::Status;
 
@@ -90,24 +90,32 @@ impl ControllerService {
         // A request that names no snapshot is noted of its disk.
         let key = id.as_ref().map_or_else(|| Key::disk(&disk), Key::snapshot);
         let asked = Asked::of(&self.journal, key, Word::SnapshotAsked.about(Key::disk(&disk)));
+        let otherwise = taken_otherwise(&request, &self.defaults);
         match self.volumes.create_snapshot(request, Arc::new(self.defaults.clone())).await {
             Ok(view) => {
+                for what in otherwise {
+                    let what = format!("Of the VolumeSnapshotClass, {what}");
+                    self.events.send(Event::new(regarding.clone(), Reason::IgnoredValue, what));
+                }
                 asked.done(answer(&view));
                 let failed = view.failure.as_ref();
                 let event = failed.map(|failed| Event::new(regarding, Reason::SnapshotFailed, failed.to_string()));
                 event.into_iter().for_each(|event| self.events.send(event));
                 Ok(CreateSnapshotResponse { snapshot: Some(Listed::from(view).wire()) })
             }
-            Err(error) => Err(asked.failed(self.not_taken(&disk, regarding, &error), fault(&error))),
+            Err(error) => Err(asked.failed(self.not_taken(&disk, id.as_ref(), regarding, &error), fault(&error))),
         }
     }
 
     /// The status of a snapshot that could not be taken. Reports the failure where a person must know about it.
-    fn not_taken(&self, disk: &ArmId, regarding: Regarding, error: &SnapshotError) -> Status {
+    fn not_taken(&self, disk: &ArmId, id: Option<&ArmId>, regarding: Regarding, error: &SnapshotError) -> Status {
         match &error.why {
             SnapshotFailure::Failed(failed) => {
-                let what = format!("No snapshot of disk {} can be made", disk.name());
-                self.reported(Rpc::CreateSnapshot, Some(regarding), &what, failed)
+                let missing = id.and_then(|id| missing_scope(&failed.fault, id));
+                let missing = missing.map_or_else(String::new, |scope| format!(": {scope}"));
+                let what = format!("No snapshot of disk {} can be made{missing}", disk.name());
+                let status = self.reported(Rpc::CreateSnapshot, Some(regarding), &what, failed);
+                Status::new(status.code(), format!("{}{missing}", status.message()))
             }
             SnapshotFailure::Limit(limit) => {
                 let what = format!("No snapshot of disk {} can be made now: {}", disk.name(), limit.lasting());

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `classes` | StorageClasses of the disk and file drivers, and of the in-tree plugins; VolumeAttributesClasses |
 //! | `volumes` | PersistentVolumes of these |
-//! | `snapshots` | VolumeSnapshotClasses and VolumeSnapshotContents |
+//! | `snapshots` | VolumeSnapshotClasses, VolumeSnapshotContents, and whose their types are |
 //! | `services` | Services of type LoadBalancer, with their annotations |
 //! | `machines` | Nodes, by their provider id, size and system |
 //! | `programs` | the Go programs, their versions and arguments |
@@ -21,9 +21,9 @@ use super::{Finding, Grade, some};
 
 pub use classes::{Class, Defaults, attributes_class, class};
 pub use machines::{Facts, node};
-pub use programs::{GoContainer, GoProgram, arguments_of, go_containers, program};
+pub use programs::{GoContainer, GoProgram, arguments_of, go_containers, is_go_release, program};
 pub use services::service;
-pub use snapshots::{snapshot_class, snapshot_content};
+pub use snapshots::{snapshot_class, snapshot_content, snapshot_type};
 pub use volumes::{Csi, Mounting, Source, Volume, volume};
 
 /// What is looked at.
@@ -35,7 +35,7 @@ pub enum Subject {
     AttributesClass,
     /// A PersistentVolume.
     Volume,
-    /// A VolumeSnapshotClass or a VolumeSnapshotContent.
+    /// A VolumeSnapshotClass, a VolumeSnapshotContent, or a type of the snapshot API.
     Snapshot,
     /// A Service of type LoadBalancer.
     Service,
@@ -68,6 +68,8 @@ impl Subject {
 pub enum Page {
     /// How disks move.
     Disks,
+    /// How the types of snapshots outlive the Go driver's Helm release.
+    Snapshots,
     /// How file shares move.
     Shares,
     /// Services and their annotations.
@@ -78,12 +80,13 @@ pub enum Page {
 
 impl Page {
     /// Every page.
-    pub const ALL: [Self; 4] = [Self::Disks, Self::Shares, Self::Services, Self::Nodes];
+    pub const ALL: [Self; 5] = [Self::Disks, Self::Snapshots, Self::Shares, Self::Services, Self::Nodes];
 
     /// The file, and the heading in it.
     fn place(self) -> (&'static str, &'static str) {
         match self {
             Self::Disks => ("deploy/moving.md", "From azuredisk-csi-driver"),
+            Self::Snapshots => ("deploy/moving.md", "Keep the snapshots"),
             Self::Shares => ("deploy/moving.md", "From azurefile-csi-driver"),
             Self::Services => ("deploy/services-and-nodes.md", "Services of type LoadBalancer"),
             Self::Nodes => ("deploy/services-and-nodes.md", "Nodes and routes"),

@@ -108,6 +108,17 @@ pub fn go_containers(containers: &[Container]) -> Vec<GoContainer<'_>> {
     found
 }
 
+/// Whether a Helm release is that of the disk driver in Go. A program of it says so by a label of its pod; of one that does not
+/// run, or has no label, the name tells it.
+pub fn is_go_release(release: &str, namespace: &str, containers: &[Container]) -> bool {
+    let is_of_disks = |container: &Container| {
+        matches!(GoProgram::of(container), Some(GoProgram::DiskController | GoProgram::DiskNode))
+    };
+    let names_it = |container: &Container| container.release.as_deref() == Some(release);
+    let in_namespace = |container: &&Container| container.namespace == namespace;
+    release.contains("azuredisk") || containers.iter().filter(in_namespace).any(|one| is_of_disks(one) && names_it(one))
+}
+
 /// The arguments of a program, without the name of the program.
 pub fn arguments_of(container: &Container) -> Vec<String> {
     let words = container.command.iter().flat_map(|word| word.split_whitespace());
@@ -160,6 +171,7 @@ mod tests {
             owner: owner.into(),
             image: image.into(),
             command: command.iter().map(|word| (*word).to_owned()).collect(),
+            release: None,
         }
     }
 

@@ -5,8 +5,11 @@ use lazuli_model::SnapshotId;
 use lazuli_volume::Defaults;
 
 use super::{
-    super::snapshots::{SnapshotClass, SnapshotContent, classes::judge},
-    Judged, Page, Subject, Verdict,
+    super::{
+        managers::Container,
+        snapshots::{OwnedType, SnapshotClass, SnapshotContent, classes::judge},
+    },
+    Judged, Page, Subject, Verdict, is_go_release,
 };
 
 fn judged(kind: &str, name: &str, verdict: Verdict, page: Page) -> Judged {
@@ -33,8 +36,11 @@ pub fn snapshot_class(class: &SnapshotClass, defaults: &Defaults) -> Option<Judg
 pub fn snapshot_content(content: &SnapshotContent, cluster: (&str, &str)) -> Option<Judged> {
     let (verdict, page) = match content.driver.as_str() {
         "disk.csi.azure.com" => {
-            let wrong = content.handles.iter().find_map(|handle| SnapshotId::parse(handle, cluster).err());
-            let verdict = wrong.map_or(Verdict::Equal, |error| Verdict::Refused(error.to_string()));
+            let wrong = content.handles.iter().find_map(|handle| {
+                let error = SnapshotId::parse(handle, cluster).err()?;
+                Some(format!("its snapshotHandle {handle:?}: {error}"))
+            });
+            let verdict = wrong.map_or(Verdict::Equal, Verdict::Refused);
             (verdict, Page::Disks)
         }
         "file.csi.azure.com" => {
@@ -44,6 +50,19 @@ pub fn snapshot_content(content: &SnapshotContent, cluster: (&str, &str)) -> Opt
         _ => return None,
     };
     Some(judged("VolumeSnapshotContent", &content.name, verdict, page))
+}
+
+/// What becomes of a type that a Helm release has made, when the Go driver goes; `None` for one of another release.
+pub fn snapshot_type(owned: &OwnedType, containers: &[Container]) -> Option<Judged> {
+    let OwnedType { name, release, namespace } = owned;
+    // Source: Helm, which deletes what its stored manifest has, whatever the annotations of the object say.
+    is_go_release(release, namespace, containers).then(|| {
+        let why = format!(
+            "it is in the Helm release {release} of namespace {namespace}: helm uninstall deletes it, with all its objects in the \
+             cluster, and snapshots with deletionPolicy Delete may be deleted in Azure; take it out of the release before"
+        );
+        judged("CustomResourceDefinition", name, Verdict::Refused(why), Page::Snapshots)
+    })
 }
 
 #[cfg(test)]
@@ -91,8 +110,42 @@ mod tests {
             matches!(&disk.verdict, Verdict::Refused(why) if why.contains("is not that of a snapshot")),
             "{disk:?}"
         );
+        let why = format!("{:?}", disk.verdict);
+        assert!(why.contains("Microsoft.Compute/disks/n"), "the handle is not shown: {why}");
         let share = content("file.csi.azure.com", &["x"]).unwrap();
         assert!(matches!(share.verdict, Verdict::Refused(_)) && share.page == Page::Shares);
         assert_eq!(content("ebs.csi.aws.com", &[]), None);
+    }
+
+    #[test]
+    fn types_that_the_go_drivers_release_would_take_along_are_refused() {
+        let owned = |release: &str, namespace: &str| OwnedType {
+            name: "volumesnapshots.snapshot.storage.k8s.io".into(),
+            release: release.into(),
+            namespace: namespace.into(),
+        };
+        let pod = |image: &str, release: Option<&str>| Container {
+            namespace: "kube-system".into(),
+            image: image.into(),
+            release: release.map(str::to_owned),
+            ..Container::default()
+        };
+        let disks = [pod("mcr/azuredisk-csi:v1.30", Some("storage"))];
+        let found = snapshot_type(&owned("storage", "kube-system"), &disks).unwrap();
+        assert_eq!((found.subject, found.page), (Subject::Snapshot, Page::Snapshots));
+        assert!(
+            matches!(&found.verdict, Verdict::Refused(why) if why.contains("Helm release storage of namespace kube-system")),
+            "{found:?}"
+        );
+        // Without a pod of it the name tells it.
+        assert!(snapshot_type(&owned("azuredisk-csi-driver", "kube-system"), &[]).is_some());
+        for (release, namespace, containers) in [
+            ("snapshot-controller", "kube-system", &disks[..]),
+            ("storage", "default", &disks[..]),
+            ("storage", "kube-system", &[pod("mcr/azuredisk-csi:v1.30", None)][..]),
+            ("storage", "kube-system", &[pod("mcr/azurefile-csi:v1.30", Some("storage"))][..]),
+        ] {
+            assert_eq!(snapshot_type(&owned(release, namespace), containers), None, "{release} {namespace}");
+        }
     }
 }

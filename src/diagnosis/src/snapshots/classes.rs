@@ -1,9 +1,12 @@
 //! Whether a VolumeSnapshotClass takes snapshots, and whether a VolumeAttributesClass changes any disk: read as CreateSnapshot
 //! and ControllerModifyVolume would read them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use lazuli_model::{ArmId, Disk, Gib, SkuName, VolumeId, disk_details::DiskDetails, parameter::ParameterError};
+use lazuli_model::{
+    ArmId, Disk, Gib, SkuName, VolumeId, disk_details::DiskDetails, disk_spec::canonical_region,
+    parameter::ParameterError,
+};
 use lazuli_volume::{
     Defaults,
     modify::plan_modify,
@@ -81,10 +84,77 @@ fn disks(parameters: &BTreeMap<String, String>, defaults: &Defaults) -> Vec<Disk
     skus.into_iter().flat_map(|sku| SIZES.map(|size| disk(sku, size))).collect()
 }
 
-/// What there is to say of the VolumeSnapshotClasses of a driver.
-pub fn snapshot_classes(classes: &[SnapshotClass], driver: &str, defaults: &Defaults) -> Vec<Finding> {
+/// Where a class has snapshots made, which Azure may not have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A resource group.
+    Group {
+        /// Its subscription, in lower case.
+        subscription: String,
+        /// Its name, in lower case.
+        name: String,
+    },
+    /// A region.
+    Region {
+        /// The subscription that would use it, in lower case.
+        subscription: String,
+        /// Its name, as Azure writes it.
+        name: String,
+    },
+}
+
+impl Place {
+    /// Why no snapshot is made there, where Azure does not have it.
+    fn is_missing(&self) -> String {
+        match self {
+            Self::Group { subscription, name } => format!(
+                "parameter resourceGroup names {name}, which does not exist in subscription {subscription}: make it, or correct \
+                 the class"
+            ),
+            Self::Region { subscription, name } => format!(
+                "parameter location names {name}, of which Azure tells subscription {subscription} nothing: az account \
+                 list-locations lists the regions"
+            ),
+        }
+    }
+}
+
+/// The places that a class names.
+fn places_of(class: &SnapshotClass, defaults: &Defaults) -> Vec<Place> {
+    let value = |name: &str| {
+        let found = class.parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.to_lowercase()).filter(|value| !value.is_empty())
+    };
+    let subscription = value("subscriptionid").unwrap_or_else(|| defaults.subscription.to_lowercase());
+    let group = value("resourcegroup").map(|name| Place::Group { subscription: subscription.clone(), name });
+    let region = value("location").map(|name| canonical_region(&name));
+    let is_other = |name: &String| *name != canonical_region(&defaults.location);
+    let region = region.filter(is_other).map(|name| Place::Region { subscription, name });
+    group.into_iter().chain(region).collect()
+}
+
+/// The resource groups and the regions that the classes of a driver name, of those classes that can be used otherwise.
+pub fn places(classes: &[SnapshotClass], driver: &str, defaults: &Defaults) -> BTreeSet<Place> {
+    let usable = |class: &&SnapshotClass| class.driver == driver && judge(class, defaults).is_ok();
+    classes.iter().filter(usable).flat_map(|class| places_of(class, defaults)).collect()
+}
+
+/// What there is to say of the VolumeSnapshotClasses of a driver. `missing` are those of [`places`] that Azure does not have.
+pub fn snapshot_classes(
+    classes: &[SnapshotClass],
+    driver: &str,
+    defaults: &Defaults,
+    missing: &BTreeSet<Place>,
+) -> Vec<Finding> {
     let of_driver: Vec<&SnapshotClass> = classes.iter().filter(|class| class.driver == driver).collect();
-    let judged = of_driver.iter().map(|class| (class.name.as_str(), judge(class, defaults)));
+    let verdict = |class: &SnapshotClass| {
+        let warnings = judge(class, defaults)?;
+        match places_of(class, defaults).iter().find(|place| missing.contains(place)) {
+            Some(place) => Err(place.is_missing()),
+            None => Ok(warnings),
+        }
+    };
+    let judged = of_driver.iter().map(|class| (class.name.as_str(), verdict(class)));
     let mut findings =
         findings(SNAPSHOT_CLASSES, "VolumeSnapshotClass", "no snapshot is taken with it", driver, judged);
     let defaults: Vec<&str> =
@@ -180,7 +250,7 @@ mod tests {
             class("secret", &[("csi.storage.k8s.io/snapshotter-secret-name", "s")]),
             other,
         ];
-        let found = snapshot_classes(&all, DRIVER, &defaults());
+        let found = snapshot_classes(&all, DRIVER, &defaults(), &BTreeSet::new());
         let found = texts(&found);
         assert_eq!(found[0], (Grade::Fine, "2 of disk.csi.azure.com can be used: plain, odd"));
         assert!(found[1].0 == Grade::Note && found[1].1.starts_with("VolumeSnapshotClass odd: "), "{found:?}");
@@ -191,23 +261,48 @@ mod tests {
         assert_eq!(found.len(), 5);
         let wrong =
             class("wrong", &[("location", "west-europe"), ("incremental", "maybe"), ("networkAccessPolicy", "No")]);
-        let found = snapshot_classes(&[wrong], DRIVER, &defaults());
+        let found = snapshot_classes(&[wrong], DRIVER, &defaults(), &BTreeSet::new());
         let found = texts(&found);
         assert!(
             found.len() == 1 && ["location", "networkAccessPolicy"].iter().all(|key| found[0].1.contains(key)),
             "{found:?}"
         );
-        let found = snapshot_classes(&all[5..], DRIVER, &defaults());
+        let found = snapshot_classes(&all[5..], DRIVER, &defaults(), &BTreeSet::new());
         assert_eq!(texts(&found), [(Grade::Fine, "there is none of disk.csi.azure.com")]);
+    }
+
+    #[test]
+    fn a_class_whose_group_or_region_is_not_there_takes_no_snapshot() {
+        let all = [
+            class("here", &[("location", "West Europe")]),
+            class("there", &[("resourceGroup", "Backups")]),
+            class("away", &[("location", "North Eurpoe")]),
+            class("wrong", &[("location", "a-b"), ("resourceGroup", "x")]),
+        ];
+        let named = places(&all, DRIVER, &defaults());
+        let subscription = || "s".to_owned();
+        let expected = [
+            Place::Group { subscription: subscription(), name: "backups".into() },
+            Place::Region { subscription: subscription(), name: "northeurpoe".into() },
+        ];
+        assert_eq!(named, expected.into());
+        let found = snapshot_classes(&all[..3], DRIVER, &defaults(), &named);
+        let found = texts(&found);
+        assert_eq!(found[0], (Grade::Fine, "1 of disk.csi.azure.com can be used: here"));
+        assert!(found[1].0 == Grade::Wrong && found[1].1.contains("names backups, which does not exist"), "{found:?}");
+        assert!(found[2].0 == Grade::Wrong && found[2].1.contains("location names northeurpoe, of which"), "{found:?}");
+        let found = snapshot_classes(&all[..3], DRIVER, &defaults(), &BTreeSet::new());
+        assert_eq!(texts(&found), [(Grade::Fine, "3 of disk.csi.azure.com can be used: here, there, away")]);
     }
 
     #[test]
     fn two_default_classes_of_the_driver_are_said() {
         let is_default = |name: &str| SnapshotClass { is_default: true, ..class(name, &[]) };
         let of_another = SnapshotClass { driver: "ebs.csi.aws.com".into(), ..is_default("c") };
-        let found = snapshot_classes(&[is_default("a"), of_another.clone()], DRIVER, &defaults());
+        let found = snapshot_classes(&[is_default("a"), of_another.clone()], DRIVER, &defaults(), &BTreeSet::new());
         assert_eq!(found.len(), 1);
-        let found = snapshot_classes(&[is_default("a"), of_another, is_default("b")], DRIVER, &defaults());
+        let found =
+            snapshot_classes(&[is_default("a"), of_another, is_default("b")], DRIVER, &defaults(), &BTreeSet::new());
         assert!(found[1].grade == Grade::Note && found[1].text.starts_with("a, b are each the default"), "{found:?}");
     }
 

@@ -89,6 +89,12 @@ pub fn standing(snapshot: &Snapshot) -> String {
             format!("; the copy has failed with {error}: delete the VolumeSnapshot and make another one")
         }
         (None, _) if snapshot.has_failed() => "; delete the VolumeSnapshot and make another one".to_owned(),
+        (None, true) if !instant.is_empty() => {
+            format!(
+                "; until that ends, PremiumV2_LRS and UltraSSD_LRS disks of {} alone can be made from it",
+                snapshot.size
+            )
+        }
         (None, true) => "; disks can be made from it".to_owned(),
         (None, false) => "; it is ready once Azure has copied all".to_owned(),
     };
@@ -190,6 +196,18 @@ mod tests {
         let own = [(CREATED_BY.0, CREATED_BY.1)];
         snapshot.tags = own.iter().chain(tags).map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         snapshot
+    }
+
+    #[test]
+    fn a_snapshot_with_instant_access_says_what_can_be_made_until_that_ends() {
+        let mut snapshot = made("a", &[]);
+        snapshot.access = Some(SnapshotAccessState::AvailableWithInstantAccess);
+        snapshot.instant_access_minutes = Some(60);
+        let said = standing(&snapshot);
+        let words = format!("until that ends, PremiumV2_LRS and UltraSSD_LRS disks of {} alone", snapshot.size);
+        assert!(said.contains(&words), "{said}");
+        snapshot.access = Some(SnapshotAccessState::Available);
+        assert!(standing(&snapshot).ends_with("; disks can be made from it."), "{}", standing(&snapshot));
     }
 
     fn content(name: &str, handles: &[&str]) -> SnapshotContent {

@@ -8,6 +8,7 @@ use super::{
     super::{
         Finding, Grade,
         managers::{Container, Program, managers},
+        migration::is_go_release,
         some,
     },
     TYPES,
@@ -30,6 +31,8 @@ pub struct Seen<'a> {
     pub is_whole: bool,
     /// Who holds the Lease of the snapshot-controller.
     pub controller: Option<&'a str>,
+    /// How many VolumeSnapshotContents of the disk driver there are.
+    pub contents: usize,
 }
 
 /// Whether a container's image has this name, in whatever registry.
@@ -63,7 +66,18 @@ pub fn machinery(seen: &Seen<'_>) -> Vec<Finding> {
 
 fn controller(seen: &Seen<'_>) -> Finding {
     let pod = seen.containers.iter().find(|container| is_image(container, "snapshot-controller"));
+    let go =
+        pod.and_then(|pod| pod.release.as_deref().filter(|name| is_go_release(name, &pod.namespace, seen.containers)));
     match (pod, seen.controller) {
+        (Some(container), _) if let Some(release) = go => {
+            let text = format!(
+                "the API server has their types, and the snapshot-controller runs in {}/{}, which is of the Helm release \
+                 {release} of the Go driver and goes with it: install one of the cluster's own (deploy/moving.md, Keep the \
+                 snapshots)",
+                container.namespace, container.pod
+            );
+            Finding::new(SNAPSHOTS, Grade::Note, text)
+        }
         (Some(container), _) => {
             let text = format!(
                 "the API server has their types, and the snapshot-controller runs in {}/{}",
@@ -104,12 +118,16 @@ fn sidecar(seen: &Seen<'_>) -> Vec<Finding> {
     });
     without
         .map(|manager| {
+            let (grade, waiting) = match seen.contents {
+                0 => (Grade::Note, String::new()),
+                count => (Grade::Wrong, format!(", though the cluster has {count} VolumeSnapshotContents of it")),
+            };
             let text = format!(
-                "{}/{} has no container csi-snapshotter, so that no snapshot of a disk is taken or deleted: run helm upgrade, now \
-                 that the API server has the types, or set snapshots.enabled=true",
+                "{}/{} has no container csi-snapshotter, so that no snapshot of a disk is taken or deleted{waiting}: run helm \
+                 upgrade, now that the API server has the types, or set snapshots.enabled=true",
                 manager.namespace, manager.owner
             );
-            Finding::new(SNAPSHOTS, Grade::Note, text)
+            Finding::new(SNAPSHOTS, grade, text)
         })
         .collect()
 }
@@ -125,12 +143,13 @@ mod tests {
             owner: format!("Deployment/{pod}"),
             image: image.into(),
             command: command.iter().map(|word| (*word).to_owned()).collect(),
+            release: None,
         }
     }
 
     fn found(types: &[&str], containers: &[Container], is_whole: bool, lease: Option<&str>) -> Vec<(Grade, String)> {
         let types: Vec<String> = types.iter().map(|one| (*one).to_owned()).collect();
-        let seen = Seen { types: &types, containers, is_whole, controller: lease };
+        let seen = Seen { types: &types, containers, is_whole, controller: lease, contents: 0 };
         machinery(&seen).into_iter().map(|finding| (finding.grade, finding.text)).collect()
     }
 
@@ -157,6 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_controller_that_goes_with_the_go_driver_is_not_called_well() {
+        let of = |release: &str| Container {
+            release: Some(release.to_owned()),
+            ..container("snap-1", "r/snapshot-controller:v8.7.0", &[])
+        };
+        let found = |release: &str| found(&TYPES, &[of(release)], true, Some("snap-1"));
+        let go = found("azuredisk-csi-driver");
+        assert!(go[0].0 == Grade::Note && go[0].1.contains("release azuredisk-csi-driver of the Go driver"), "{go:?}");
+        assert_eq!(found("snapshot-controller")[0].0, Grade::Fine);
+    }
+
+    #[test]
     fn a_controller_without_csi_snapshotter_is_told_where_the_types_are() {
         let driver = |pod: &str| container(pod, "r/lazuli-controller:1", &["lazuli", "csi-controller"]);
         let snapshotter = |pod: &str| container(pod, "r/csi-snapshotter@sha256:0", &[]);
@@ -169,5 +200,10 @@ mod tests {
             "{without:?}"
         );
         assert_eq!(found(&[], &[driver("a")], true, None).len(), 1, "the missing types are the reason");
+        // Where there are snapshots it is wrong.
+        let (types, containers) = (TYPES.map(str::to_owned), [driver("a")]);
+        let seen = Seen { types: &types, containers: &containers, is_whole: true, controller: Some("x"), contents: 2 };
+        let told = machinery(&seen);
+        assert!(told[1].grade == Grade::Wrong && told[1].text.contains("has 2 VolumeSnapshotContents"), "{told:?}");
     }
 }

@@ -16,6 +16,17 @@ use std::collections::BTreeMap;
 /// The types of `snapshot.storage.k8s.io/v1` that snapshots need, as their collections are called.
 pub const TYPES: [&str; 3] = ["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshots"];
 
+/// A type of the snapshot API that a Helm release has made.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OwnedType {
+    /// The name of the CustomResourceDefinition.
+    pub name: String,
+    /// The release, as Helm's annotations name it.
+    pub release: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
 /// A VolumeSnapshotClass.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SnapshotClass {

@@ -54,6 +54,23 @@ fn a_note_names_thing_value_and_advice_and_is_cut_on_a_character() {
 }
 
 #[test]
+fn what_to_do_about_a_missing_group_names_the_class_of_the_object() {
+    let failure = Failure { fault: &Fault::ScopeNotFound, what: "no", code: "ResourceGroupNotFound", action: None };
+    let note = |rpc, regarding| Event::of_failure(rpc, regarding, &failure).unwrap().note;
+    let snapshot = VolumeSnapshot { namespace: "db".into(), name: "nightly".into(), uid: None };
+    let of_snapshot = note(Rpc::CreateSnapshot, Regarding::Snapshot(snapshot));
+    assert!(
+        of_snapshot.contains("in the VolumeSnapshotClass") && !of_snapshot.contains("StorageClass,"),
+        "{of_snapshot}"
+    );
+    let of_claim = note(Rpc::CreateVolume, Regarding::ClaimOf(ArmId::disk("s", "g", "d").unwrap()));
+    assert!(of_claim.contains("in the StorageClass"), "{of_claim}");
+    for reason in Reason::ALL {
+        assert!(reason.advice_for_snapshots().ends_with('.'), "{reason:?}");
+    }
+}
+
+#[test]
 fn a_pod_is_read_from_what_kubelet_says_and_nothing_else_becomes_a_path() {
     let of = |name: &'static str, uid: Option<&'static str>| {
         Pod::of_context(|key| match key {

@@ -38,6 +38,7 @@ const VOLUME: &[ObjectKind] = &[ObjectKind::Volume];
 const NODE: &[ObjectKind] = &[ObjectKind::Node];
 const SERVICE: &[ObjectKind] = &[ObjectKind::Service];
 const SNAPSHOT: &[ObjectKind] = &[ObjectKind::Snapshot];
+const SNAPSHOT_SERVICE: &[ObjectKind] = &[ObjectKind::Snapshot, ObjectKind::Service];
 const CLAIM_SNAPSHOT: &[ObjectKind] = &[ObjectKind::Claim, ObjectKind::Snapshot];
 const CLAIM_SNAPSHOT_SERVICE: &[ObjectKind] = &[ObjectKind::Claim, ObjectKind::Snapshot, ObjectKind::Service];
 const CLAIM_NODE: &[ObjectKind] = &[ObjectKind::Claim, ObjectKind::Node];
@@ -92,6 +93,10 @@ impl Reason {
             Self::OperationsLimited => (
                 CLAIM_SNAPSHOT,
                 "Azure makes no more snapshots, copies or conversions at a time, of this disk or in the subscription.",
+            ),
+            Self::InstantAccessLimits => (
+                CLAIM,
+                "The claim asks for another size or type of disk than Azure makes of a snapshot while instant access lasts.",
             ),
             Self::SKUMigrationStarted => (CLAIM, "Azure converts the disk to PremiumV2_LRS, in the background."),
             Self::SKUMigrationProgress => (CLAIM, "Another 20 percent of the disk are converted."),
@@ -169,7 +174,10 @@ impl Reason {
                  there.",
             ),
             Self::UnknownAnnotation => (SERVICE, "An annotation has a key that nothing knows."),
-            Self::IgnoredValue => (SERVICE, "A value is not allowed, and what Azure had stays."),
+            Self::IgnoredValue => (
+                SNAPSHOT_SERVICE,
+                "A value is not allowed: what Azure has for the Service stays, and the snapshot is taken as the event says.",
+            ),
             Self::KeptValue => (SERVICE, "A value is kept that a new Service would not get."),
             Self::NoEffect => (SERVICE, "A setting changes nothing on this Service."),
             Self::ConflictConfiguration => (SERVICE, "Two settings contradict each other."),

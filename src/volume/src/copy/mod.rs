@@ -17,7 +17,7 @@ mod next;
 mod tests;
 
 use lazuli_model::{
-    ArmId, Disk, Gib, ProvisioningState, Snapshot,
+    ArmId, Disk, Gib, ProvisioningState, Snapshot, SnapshotAccessState,
     disk_spec::{CopyOf, CopySize, CreateOption, DiskSpec, Mismatch, canonical_region},
     disk_tags::{COPY_OF, MADE_AS},
     parameter::ParameterError,
@@ -136,6 +136,8 @@ pub enum Readiness {
     Ready,
     /// It cannot yet, for this reason: `UNAVAILABLE`, so that external-provisioner asks again.
     NotYet(String),
+    /// Not such a disk, while instant access to the snapshot lasts: `UNAVAILABLE`, with an event.
+    InstantAccess(String),
     /// It never can, for this reason: `FAILED_PRECONDITION`.
     Never(String),
     /// It does not exist: `NOT_FOUND`.
@@ -222,8 +224,8 @@ fn add_descent(create: &mut CreatePlan, source: CopySource<'_>, descent: &Descen
 
 /// Whether the source can be copied into such a disk now.
 ///
-/// A snapshot that gives instant access before its content is complete makes Ultra and PremiumV2 disks of its own size alone
-/// (source: disks-instant-access-snapshots). All others wait until it is complete.
+/// While instant access lasts, also after its content is complete, a snapshot makes Ultra and PremiumV2 disks of its own size
+/// alone (source: disks-instant-access-snapshots). All others wait until it has ended.
 fn readiness(source: CopySource<'_>, create: &CreatePlan) -> Readiness {
     let snapshot = match source {
         CopySource::Gone(_) => return Readiness::Gone,
@@ -244,21 +246,25 @@ fn readiness(source: CopySource<'_>, create: &CreatePlan) -> Readiness {
     if !snapshot.is_ready() {
         return Readiness::NotYet(format!("the content of the snapshot {id} is not complete yet"));
     }
-    if snapshot.is_complete() {
+    if snapshot.is_complete() && snapshot.access != Some(SnapshotAccessState::AvailableWithInstantAccess) {
         return Readiness::Ready;
     }
-    let size = create.spec.size_to_send().map_or(0, Gib::bytes);
+    let ended = "instant access has ended (snapshotAccessState Available)";
     if !sku::has_own_performance(create.spec.sku) {
-        return Readiness::NotYet(format!(
-            "the snapshot {id} gives instant access to UltraSSD_LRS and PremiumV2_LRS alone, and the disk is {}; others can be \
-             made once its content is complete",
+        return Readiness::InstantAccess(format!(
+            "while instant access to the snapshot {id} lasts Azure makes PremiumV2_LRS and UltraSSD_LRS disks from it alone, and \
+             the disk is {}: it is made once {ended}",
             create.spec.sku
         ));
     }
-    if size > snapshot.size_in_bytes() {
-        return Readiness::NotYet(format!(
-            "the snapshot {id} gives instant access to disks of its own size alone; larger ones can be made once its content \
-             is complete"
+    if let Some(asked) = create.spec.size_to_send()
+        && asked.bytes() > snapshot.size_in_bytes()
+    {
+        let own = Gib::within(snapshot.size_in_bytes());
+        return Readiness::InstantAccess(format!(
+            "the disk is to have {asked}, and while instant access to the snapshot {id} lasts Azure makes disks of its own {own} \
+             alone from it: the disk is made once {ended}; a claim of {own} is restored now, and can be made larger when the \
+             disk has all of its content"
         ));
     }
     Readiness::Ready

@@ -56,6 +56,9 @@ pub enum CopyRefusal {
     /// The source cannot be copied yet.
     #[error("{0}")]
     NotYet(String),
+    /// Instant access to the source allows no such disk while it lasts.
+    #[error("{0}")]
+    InstantAccess(String),
     /// The source can never be copied.
     #[error("{0}")]
     Never(String),
@@ -68,9 +71,14 @@ impl CopyRefusal {
         match self {
             Self::Disk(_) | Self::Carrier(_) => Code::AlreadyExists,
             Self::SourceGone(_) => Code::NotFound,
-            Self::NotYet(_) => Code::Unavailable,
+            Self::NotYet(_) | Self::InstantAccess(_) => Code::Unavailable,
             Self::Never(_) => Code::FailedPrecondition,
         }
+    }
+
+    /// Why a person gets an event about it: where another claim is made at once.
+    pub fn reason(&self) -> Option<Reason> {
+        matches!(self, Self::InstantAccess(_)).then_some(Reason::InstantAccessLimits)
     }
 }
 
@@ -137,6 +145,7 @@ fn check(plan: &CopyPlan, readiness: &Readiness) -> Result<(), CopyRefusal> {
     match readiness {
         Readiness::Ready => Ok(()),
         Readiness::NotYet(why) => Err(CopyRefusal::NotYet(why.clone())),
+        Readiness::InstantAccess(why) => Err(CopyRefusal::InstantAccess(why.clone())),
         Readiness::Never(why) => Err(CopyRefusal::Never(why.clone())),
         Readiness::Gone => {
             let source = plan.create.spec.copy_of().map_or_else(|| plan.create.disk.clone(), |of| of.source.clone());

@@ -202,7 +202,7 @@ fn a_snapshot_is_restored_into_any_zone_of_its_region() {
         (&["2".to_owned()][..], CopyRoute::Direct(Readiness::Ready))
     );
     let error = planned(&in_zones(request(10, &[]), &["westus-1"]), CopySource::Snapshot(&source)).unwrap_err();
-    assert_eq!((error.parameter.as_str(), error.value.as_str()), ("location", "westus"));
+    assert_eq!((error.parameter.as_str(), error.value.as_str()), ("volume_content_source", "East US"));
     assert!(error.to_string().contains("East US"), "{error}");
     let there = Snapshot { location: "westus".into(), ..source };
     assert!(planned(&request(10, &[("location", "West US")]), CopySource::Snapshot(&there)).is_ok());
@@ -293,19 +293,25 @@ fn instant_access_is_for_disks_with_performance_of_their_own_and_of_the_same_siz
         CopyRoute::Direct(readiness) => readiness,
         route => panic!("{route:?}"),
     };
-    let not_yet = |readiness: &Readiness| matches!(readiness, Readiness::NotYet(_));
-    for sku in ["PremiumV2_LRS", "UltraSSD_LRS"] {
-        assert_eq!(ready(10, sku, &instant), Readiness::Ready);
-        assert!(not_yet(&ready(11, sku, &instant)));
-    }
-    assert!(not_yet(&ready(10, "Premium_LRS", &instant)));
     let both =
         Snapshot { access: Some(SnapshotAccessState::AvailableWithInstantAccess), completion: None, ..instant.clone() };
+    // The content of the second is complete, and Azure refuses the same disks all the same.
+    for open in [&instant, &both] {
+        for sku in ["PremiumV2_LRS", "UltraSSD_LRS"] {
+            assert_eq!(ready(10, sku, open), Readiness::Ready);
+            let Readiness::InstantAccess(why) = ready(11, sku, open) else { panic!("{sku} {open:?}") };
+            let said = ["to have 11 GiB", "its own 10 GiB alone", "once instant access has ended", "a claim of 10 GiB"];
+            assert!(said.iter().all(|words| why.contains(words)), "{why}");
+        }
+        let Readiness::InstantAccess(why) = ready(10, "Premium_LRS", open) else { panic!("{open:?}") };
+        assert!(why.contains("the disk is Premium_LRS") && why.contains("once instant access has ended"), "{why}");
+    }
+    let ended = Snapshot { access: Some(SnapshotAccessState::Available), completion: None, ..instant.clone() };
     let pending = Snapshot { access: Some(SnapshotAccessState::Pending), ..instant.clone() };
     let failed = Snapshot { provisioning_state: ProvisioningState::Failed, ..instant };
     for (gib, sku) in [(10, "Premium_LRS"), (11, "PremiumV2_LRS")] {
-        assert_eq!(ready(gib, sku, &both), Readiness::Ready, "all of its content is there");
-        assert!(not_yet(&ready(gib, sku, &pending)));
+        assert_eq!(ready(gib, sku, &ended), Readiness::Ready, "all of its content is there");
+        assert!(matches!(ready(gib, sku, &pending), Readiness::NotYet(_)));
         assert!(matches!(ready(gib, sku, &failed), Readiness::Never(_)));
     }
 }
@@ -476,4 +482,14 @@ fn the_line_goes_on_behind_a_carrier_that_is_gone() {
     let tagged = Disk { tags: map(&[(COPY_OF, source.id.as_str())]), source: None, ..untold };
     assert_eq!(Link::of_disk(&tagged), Link::First { bytes: 10 * GIB });
     assert_eq!(Link::of_snapshot(&snapshot(5)), Link::MadeFrom { source: source.id, bytes: 5 });
+}
+
+#[test]
+fn a_source_in_another_region_is_named_and_no_parameter_that_the_class_does_not_have() {
+    let away = Snapshot { location: "northeurope".into(), ..snapshot(10 * GIB) };
+    let error = planned(&request(10, &[]), CopySource::Snapshot(&away)).unwrap_err();
+    assert_eq!((error.parameter.as_str(), error.value.as_str()), ("volume_content_source", "northeurope"));
+    assert!(error.allowed.contains("this volume is to be in eastus"), "{error}");
+    let error = planned(&request(10, &[("location", "westus")]), CopySource::Snapshot(&away)).unwrap_err();
+    assert_eq!((error.parameter.as_str(), error.value.as_str()), ("location", "westus"));
 }

@@ -155,11 +155,20 @@ pub(crate) fn place(
     if let Some(region) = pin.and_then(Pin::region)
         && canonical_region(region) != canonical_region(&location)
     {
-        let allowed = format!(
-            "the source of the copy is in {region}, and Azure copies within a region; allowed is {region}, or a snapshot that \
-             its class's location has put into this one"
-        );
-        return Err(ParameterError::invalid("location", location, allowed));
+        let why = format!("the source of the copy is in {region}, and Azure copies within a region");
+        return Err(match parameters.get("location") {
+            Some(parameter) => parameter.refuse(format!(
+                "{why}; allowed is {region}, or a snapshot that its VolumeSnapshotClass's location has put into this region"
+            )),
+            None => ParameterError::invalid(
+                "volume_content_source",
+                region,
+                format!(
+                    "{why}, while this volume is to be in {location}; allowed is a source in {location}, and a snapshot in \
+                     {region} is restored by a cluster there"
+                ),
+            ),
+        });
     }
     if sku::is_zone_redundant(sku_name) {
         let accessible_topology = zone::accessible_everywhere(&location);

@@ -8,6 +8,7 @@
 //! another one. One that only the PersistentVolume knows is ignored, with an event.
 
 mod conversion;
+mod hindrance;
 mod parameters;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use super::{
 };
 
 pub use conversion::{Conversion, ConversionReport, Reported, conversion_reports, is_converting};
+pub use hindrance::{hindrance, may_be_hindered};
 pub use parameters::ATTRIBUTE_PARAMETERS;
 
 /// What ControllerModifyVolume does.
@@ -297,7 +299,7 @@ fn changed_tags(
     warnings: &mut Vec<String>,
 ) -> Result<Option<BTreeMap<String, String>>, ParameterError> {
     let mut wanted = BTreeMap::new();
-    tags::add_written(&mut wanted, parameters, Some(templates), &tags::RESERVED, warnings)?;
+    tags::add_written(&mut wanted, parameters, Some((templates, tags::OF_RESIZER)), &tags::RESERVED, warnings)?;
     let mut after = disk.tags.clone();
     for (name, value) in wanted {
         let spelled = find(&disk.tags, &name).map_or(name, |(spelled, _)| spelled.clone());

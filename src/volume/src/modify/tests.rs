@@ -448,3 +448,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_template_that_nothing_fills_in_names_the_sidecar_that_would() {
+    let class = [("tags".to_owned(), "owner=${pvc.metadata.name}".to_owned())].into();
+    let plan = plan_modify(&class, &Disk::unattached("pvc-1"), &DiskDetails::default(), Cloud::Public).unwrap();
+    assert!(
+        plan.warnings.len() == 1 && plan.warnings[0].contains("external-resizer's flag --extra-modify-metadata"),
+        "{:?}",
+        plan.warnings
+    );
+}

@@ -22,6 +22,7 @@ use lazuli_model::{
     ArmId, AzureTime, CopyMethod, DataAccessAuthMode, Disk, Snapshot, VolumeId,
     disk_spec::{NetworkAccessPolicy, PublicNetworkAccess, canonical_region},
     disk_tags::{CARRIES_TO, CREATED_BY, FOR_SNAPSHOT, FOR_SNAPSHOT_NAMESPACE, REQUEST, SOURCE_VOLUME, value},
+    fault::Fault,
     parameter::{Parameter, ParameterError, Parameters},
     snapshot_spec::{SnapshotOrigin, SnapshotSpec, SourceIdentity},
     tags::LONGEST_VALUE,
@@ -186,6 +187,27 @@ fn snapshot_name(request: &str) -> Result<String, ParameterError> {
 pub fn asked_snapshot(request: &SnapshotRequest, defaults: &Defaults) -> Option<ArmId> {
     let parameters = Parameters::written(&request.parameters).ok()?;
     snapshot_id(request, &parameters, defaults).ok()
+}
+
+/// What a person is to know of the class of a snapshot that is taken: what counts otherwise than it is written, a sentence each.
+pub fn taken_otherwise(request: &SnapshotRequest, defaults: &Defaults) -> Vec<String> {
+    let planned = plan_snapshot(request, defaults, SourceSeen::Gone);
+    let (Ok(plan), Ok(parameters)) = (planned, Parameters::written(&request.parameters)) else { return Vec::new() };
+    let empty = parameters.iter().filter(|(_, parameter)| parameter.value.is_empty());
+    let told = empty.map(|(_, parameter)| format!("parameter {} is empty and counts as not given", parameter.key));
+    plan.warnings.iter().cloned().chain(told).collect()
+}
+
+/// Which resource group Azure does not have, where that is why a snapshot was not taken, and what names it.
+pub fn missing_scope(fault: &Fault, snapshot: &ArmId) -> Option<String> {
+    matches!(fault, Fault::ScopeNotFound).then(|| {
+        format!(
+            "resource group {} in subscription {}, which the parameters resourceGroup and subscriptionID of the \
+             VolumeSnapshotClass name, or else the disk's",
+            snapshot.resource_group(),
+            snapshot.subscription()
+        )
+    })
 }
 
 /// The name of the local snapshot of one in another region, as the Go driver gives it.
@@ -368,11 +390,15 @@ fn instant_minutes(parameter: Parameter<'_>) -> Result<u32, ParameterError> {
 
 /// A private policy needs a disk access resource, which a VolumeSnapshotClass cannot name.
 fn network_policy(parameter: Parameter<'_>) -> Result<NetworkAccessPolicy, ParameterError> {
-    match parameter.name()? {
-        NetworkAccessPolicy::AllowPrivate => Err(parameter.refuse(
-            "it needs a disk access resource, and no parameter of a VolumeSnapshotClass names one; allowed are AllowAll, DenyAll",
-        )),
-        policy => Ok(policy),
+    match parameter.name() {
+        Ok(NetworkAccessPolicy::AllowPrivate) => Err(parameter.refuse(format!(
+            "it needs a disk access resource, and no parameter of a VolumeSnapshotClass names one; allowed are {}",
+            parameters::NETWORK_POLICIES
+        ))),
+        Ok(policy) => Ok(policy),
+        Err(_) => {
+            Err(parameter.refuse(format!("allowed are {}, in exactly this spelling", parameters::NETWORK_POLICIES)))
+        }
     }
 }
 
@@ -402,6 +428,13 @@ fn snapshot_id(
     })
 }
 
+/// Whether a text has the form of a subscription's id.
+fn is_guid(text: &str) -> bool {
+    let groups: Vec<&str> = text.split('-').collect();
+    let is_hex = |group: &&str| group.bytes().all(|byte| byte.is_ascii_hexdigit());
+    groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12]) && groups.iter().all(is_hex)
+}
+
 /// Azure makes no incremental snapshot outside of the disk's subscription (source: disks-incremental-snapshots).
 fn check_subscription(
     parameters: &Parameters<'_>,
@@ -409,7 +442,16 @@ fn check_subscription(
     snapshot: &ArmId,
     disk: &ArmId,
 ) -> Result<(), ParameterError> {
-    if !incremental || snapshot.subscription().eq_ignore_ascii_case(disk.subscription()) {
+    if snapshot.subscription().eq_ignore_ascii_case(disk.subscription()) {
+        return Ok(());
+    }
+    if let Some(parameter) = parameters.get("subscriptionid").filter(|parameter| !is_guid(parameter.value)) {
+        return Err(parameter.refuse(format!(
+            "it is no id of a subscription, which is a GUID; allowed is {}, that of the disk",
+            disk.subscription()
+        )));
+    }
+    if !incremental {
         return Ok(());
     }
     let allowed = format!(

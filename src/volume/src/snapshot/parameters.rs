@@ -6,6 +6,9 @@ use lazuli_model::{
     reference::{Effect, ParameterRow},
 };
 
+/// The network access policies that a snapshot can have without a disk access resource.
+pub(super) const NETWORK_POLICIES: &str = "AllowAll, DenyAll";
+
 const OF_SNAPSHOTTER: &str = "set by external-snapshotter";
 
 /// The parameters, by name. A VolumeSnapshotClass with another one makes no snapshot.
@@ -63,7 +66,7 @@ pub const SNAPSHOT_PARAMETERS: &[ParameterRow] = &[
     ),
     ParameterRow::used(
         "networkAccessPolicy",
-        "AllowAll, DenyAll",
+        NETWORK_POLICIES,
         "Azure's",
         "Who may export the snapshot over the network.",
         "DenyAll",
@@ -87,7 +90,7 @@ pub const SNAPSHOT_PARAMETERS: &[ParameterRow] = &[
         "the id of a subscription",
         "the disk's; with resourceGroup the cluster's",
         "Subscription of the snapshot. An incremental one is in the disk's.",
-        "other",
+        "00000000-0000-0000-0000-000000000002",
     ),
     ParameterRow::used(
         "tags",

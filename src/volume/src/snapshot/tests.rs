@@ -164,7 +164,10 @@ fn a_bad_value_is_the_users_mistake_and_is_told_before_anything_is_sent() {
         assert!(error.to_string().contains("from 60 to 300"), "{error}");
     }
     refused(&[("dataAccessAuthMode", "none")], "dataAccessAuthMode");
-    refused(&[("networkAccessPolicy", "allowall")], "networkAccessPolicy");
+    for value in ["allowall", "denyall", "AllowPrivate"] {
+        let error = refused(&[("networkAccessPolicy", value)], "networkAccessPolicy").allowed;
+        assert!(error.contains("allowed are AllowAll, DenyAll") && !error.contains("AllowPrivate"), "{error}");
+    }
     refused(&[("publicNetworkAccess", "on")], "publicNetworkAccess");
     let error = refused(&[("networkAccessPolicy", "AllowPrivate")], "networkAccessPolicy");
     assert!(error.to_string().contains("disk access"), "{error}");
@@ -209,19 +212,25 @@ fn group_and_subscription_are_the_disks_unless_the_class_names_others() {
     };
     let other = "/subscriptions/s2/resourceGroups/g2/providers/Microsoft.Compute/disks/d";
     let full = ("incremental", "false");
+    let guid = "00000000-0000-0000-0000-00000000000a";
     for (pairs, volume, subscription, group) in [
         (&[][..], VOLUME, "sub", "disks"),
         (&[("resourceGroup", "backup")], VOLUME, "sub", "backup"),
         (&[], other, "s2", "g2"),
         // As the Go driver.
         (&[("resourceGroup", "backup"), full], other, "sub", "backup"),
-        (&[("subscriptionID", "s3"), full], VOLUME, "s3", "disks"),
+        (&[("subscriptionID", guid), full], VOLUME, guid, "disks"),
     ] {
         assert_eq!(id(pairs, volume), Ok((subscription.to_owned(), group.to_owned())), "{pairs:?}");
     }
     let error = id(&[("resourceGroup", "backup")], other).unwrap_err();
     assert!(error.to_string().contains("allowed is s2"), "{error}");
-    assert_eq!(id(&[("subscriptionID", "s3")], VOLUME).unwrap_err().parameter, "subscriptionID");
+    let error = id(&[("subscriptionID", guid)], VOLUME).unwrap_err();
+    assert!(error.parameter == "subscriptionID" && error.to_string().contains("only in the subscription"), "{error}");
+    for pairs in [&[("subscriptionID", "abc")][..], &[("subscriptionID", "abc"), full]] {
+        let error = id(pairs, VOLUME).unwrap_err().to_string();
+        assert!(error.contains("is a GUID") && !error.contains("incremental"), "{error}");
+    }
 }
 
 #[test]
@@ -330,12 +339,32 @@ fn instant_access_is_for_disks_whose_snapshots_are_filled_late() {
 
 #[test]
 fn a_template_in_a_tag_of_a_snapshot_stays_and_is_told() {
-    for value in ["${pvc.metadata.nmae}", "${pvc.metadata.name}"] {
+    for value in ["${pvc.metadata.nmae}", "${pvc.metadata.name}", "${volumesnapshot.metadata.name}"] {
         let plan = plan(&[("tags", &format!("owner={value}"))]);
         let Route::InRegion(spec) = &plan.route else { panic!() };
         assert_eq!(spec.tags["owner"], value);
         assert!(plan.warnings.len() == 1 && plan.warnings[0].contains(value), "{:?}", plan.warnings);
+        assert!(plan.warnings[0].contains("tags of a snapshot have no templates"), "{:?}", plan.warnings);
     }
+}
+
+#[test]
+fn a_missing_resource_group_is_named_with_the_parameters_that_name_it() {
+    let snapshot = plan(&[("resourceGroup", "backup")]).snapshot;
+    let said = missing_scope(&Fault::ScopeNotFound, &snapshot).unwrap();
+    let words = ["resource group backup in subscription sub", "resourceGroup", "VolumeSnapshotClass"];
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    assert_eq!(missing_scope(&Fault::NotFound, &snapshot), None);
+}
+
+#[test]
+fn what_counts_otherwise_than_it_is_written_is_told() {
+    for (value, says) in [("flase", "counts as true"), ("", "incremental is empty and counts as not given")] {
+        let told = taken_otherwise(&request(&[("incremental", value)]), &defaults());
+        assert!(told.len() == 1 && told[0].contains(says), "{told:?}");
+    }
+    assert_eq!(taken_otherwise(&request(&[("incremental", "false")]), &defaults()), Vec::<String>::new());
+    assert_eq!(taken_otherwise(&request(&[("color", "red")]), &defaults()), Vec::<String>::new(), "it is refused");
 }
 
 fn step(
