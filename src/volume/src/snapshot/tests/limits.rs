@@ -132,7 +132,7 @@ fn azure_copies_one_snapshot_of_a_disk_at_a_time_and_in_their_order() {
     assert_eq!(of(&[Snapshot { family: Some("g".into()), ..older(101) }]), None);
     let of_older = Snapshot {
         source: Some(older(101).id.to_string().to_uppercase()),
-        access: None,
+        access: Some(SnapshotAccessState::Available),
         completion: None,
         ..copy_of(1, "westus", "f")
     };
