@@ -4,7 +4,7 @@
 
 mod snapshots;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_azure::{
     Until,
@@ -52,6 +52,11 @@ impl Client {
     /// The clock of all that is known.
     pub(crate) fn clock(&self) -> Clock {
         self.known.clock()
+    }
+
+    /// The subscriptions of the disks that were read, in lower case.
+    pub(crate) fn subscriptions(&self) -> BTreeSet<String> {
+        self.known.subscriptions()
     }
 
     pub(crate) async fn get_disk(&self, disk: &ArmId) -> Result<Snapshot<Disk>, ArmError> {

@@ -1,6 +1,7 @@
 //! What this process knows of disks and of the snapshots that it has asked for ([`Known`]).
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -72,6 +73,11 @@ impl KnownDisks {
     /// See [`Known::listed`].
     pub(crate) fn listed(&self, disk: &ArmId, of: &ListOf, there: Option<&[Snapshot]>) {
         self.lock().listed(disk, of, there);
+    }
+
+    /// See [`Known::subscriptions`].
+    pub(crate) fn subscriptions(&self) -> BTreeSet<String> {
+        self.lock().subscriptions().clone()
     }
 
     /// See [`Known::before_deletion`].

@@ -88,7 +88,7 @@ impl Kind for Sweeping {
     }
 
     fn carry_out(&self, _: &String, _: &mut sweep::Sweeps, before: Resting) -> Option<BoxFuture<'static, Occurrence>> {
-        let sweep = Sweep::new(&self.cluster.subscription, &self.cluster.name, before);
+        let sweep = Sweep::new(&self.cluster.subscription, &self.cluster.name, self.client.subscriptions(), before);
         Some(carry_out(self.client.clone(), self.clock, sweep).boxed())
     }
 

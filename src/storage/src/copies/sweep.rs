@@ -11,7 +11,11 @@
 //! A list may lag and a permit may take minutes, and in that time a request may begin to fill a disk from the carrier.
 //! So both are read again behind the permit.
 
-use std::{collections::BTreeMap, mem, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    time::Duration,
+};
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{ArmId, AzureTime, Disk, Snapshot};
@@ -145,6 +149,8 @@ pub struct Step<E> {
 pub struct Sweep {
     /// The resource group of the cluster.
     cluster: (String, String),
+    /// The other subscriptions that are listed.
+    others: BTreeSet<String>,
     /// Azure's clock, by the list.
     azure_now: Option<AzureTime>,
     /// What earlier sweeps knew, and what this one leaves.
@@ -176,11 +182,13 @@ enum At {
 }
 
 impl Sweep {
-    /// A sweep of the snapshots of the cluster's subscription or, where that may not be read, of its resource group.
-    /// `before` is what the last one has left. Its first event is [`Event::Begun`].
-    pub fn new(subscription: &str, resource_group: &str, before: Resting) -> Self {
+    /// A sweep of the snapshots of the cluster's subscription or, where that may not be read, of its resource group; then of
+    /// `others`, the subscriptions of its disks. `before` is what the last one has left. Its first event is [`Event::Begun`].
+    pub fn new(subscription: &str, resource_group: &str, others: BTreeSet<String>, before: Resting) -> Self {
+        let is_other = |other: &String| !other.eq_ignore_ascii_case(subscription);
         Self {
             cluster: (subscription.to_owned(), resource_group.to_owned()),
+            others: others.into_iter().filter(is_other).collect(),
             azure_now: None,
             before,
             resting: Resting::new(),
@@ -204,9 +212,12 @@ impl Sweep {
                 self.azure_now = azure_now;
                 self.look()
             }
-            (At::Listing(scope), Event::Snapshots(Err(_))) => match scope.narrower(&self.cluster.1) {
+            (At::Listing(scope), Event::Snapshots(Err(_))) => match self.narrower(&scope) {
                 Some(scope) => self.list(scope),
-                None => super::Next::Done(mem::take(&mut self.before)),
+                None => {
+                    self.keep_all(&scope.subscription);
+                    self.look()
+                }
             },
             (At::Looking(carrier), Event::Disk(read)) => match found(read) {
                 Ok(disk) if self.decide(now, &carrier, disk.as_deref()) == Leftover::Over => {
@@ -279,13 +290,31 @@ impl Sweep {
         self.look()
     }
 
+    /// What is listed where a whole subscription may not be read: the cluster's resource group, and nothing of another one.
+    fn narrower(&self, scope: &Scope) -> Option<Scope> {
+        let is_own = scope.subscription == self.cluster.0;
+        is_own.then(|| scope.narrower(&self.cluster.1)).flatten()
+    }
+
+    /// The carriers of a subscription cannot be listed. What was known of them is still known.
+    fn keep_all(&mut self, subscription: &str) {
+        let is_there = |(carrier, _): &(&ArmId, _)| carrier.subscription().eq_ignore_ascii_case(subscription);
+        let known = self.before.iter().filter(is_there).map(|(carrier, known)| (carrier.clone(), *known));
+        self.resting.extend(known);
+    }
+
     fn list(&mut self, scope: Scope) -> super::Next<Resting, Call> {
         self.go(At::Listing(scope.clone()), Call::List(scope))
     }
 
-    /// The next carrier.
+    /// The next carrier, or the next list.
     fn look(&mut self) -> super::Next<Resting, Call> {
-        let Some(carrier) = self.left.pop() else { return super::Next::Done(mem::take(&mut self.resting)) };
+        let Some(carrier) = self.left.pop() else {
+            return match self.others.pop_first() {
+                Some(other) => self.list(Scope::subscription(&other)),
+                None => super::Next::Done(mem::take(&mut self.resting)),
+            };
+        };
         let call = Call::Look(carrier.disk.clone());
         self.go(At::Looking(carrier), call)
     }

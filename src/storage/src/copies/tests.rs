@@ -300,7 +300,8 @@ fn swept(azure: &mut Azure) {
     let mut resting = sweep::Resting::new();
     for hours in [0, 1] {
         let now = Duration::from_secs(hours * 3_600);
-        let (mut sweep, mut event) = (sweep::Sweep::new("sub", "rg", resting), sweep::Event::<Error>::Begun);
+        let (mut sweep, mut event) =
+            (sweep::Sweep::new("sub", "rg", Default::default(), resting), sweep::Event::<Error>::Begun);
         resting = loop {
             match sweep.step(now, event).next {
                 Next::Done(resting) => break resting,

@@ -33,6 +33,9 @@ const KEPT: Duration = Duration::from_secs(30 * 60);
 /// How many snapshots and disks are kept.
 const MOST: usize = 16_384;
 
+/// How many subscriptions are kept. A cluster has disks in one or two.
+const MOST_SUBSCRIPTIONS: usize = 16;
+
 /// For how long a look counts that has shown a disk of a type whose snapshots are filled at once. Another replica or a person
 /// may make it a PremiumV2 disk at any moment, and tells this process nothing. Most deletions of a storm come within it after
 /// the disk's creation, its attach or a ListVolumes, and need no read for the type then. A type whose snapshots are filled
@@ -116,6 +119,7 @@ struct SeenType {
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     types: BTreeMap<ArmId, SeenType>,
+    subscriptions: BTreeSet<String>,
     /// The disks beside which the snapshots could not all be listed before their deletion.
     unseen: BTreeSet<ArmId>,
     taken: BTreeMap<ArmId, Taken>,
@@ -127,6 +131,7 @@ impl Known {
         if by == By::List {
             return self.learn_listed(&disk.id, disk.sku, sent_at);
         }
+        self.meet(&disk.id);
         let fills_late = fills_snapshots_late(disk.sku);
         let unique_id = disk.unique_id.clone();
         let is_another = |known: &SeenType| {
@@ -147,6 +152,7 @@ impl Known {
     /// A list that was sent then has shown a disk of this type.
     pub fn learn_listed(&mut self, disk: &ArmId, sku: Option<SkuName>, sent_at: Duration) {
         let fills_late = fills_snapshots_late(sku);
+        self.meet(disk);
         let has_room = self.types.len() < MOST;
         match self.types.get_mut(disk) {
             Some(known) if known.fills_late && !fills_late => {}
@@ -154,6 +160,18 @@ impl Known {
             None if has_room => self.insert(disk, SeenType { fills_late, unique_id: None, at: sent_at }),
             // The disks of a list make no room for each other.
             None => {}
+        }
+    }
+
+    /// The subscriptions of the disks that were seen, in lower case.
+    pub fn subscriptions(&self) -> &BTreeSet<String> {
+        &self.subscriptions
+    }
+
+    fn meet(&mut self, disk: &ArmId) {
+        let is_it = |known: &String| known.eq_ignore_ascii_case(disk.subscription());
+        if self.subscriptions.len() < MOST_SUBSCRIPTIONS && !self.subscriptions.iter().any(is_it) {
+            self.subscriptions.insert(disk.subscription().to_ascii_lowercase());
         }
     }
 
@@ -461,6 +479,16 @@ mod tests {
             let found = known.before_deletion(&disk("d1"), Duration::from_secs(now));
             assert_eq!(found, expected, "{story:?}, at {now} s");
         }
+    }
+
+    #[test]
+    fn the_subscriptions_of_all_disks_that_were_seen_are_known() {
+        let mut known = Known::default();
+        for (subscription, by) in [("S", By::Single), ("s", By::List), ("Other", By::List)] {
+            let disk = Disk { id: ArmId::disk(subscription, "g", "d").unwrap(), ..Disk::unattached("d") };
+            known.learn(&disk, by, Duration::ZERO);
+        }
+        assert!(known.subscriptions().iter().eq(["other", "s"]));
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub fn next(plan: &SnapshotPlan, seen: &SnapshotsSeen) -> Result<NextSnapshot, S
     match &plan.route {
         Route::InRegion(spec) => match &seen.target {
             Some(target) => {
-                spec.matches(target)?;
+                in_region(spec, target).matches(target)?;
                 Ok(plan.answer(target, is_ready(target)))
             }
             None => plan.create(&plan.snapshot, spec),
@@ -103,7 +103,7 @@ impl SnapshotPlan {
         let is = |there: &Snapshot, spec: &SnapshotSpec| spec.matches(there).is_ok();
         let (target, local) = (seen.target.as_ref(), seen.local.as_ref());
         match &self.route {
-            Route::InRegion(spec) => target.is_some_and(|there| is(there, spec)),
+            Route::InRegion(spec) => target.is_some_and(|there| is(there, &in_region(spec, there))),
             Route::AcrossRegions { of_disk, copy, .. } => {
                 target.is_some_and(|there| is(there, copy))
                     || local.is_some_and(|there| is(there, &first_cut(of_disk, there)))
@@ -170,6 +170,12 @@ fn first_cut(of_disk: &SnapshotSpec, there: &Snapshot) -> SnapshotSpec {
         spec.origin.source = SourceIdentity::Unknown;
     }
     spec
+}
+
+/// By what a snapshot of the disk's region is compared that is there. Of one that Azure has failed to make nothing becomes,
+/// whichever disk has the source's name by now: it is to be told, so that it is deleted.
+fn in_region(spec: &SnapshotSpec, there: &Snapshot) -> SnapshotSpec {
+    if there.has_failed() { first_cut(spec, there) } else { spec.clone() }
 }
 
 /// Whether a snapshot is the local one from which one in another region was copied, or was to be. A person's snapshot may

@@ -445,6 +445,12 @@ fn a_snapshot_that_azure_has_failed_to_make_is_answered_as_not_ready_with_the_fa
             assert_eq!((&failure.snapshot, failure.why.as_str()), (&snapshot.id, why));
             let told = failure.to_string();
             assert!(told.contains(snapshot.id.as_str()) && told.contains(why), "{told}");
+            let of_earlier = Snapshot { source_unique_id: Some("u-0".into()), ..failed.clone() };
+            let view = match is_target {
+                true => answered(step(plan, Some(&of_earlier), Some(&source))),
+                false => answered(step(plan, None, Some(&of_earlier))),
+            };
+            assert!(view.failure.is_some(), "whichever disk has the name of its source");
             let a_persons = Snapshot { tags: BTreeMap::new(), ..failed };
             let refused =
                 if is_target { step(plan, Some(&a_persons), None) } else { step(plan, None, Some(&a_persons)) };

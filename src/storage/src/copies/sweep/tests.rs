@@ -55,6 +55,8 @@ struct Azure {
     snapshots: BTreeMap<ArmId, Snapshot>,
     disks: BTreeMap<ArmId, Disk>,
     calls: Vec<Call>,
+    /// Whose snapshots cannot be listed.
+    unread: Option<String>,
 }
 
 impl Azure {
@@ -73,9 +75,13 @@ impl Azure {
         self.calls.push(call.clone());
         let missing = || Error(Fault::NotFound);
         match call {
-            Call::List(_) => {
+            Call::List(scope) if self.unread.as_ref() == Some(&scope.subscription) => {
+                Event::Snapshots(Err(Error(Fault::Forbidden)))
+            }
+            Call::List(scope) => {
                 let now = AzureTime::from_unix_seconds(hours * 3_600);
-                Event::Snapshots(Ok((self.snapshots.values().cloned().collect(), Some(now))))
+                let is_there = |shown: &&Snapshot| shown.id.subscription().eq_ignore_ascii_case(&scope.subscription);
+                Event::Snapshots(Ok((self.snapshots.values().filter(is_there).cloned().collect(), Some(now))))
             }
             Call::Look(disk) | Call::ReadDisk(disk) => {
                 Event::Disk(self.disks.get(disk).cloned().map(Box::new).ok_or_else(missing))
@@ -93,10 +99,15 @@ impl Azure {
         }
     }
 
+    /// The subscriptions of what is there.
+    fn others(&self) -> BTreeSet<String> {
+        self.snapshots.keys().map(|id| id.subscription().to_owned()).collect()
+    }
+
     /// Sweeps at an hour. Before each call `happens` may change what is there.
     fn sweep(&mut self, hours: i64, before: Resting, mut happens: impl FnMut(&mut Self, &Call)) -> Resting {
         let now = HOUR * u32::try_from(hours).unwrap();
-        let (mut sweep, mut event) = (Sweep::new("Sub", "Rg", before), Event::Begun);
+        let (mut sweep, mut event) = (Sweep::new("Sub", "Rg", self.others(), before), Event::Begun);
         loop {
             match sweep.step(now, event).next {
                 Next::Done(resting) => return resting,
@@ -110,6 +121,30 @@ impl Azure {
 }
 
 fn nothing(_: &mut Azure, _: &Call) {}
+
+#[test]
+fn carriers_in_other_subscriptions_are_swept_and_one_that_cannot_be_read_keeps_what_is_known_of_it() {
+    let there = |subscription: &str| {
+        let id = ArmId::snapshot(subscription, "rg", "carry_a").unwrap();
+        Snapshot { id, ..carrier("a") }
+    };
+    for unread in [None, Some("other"), Some("Sub")] {
+        let mut azure = Azure::with(&[there("sub"), there("other"), there("third")]);
+        let resting = azure.sweep(72, Resting::new(), nothing);
+        assert_eq!((azure.snapshots.len(), resting.len()), (3, 3), "each rests first");
+        azure.unread = unread.map(str::to_owned);
+        let resting = azure.sweep(74, resting, nothing);
+        let left: Vec<&str> = azure.snapshots.keys().map(ArmId::subscription).collect();
+        let expected: Vec<&str> = unread.into_iter().collect();
+        assert!(
+            left.iter().map(|left| left.to_lowercase()).eq(expected.iter().map(|one| one.to_lowercase())),
+            "{left:?}"
+        );
+        assert_eq!(resting.len(), expected.len(), "{unread:?}");
+        let lists = azure.calls.iter().filter(|call| matches!(call, Call::List(_))).count();
+        assert_eq!(lists, 6 + usize::from(unread == Some("Sub")), "the cluster's own group alone is tried instead");
+    }
+}
 
 #[test]
 fn a_process_sweeps_an_hour_after_its_start_then_once_a_day_and_sooner_while_a_carrier_rests() {

@@ -588,6 +588,17 @@ impl World {
             (Wish::Take, Ok(Done::Made(view))) if !view.is_ready => self.ask_again(5_000),
             (_, Ok(_)) => self.wish = None,
             (Wish::Take, Err(failure)) if Self::code(Wish::Take, &failure).may_be_in_progress() => {
+                if self.now > self.wished_at + SETTLED / 2 {
+                    let has_failed =
+                        |snap: &Snap| snap.is_ours && (snap.state == Doing::Failed || snap.has_lost_source);
+                    if self.snaps.values().any(has_failed) {
+                        self.breaks("a failed snapshot is never told, so that it cannot be deleted");
+                    }
+                    // The disk of a snapshot is another one by now. A person takes the annotation off.
+                    self.count("given up");
+                    (self.wish, self.wished_at) = (Some(Wish::Delete), self.now);
+                    self.wishes += 1;
+                }
                 self.ask_again(5_000);
             }
             (Wish::Take, Err(_)) => self.wish = None,

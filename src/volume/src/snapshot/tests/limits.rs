@@ -115,7 +115,7 @@ fn azure_copies_one_snapshot_of_a_disk_at_a_time_and_in_their_order() {
     assert_eq!(of(std::slice::from_ref(&local)), None);
     let running = copy_of(1, "northeurope", "F");
     assert_eq!(of(std::slice::from_ref(&running)), Some(SnapshotLimit::CopyUnderWay(running.id.clone())));
-    let complete = Snapshot { access: None, completion: None, ..running.clone() };
+    let complete = Snapshot { access: Some(SnapshotAccessState::Available), completion: None, ..running.clone() };
     assert_eq!(of(&[complete, copy_of(2, "westus", "g")]), None);
     let failed = Snapshot { copy_error: Some("CopySourceNotFound".into()), ..running };
     assert_eq!(of(&[failed]), None);
@@ -132,7 +132,7 @@ fn azure_copies_one_snapshot_of_a_disk_at_a_time_and_in_their_order() {
     assert_eq!(of(&[Snapshot { family: Some("g".into()), ..older(101) }]), None);
     let of_older = Snapshot {
         source: Some(older(101).id.to_string().to_uppercase()),
-        access: None,
+        access: Some(SnapshotAccessState::Available),
         completion: None,
         ..copy_of(1, "westus", "f")
     };
