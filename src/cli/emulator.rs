@@ -43,8 +43,8 @@ pub(super) struct Options {
     /// lazuli-vnet, security group nodes-nsg, route table lazuli-routes.
     #[arg(long, env = "LAZULI_EMULATOR_SCENARIO")]
     scenario: Option<PathBuf>,
-    /// Keep what exists in this file, and start from it. A killed emulator loses milliseconds; operations that ran
-    /// then are at their end at the next start.
+    /// Keep what exists in this file, and start from it. Page blobs are files in a folder beside it, which has its name and
+    /// `.blobs`. A killed emulator loses milliseconds; operations that ran then are at their end at the next start.
     #[arg(long, env = "LAZULI_EMULATOR_STATE")]
     state: Option<PathBuf>,
     /// How long operations take: none, typical (published medians), azure (spread around them with the published
