@@ -131,7 +131,10 @@ fn audit_every_script_and_option_in_the_pages_exists() {
             }
             for word in command.split_whitespace() {
                 let option = word.split('=').next().unwrap_or_default();
-                if option.starts_with("--") && option != "--" && !OF_OTHERS.contains(&option) {
+                if option.starts_with("--")
+                    && !option.trim_start_matches('-').is_empty()
+                    && !OF_OTHERS.contains(&option)
+                {
                     assert!(known.contains(option), "{}: {option} is an option of none", page.display());
                 }
             }

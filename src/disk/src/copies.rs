@@ -1,5 +1,7 @@
 //! Which calls the steps of copies ([`lazuli_storage::copies`]) are. It chooses nothing.
 
+use std::time::Duration;
+
 use lazuli_azure::compute::Freshness;
 use lazuli_model::{ArmId, Disk, event::Reason, fault::Code, parameter::ParameterError};
 use lazuli_quota::permit::Priority;
@@ -13,6 +15,10 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{Created, VolumeError, Volumes, error::Answer, resulting_disk};
+
+/// How long a read that a list may answer waits for others, while Azure's tokens are short. In a storm of copies one list of
+/// the disks that they come from serves all that ask within it.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 type Event = copies::Event<Answer, VolumeError>;
 type Failure = copies::Failure<Answer, VolumeError>;
@@ -124,7 +130,7 @@ impl Volumes {
     async fn call(&self, call: Call) -> Event {
         match call {
             Call::ReadDisk { disk, accept, priority } => {
-                let freshness = Freshness { accept, ..Freshness::single().priority(priority) };
+                let freshness = Freshness { accept, ..Freshness::single().priority(priority) }.patience(PATIENCE);
                 let read = self.client.read_disk(&disk, freshness).await;
                 Event::Disk(read.map(|read| Box::new(read.model)).map_err(Answer))
             }
