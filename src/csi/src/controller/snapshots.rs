@@ -111,7 +111,7 @@ impl ControllerService {
     fn not_taken(&self, disk: &ArmId, id: Option<&ArmId>, regarding: Regarding, error: &SnapshotError) -> Status {
         match &error.why {
             SnapshotFailure::Failed(failed) => {
-                let missing = id.and_then(|id| missing_scope(&failed.fault, id));
+                let missing = id.and_then(|id| missing_scope(&failed.fault, id, disk));
                 let missing = missing.map_or_else(String::new, |scope| format!(": {scope}"));
                 let what = format!("No snapshot of disk {} can be made{missing}", disk.name());
                 let status = self.reported(Rpc::CreateSnapshot, Some(regarding), &what, failed);

@@ -14,7 +14,7 @@ use lazuli_volume::{
     Adopted, CreatePlan, Defaults, Request,
     copy::{
         AZURE_COPY_LIMITS, CopyPlan, CopyRefusal, CopyRoute, CopySeen, CopySource, Descent, Link, NextCopy, Readiness,
-        is_carrier_to, next, plan_copy,
+        is_carrier_to, next, plan_copy, refused_by_instant_access,
     },
 };
 
@@ -314,7 +314,10 @@ impl<W: AzureFailure> Create<W> {
         let source = self.filled_from(plan);
         match source.and_then(|source| AZURE_COPY_LIMITS.of(&plan.create.spec, source, disks, snapshots)) {
             Some(limit) => Err(Failure::Limited(limit, error)),
-            None => self.abandon(plan, error),
+            None => match source.and_then(|source| refused_by_instant_access(source, &plan.create)) {
+                Some(refusal) => Err(Failure::Refused(refusal)),
+                None => self.abandon(plan, error),
+            },
         }
     }
 

@@ -467,6 +467,23 @@ fn a_limit_that_is_reached_is_never_exhaustion() {
     }
 }
 
+/// Azure is asked: what it refuses while instant access lasts is told in words of its own.
+#[test]
+fn what_azure_refuses_while_instant_access_lasts_is_explained() {
+    for (access, is_explained) in
+        [(SnapshotAccessState::AvailableWithInstantAccess, true), (SnapshotAccessState::Available, false)]
+    {
+        let (mut azure, mut numbers) = (Azure::new(0), Numbers::new(1));
+        azure.snapshots.get_mut(&snapshot("snap")).unwrap().access = Some(access);
+        azure.is_limited = true;
+        let request = claim(SkuName::PremiumLrs, "1");
+        let failure = call(&mut azure, &request, &snapshot("snap"), &mut numbers).unwrap().unwrap_err();
+        let explained = matches!(failure, Failure::Refused(CopyRefusal::InstantAccess(_)));
+        assert_eq!(explained, is_explained, "{failure:?}");
+        assert!(!is_explained || failure.code() == Code::Unavailable);
+    }
+}
+
 #[test]
 fn a_failed_creation_is_completed_once_and_what_stays_failed_is_answered() {
     let (mut azure, mut numbers) = (Azure::new(0), Numbers::new(1));

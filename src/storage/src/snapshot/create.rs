@@ -367,7 +367,9 @@ impl<W: AzureFailure> Create<W> {
 
     fn remember(&self, cx: &mut Context<'_, '_>, plan: &Arc<SnapshotPlan>, seen: &SnapshotsSeen, view: &SnapshotView) {
         match (view.is_ready, seen.target.as_ref().or(seen.local.as_ref())) {
-            (false, Some(shown)) => cx.env.memory.learn(&self.request, plan, view, shown, cx.now),
+            (false, Some(shown)) if view.failure.is_none() => {
+                cx.env.memory.learn(&self.request, plan, view, shown, cx.now)
+            }
             _ => cx.env.memory.forget(&plan.snapshot),
         }
     }

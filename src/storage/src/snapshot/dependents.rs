@@ -38,8 +38,9 @@ const MOST_SUBSCRIPTIONS: usize = 16;
 
 /// For how long a look counts that has shown a disk of a type whose snapshots are filled at once. Another replica or a person
 /// may make it a PremiumV2 disk at any moment, and tells this process nothing. Most deletions of a storm come within it after
-/// the disk's creation, its attach or a ListVolumes, and need no read for the type then. A type whose snapshots are filled
-/// late counts without an end, for Azure changes it to no other one.
+/// the disk's creation, its attach or a ListVolumes, and need no read for the type then, where the identity may list the
+/// subscription's snapshots. A type whose snapshots are filled late counts without an end, for Azure changes it to no other
+/// one.
 const TYPE_COUNTS: Duration = Duration::from_secs(15 * 60);
 
 /// Since when the list may have been sent by which the temporary snapshot of a disk is found.

@@ -224,8 +224,9 @@ fn add_descent(create: &mut CreatePlan, source: CopySource<'_>, descent: &Descen
 
 /// Whether the source can be copied into such a disk now.
 ///
-/// While instant access lasts, also after its content is complete, a snapshot makes Ultra and PremiumV2 disks of its own size
-/// alone (source: disks-instant-access-snapshots). All others wait until it has ended.
+/// While the content of a snapshot is copied, instant access to it makes Ultra and PremiumV2 disks of its own size alone
+/// (source: disks-instant-access-snapshots). Whether that holds until instant access has ended, no source says: there Azure
+/// is asked, and what it refuses is explained by [`refused_by_instant_access`].
 fn readiness(source: CopySource<'_>, create: &CreatePlan) -> Readiness {
     let snapshot = match source {
         CopySource::Gone(_) => return Readiness::Gone,
@@ -246,28 +247,40 @@ fn readiness(source: CopySource<'_>, create: &CreatePlan) -> Readiness {
     if !snapshot.is_ready() {
         return Readiness::NotYet(format!("the content of the snapshot {id} is not complete yet"));
     }
-    if snapshot.is_complete() && snapshot.access != Some(SnapshotAccessState::AvailableWithInstantAccess) {
-        return Readiness::Ready;
+    let is_copied = snapshot.access == Some(SnapshotAccessState::InstantAccess)
+        || snapshot.access != Some(SnapshotAccessState::AvailableWithInstantAccess)
+            && snapshot.instant_access_minutes.is_some()
+            && !snapshot.is_complete();
+    match exceeds_instant_access(snapshot, create).filter(|_| is_copied) {
+        Some(why) => Readiness::InstantAccess(why),
+        None => Readiness::Ready,
     }
+}
+
+/// Why Azure may have refused to make such a disk from a snapshot whose content is complete while instant access lasts.
+pub fn refused_by_instant_access(snapshot: &Snapshot, create: &CreatePlan) -> Option<CopyRefusal> {
+    let lasts = snapshot.access == Some(SnapshotAccessState::AvailableWithInstantAccess);
+    exceeds_instant_access(snapshot, create).filter(|_| lasts).map(CopyRefusal::InstantAccess)
+}
+
+/// Which disk instant access does not make, and what can be done.
+fn exceeds_instant_access(snapshot: &Snapshot, create: &CreatePlan) -> Option<String> {
+    let id = &snapshot.id;
     let ended = "instant access has ended (snapshotAccessState Available)";
     if !sku::has_own_performance(create.spec.sku) {
-        return Readiness::InstantAccess(format!(
+        return Some(format!(
             "while instant access to the snapshot {id} lasts Azure makes PremiumV2_LRS and UltraSSD_LRS disks from it alone, and \
              the disk is {}: it is made once {ended}",
             create.spec.sku
         ));
     }
-    if let Some(asked) = create.spec.size_to_send()
-        && asked.bytes() > snapshot.size_in_bytes()
-    {
-        let own = Gib::within(snapshot.size_in_bytes());
-        return Readiness::InstantAccess(format!(
-            "the disk is to have {asked}, and while instant access to the snapshot {id} lasts Azure makes disks of its own {own} \
-             alone from it: the disk is made once {ended}; a claim of {own} is restored now, and can be made larger when the \
-             disk has all of its content"
-        ));
-    }
-    Readiness::Ready
+    let asked = create.spec.size_to_send().filter(|asked| asked.bytes() > snapshot.size_in_bytes())?;
+    let own = Gib::within(snapshot.size_in_bytes());
+    Some(format!(
+        "the disk is to have {asked}, and while instant access to the snapshot {id} lasts Azure makes disks of its own {own} \
+         alone from it: the disk is made once {ended}; a claim of {own} is restored now, and can be made larger when the \
+         disk has all of its content"
+    ))
 }
 
 impl CopyPlan {

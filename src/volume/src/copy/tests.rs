@@ -6,7 +6,7 @@ mod limits;
 use std::{collections::BTreeMap, time::Duration};
 
 use lazuli_model::{
-    AzureTime, Completion, ProvisioningState, SkuName, SnapshotAccessState,
+    AzureTime, Completion, CopyMethod, ProvisioningState, SkuName, SnapshotAccessState,
     disk_spec::CopySize,
     disk_tags::{CARRIES_TO, FOR_PV, MADE_AS, OF_CLUSTER, REQUEST},
     fault::Code,
@@ -295,17 +295,43 @@ fn instant_access_is_for_disks_with_performance_of_their_own_and_of_the_same_siz
     };
     let both =
         Snapshot { access: Some(SnapshotAccessState::AvailableWithInstantAccess), completion: None, ..instant.clone() };
-    // The content of the second is complete, and Azure refuses the same disks all the same.
-    for open in [&instant, &both] {
+    // The content of the second is complete: Azure is asked, and what it refuses has the same reason.
+    let why = |gib, sku, open: &Snapshot| match ready(gib, sku, open) {
+        Readiness::InstantAccess(why) => why,
+        Readiness::Ready => {
+            let create = restored(&request(gib, &[("skuName", sku)]), open).create;
+            match refused_by_instant_access(open, &create) {
+                Some(CopyRefusal::InstantAccess(why)) => why,
+                refusal => panic!("{refusal:?}"),
+            }
+        }
+        readiness => panic!("{readiness:?}"),
+    };
+    for (open, is_sent) in [(&instant, false), (&both, true)] {
         for sku in ["PremiumV2_LRS", "UltraSSD_LRS"] {
             assert_eq!(ready(10, sku, open), Readiness::Ready);
-            let Readiness::InstantAccess(why) = ready(11, sku, open) else { panic!("{sku} {open:?}") };
+            assert_eq!(
+                refused_by_instant_access(open, &restored(&request(10, &[("skuName", sku)]), open).create),
+                None
+            );
+            assert_eq!(ready(11, sku, open) == Readiness::Ready, is_sent);
+            let why = why(11, sku, open);
             let said = ["to have 11 GiB", "its own 10 GiB alone", "once instant access has ended", "a claim of 10 GiB"];
             assert!(said.iter().all(|words| why.contains(words)), "{why}");
         }
-        let Readiness::InstantAccess(why) = ready(10, "Premium_LRS", open) else { panic!("{open:?}") };
+        assert_eq!(ready(10, "Premium_LRS", open) == Readiness::Ready, is_sent);
+        let why = why(10, "Premium_LRS", open);
         assert!(why.contains("the disk is Premium_LRS") && why.contains("once instant access has ended"), "{why}");
     }
+    // A copy in another region of which Azure says nothing never had instant access: Azure is asked.
+    let copied = Snapshot {
+        access: None,
+        completion: None,
+        instant_access_minutes: None,
+        method: Some(CopyMethod::CopyStart),
+        ..instant.clone()
+    };
+    assert_eq!(ready(11, "Premium_LRS", &copied), Readiness::Ready);
     let ended = Snapshot { access: Some(SnapshotAccessState::Available), completion: None, ..instant.clone() };
     let pending = Snapshot { access: Some(SnapshotAccessState::Pending), ..instant.clone() };
     let failed = Snapshot { provisioning_state: ProvisioningState::Failed, ..instant };

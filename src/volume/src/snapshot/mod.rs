@@ -198,15 +198,16 @@ pub fn taken_otherwise(request: &SnapshotRequest, defaults: &Defaults) -> Vec<St
     plan.warnings.iter().cloned().chain(told).collect()
 }
 
-/// Which resource group Azure does not have, where that is why a snapshot was not taken, and what names it.
-pub fn missing_scope(fault: &Fault, snapshot: &ArmId) -> Option<String> {
-    matches!(fault, Fault::ScopeNotFound).then(|| {
-        format!(
-            "resource group {} in subscription {}, which the parameters resourceGroup and subscriptionID of the \
-             VolumeSnapshotClass name, or else the disk's",
-            snapshot.resource_group(),
-            snapshot.subscription()
-        )
+/// Which resource group Azure does not have, where that is why a snapshot of the disk was not taken, and what names it. It may
+/// be the disk's own.
+pub fn missing_scope(fault: &Fault, snapshot: &ArmId, disk: &ArmId) -> Option<String> {
+    let group = |id: &ArmId| format!("resource group {} in subscription {}", id.resource_group(), id.subscription());
+    let (of_class, of_disk) = (group(snapshot), group(disk));
+    let is_one = of_class.eq_ignore_ascii_case(&of_disk);
+    let named = "which the parameters resourceGroup and subscriptionID of the VolumeSnapshotClass name";
+    matches!(fault, Fault::ScopeNotFound).then(|| match is_one {
+        true => format!("{of_class}, {named}, or else the disk's"),
+        false => format!("{of_class}, {named}, or {of_disk}, which is the disk's"),
     })
 }
 

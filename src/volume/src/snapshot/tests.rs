@@ -351,10 +351,13 @@ fn a_template_in_a_tag_of_a_snapshot_stays_and_is_told() {
 #[test]
 fn a_missing_resource_group_is_named_with_the_parameters_that_name_it() {
     let snapshot = plan(&[("resourceGroup", "backup")]).snapshot;
-    let said = missing_scope(&Fault::ScopeNotFound, &snapshot).unwrap();
+    let said = missing_scope(&Fault::ScopeNotFound, &snapshot, &ArmId::disk("sub", "BACKUP", "d").unwrap()).unwrap();
     let words = ["resource group backup in subscription sub", "resourceGroup", "VolumeSnapshotClass"];
     assert!(words.iter().all(|word| said.contains(word)), "{said}");
-    assert_eq!(missing_scope(&Fault::NotFound, &snapshot), None);
+    let other = ArmId::disk("sub", "team", "d").unwrap();
+    let said = missing_scope(&Fault::ScopeNotFound, &snapshot, &other).unwrap();
+    assert!(said.contains("group backup in") && said.ends_with("group team in subscription sub, which is the disk's"));
+    assert_eq!(missing_scope(&Fault::NotFound, &snapshot, &other), None);
 }
 
 #[test]
