@@ -167,6 +167,19 @@ impl Course {
         self.shows(&actions, By::Single, disks)
     }
 
+    /// Every read shows these disks, and every permit comes at once.
+    fn goes_on_until_written(&mut self, mut actions: Vec<Action<Refused>>, disks: &[u8]) -> Vec<Action<Refused>> {
+        loop {
+            assert_eq!(answers(&actions), []);
+            actions = match actions.last() {
+                Some(Action::Write { .. }) => return actions,
+                Some(Action::ReadVm { .. }) => self.shows(&actions, By::Single, disks),
+                Some(Action::TryPermit(..)) => self.permitted(&actions),
+                _ => self.wakes(),
+            };
+        }
+    }
+
     fn refused(&mut self, actions: &[Action<Refused>], fault: Fault) -> Vec<Action<Refused>> {
         self.refused_for(actions, fault, None)
     }
@@ -471,6 +484,34 @@ fn a_list_without_an_etag_waits_for_the_end_of_a_write_that_runs() {
     course.shows(&actions, By::Single, &[0]);
     let actions = course.round(&[0]);
     assert_eq!(written(&actions).2.detach, [disk(0)]);
+}
+
+#[test]
+fn a_list_without_an_etag_is_written_once_where_the_end_of_a_write_that_runs_does_not_come() {
+    let mut course = Course::without_etag();
+    course.memory.request_arrived(Duration::from_secs(90));
+    course.provisioning = ProvisioningState::InProgress;
+    let mut actions = course.requested(1, 0, Goal::Detached);
+    for _ in 0..2 {
+        let began = course.now;
+        actions = course.goes_on_until_written(actions, &[0, 1]);
+        let waited = course.now - began;
+        assert!(waited >= Duration::from_secs(180), "{waited:?}");
+        assert_eq!(written(&actions).2.detach, [disk(0)]);
+        actions = course.refused(&actions, Fault::Conflict);
+    }
+}
+
+#[test]
+fn the_end_of_a_write_is_waited_for_anew_when_the_vm_has_been_at_rest() {
+    let mut attempts: Attempts<Refused> = Attempts::default();
+    let at_work = vm(ProvisioningState::InProgress, &[]);
+    attempts.rest_ended(&at_work);
+    attempts.vm_read(&at_work);
+    assert!(attempts.waited_out);
+    attempts.vm_read(&vm(ProvisioningState::Failed, &[]));
+    attempts.vm_read(&at_work);
+    assert!(!attempts.waited_out);
 }
 
 #[test]

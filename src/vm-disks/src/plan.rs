@@ -41,6 +41,7 @@ impl<E: AzureError> State<E> {
             late_attaches: &late_attaches,
             lists_from: cx.memory.lists_from(cx.env.attachments, cx.now),
             writes_shown_from: Some(cx.memory.writes_shown_from(&self.vm, cx.now)),
+            waited_out: self.attempts.waited_out,
             marks,
         };
         let limit = cx.env.sizes.max_data_disks(&read.vm.size);

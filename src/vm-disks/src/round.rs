@@ -250,7 +250,8 @@ impl<E: AzureError> State<E> {
                     Ok(read) if !rest.ends_with(&read.vm, cx.now) => {
                         self.stage = Stage::Waiting(Waiting::AtRest(batch, rest));
                     }
-                    Ok(_) => {
+                    Ok(read) => {
+                        self.attempts.rest_ended(&read.vm);
                         let failure = Failure::new(Fault::Conflict, Why::OtherWrite);
                         self.try_again(cx, &batch, &failure, Retry::Counted);
                         self.next_round(cx);
@@ -447,6 +448,7 @@ impl<E: AzureError> State<E> {
     }
 
     fn replan(&mut self, cx: &mut Cx<'_, E>, planning: &mut Planning<E>) {
+        self.attempts.vm_read(&planning.vm.read.vm);
         let writes = self.writes(cx);
         planning.plan = self.plan(cx, &planning.vm.read, &planning.reads, &planning.members, writes, &planning.force);
     }
@@ -620,6 +622,7 @@ impl<E: AzureError> State<E> {
     /// Sends a write.
     pub(super) fn send(&mut self, cx: &mut Cx<'_, E>, sent: Sent) {
         cx.memory.sources.detaching(&self.vm, &sent.write.detach);
+        self.attempts.waited_out = false;
         let id = self.await_next();
         cx.actions.push(Action::Write {
             id,

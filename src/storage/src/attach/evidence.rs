@@ -112,6 +112,8 @@ pub struct Evidence<'a, T> {
     /// A read of the VM that was sent earlier may lack a write that was sent before it: one of the leader before, or one of
     /// this process whose answer was lost or that failed.
     pub writes_shown_from: Option<T>,
+    /// Whether the end of what the VM is at was waited for, and did not come. Azure decides then whether it takes a write.
+    pub waited_out: bool,
     /// Whether the VM's model shows which of its disks Azure was told to detach.
     pub marks: DetachMarks,
 }
@@ -149,7 +151,8 @@ pub enum Writes {
     AfterSingleRead,
     /// The whole list of disks, which follows from a single read too. Where the VM has no etag, Azure does not check that the
     /// list is still as it was read. So the read must show all that was written before, and no write that runs: the list
-    /// would bring back a disk that leaves, and detach one that comes.
+    /// would bring back a disk that leaves, and detach one that comes. Only a write whose end does not come is not waited for
+    /// any longer.
     WholeList,
     /// One that may follow from a list: it names only the disks that change.
     AfterAnyRead,
@@ -316,7 +319,7 @@ impl<T: Moment> Evidence<'_, T> {
 
     /// What a list of disks that Azure takes unconditionally needs before it may be written.
     fn before_unconditional_list(&self) -> Option<Open> {
-        if self.vm.provisioning_state == ProvisioningState::InProgress {
+        if self.vm.provisioning_state == ProvisioningState::InProgress && !self.waited_out {
             return Some(Open::VmAtRest);
         }
         self.writes_shown_from.filter(|from| self.seen.sent_at < *from).map(|_| Open::WritesShown)
