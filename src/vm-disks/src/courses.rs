@@ -123,12 +123,23 @@ impl Course {
     }
 
     fn shows(&mut self, actions: &[Action<Refused>], by: By, disks: &[u8]) -> Vec<Action<Refused>> {
+        self.shows_as_of(self.now, actions, by, disks)
+    }
+
+    /// By a read that was sent then.
+    fn shows_as_of(
+        &mut self,
+        sent_at: Duration,
+        actions: &[Action<Refused>],
+        by: By,
+        disks: &[u8],
+    ) -> Vec<Action<Refused>> {
         let Some(Action::ReadVm { id, .. }) = actions.last() else { panic!("{actions:?}") };
         let vm = Vm { etag: self.etag.clone(), ..vm(self.provisioning, disks) };
         let read = VmRead {
             version: VmVersion { machine: None, etag: vm.etag.clone() },
             vm,
-            seen: Seen { by, sent_at: self.now },
+            seen: Seen { by, sent_at },
             answered: None,
         };
         self.happens(Event::VmRead(*id, Ok(Box::new(read))))
@@ -469,6 +480,45 @@ fn a_list_without_an_etag_waits_until_a_read_shows_what_the_leader_before_wrote(
     let actions = course.round(&[0]);
     assert!(course.now >= first + Duration::from_secs(3), "{:?}", course.now);
     assert_eq!(written(&actions).2.detach, [disk(0)]);
+}
+
+#[test]
+fn a_list_without_an_etag_does_not_follow_from_a_read_since_which_another_replica_may_have_led() {
+    let second = Duration::from_secs(1);
+    for (etag, stopped_for, is_read_again) in [(None, 16, true), (None, 14, false), (Some("1"), 16, false)] {
+        let mut course = Course { etag: etag.map(str::to_owned), ..Course::without_etag() };
+        course.memory.request_arrived(Duration::from_secs(90));
+        let actions = course.requested(1, 0, Goal::Detached);
+        let actions = course.permitted(&actions);
+        let sent_at = course.now;
+        course.now += stopped_for * second;
+        let actions = course.shows_as_of(sent_at, &actions, By::Single, &[0, 1]);
+        if !is_read_again {
+            assert_eq!(written(&actions).2.detach, [disk(0)]);
+            continue;
+        }
+        assert!(matches!(actions.as_slice(), [Action::ReadVm { accept: Accept::Single, .. }]), "{actions:?}");
+        // Meanwhile the caller has gone, because its process does not lead any more.
+        course.happens(Event::Abandoned(1));
+        let actions = course.shows(&actions, By::Single, &[0, 1]);
+        assert!(matches!(actions.as_slice(), [Action::ReleasePermit(_)]), "{actions:?}");
+    }
+}
+
+#[test]
+fn a_list_without_an_etag_follows_from_the_read_after_one_that_is_too_old() {
+    let mut course = Course::without_etag();
+    course.memory.request_arrived(Duration::from_secs(90));
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let sent_at = course.now;
+    course.now += Duration::from_secs(16);
+    let actions = course.shows_as_of(sent_at, &actions, By::Single, &[0]);
+    let Some(Action::ReadVm { id: again, .. }) = actions.last() else { panic!("{actions:?}") };
+    let again = *again;
+    let actions = course.shows(&actions, By::Single, &[0, 1]);
+    let (_, observation, write, ..) = written(&actions);
+    assert_eq!((observation, write.detach), (again, vec![disk(0)]));
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) const MAX_READ_LAG: Duration = Duration::from_secs(4);
 /// How long a pause between two requests is at least in which another replica may have been the leader: its sidecars lead for
 /// as long as their Lease lasts, whatever becomes of them (source: the lease duration of csi-lib-utils, of which the chart
 /// changes nothing, and which releases no Lease early).
-const SHORTEST_LEADERSHIP: Duration = Duration::from_secs(15);
+pub(super) const SHORTEST_LEADERSHIP: Duration = Duration::from_secs(15);
 
 /// What the VMs of a process share. A process may lose it at any moment: then reads and pauses take its place.
 #[derive(Debug)]

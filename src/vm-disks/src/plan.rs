@@ -8,7 +8,7 @@ use std::{
 use lazuli_model::{ArmId, Lun, op::VmWriteMethod};
 use lazuli_quota::read::By;
 
-use super::{AzureError, Batch, Cx, DiskReads, State, VmRead};
+use super::{AzureError, Batch, Cx, DiskReads, State, VmRead, memory::SHORTEST_LEADERSHIP};
 use lazuli_storage::attach::{self, Bounds, DetachMarks, Evidence, Goal, Plan, Writes};
 
 impl<E: AzureError> State<E> {
@@ -90,6 +90,12 @@ impl<E: AzureError> State<E> {
     pub(super) fn needs_permit(&self, cx: &Cx<'_, E>, read: &VmRead) -> bool {
         self.method(cx) == VmWriteMethod::Action || read.version.etag.is_none()
     }
+}
+
+/// Whether a read of a VM is too old for a list of disks to follow from. Where the VM has no etag, Azure does not notice that
+/// another replica has led, and written, since: this process may have been stopped for a while.
+pub(super) fn is_too_old_for_a_list(read: &VmRead, now: Duration) -> bool {
+    read.version.etag.is_none() && now > read.seen.sent_at + SHORTEST_LEADERSHIP
 }
 
 /// Whether VMs show which disks leave. Where they do not, a list detaches by omission.
