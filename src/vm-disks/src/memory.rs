@@ -8,9 +8,9 @@ use lazuli_model::{
     op::{VmWrite, VmWriteMethod},
 };
 
-use super::AzureError;
+use super::{AzureError, plan::detach_marks};
 use lazuli_storage::{
-    attach::{LISTS_LAG, Shown},
+    attach::{DetachMarks, LISTS_LAG, Shown},
     dangling::SeenAttachments,
     force_detach::FailedDetaches,
     late_attach::Suspicions,
@@ -110,7 +110,8 @@ impl Memory {
         if *error.fault() == Fault::OutcomeUnknown {
             return self.suspicions.answer_lost(write, sent_at, now);
         }
-        if error.is_of_accepted_write() {
+        // Where the VM shows which disks leave, nothing need be remembered.
+        if error.is_of_accepted_write() && detach_marks(self.method) == DetachMarks::Hidden {
             self.suspicions.operation_failed(write, until);
         }
         if error.is_of_accepted_write() || error.effect() == Effect::Possible {

@@ -99,7 +99,7 @@ pub(super) fn is_too_old_for_a_list(read: &VmRead, now: Duration) -> bool {
 }
 
 /// Whether VMs show which disks leave. Where they do not, a list detaches by omission.
-fn detach_marks(method: VmWriteMethod) -> DetachMarks {
+pub(super) fn detach_marks(method: VmWriteMethod) -> DetachMarks {
     match method {
         VmWriteMethod::Action | VmWriteMethod::WholeList => DetachMarks::Shown,
         VmWriteMethod::WholeListByOmission => DetachMarks::Hidden,

@@ -182,6 +182,8 @@ pub enum Open {
     Reservations,
     /// The end of another writer's write of the VM.
     VmAtRest,
+    /// The same, before any list without an etag is written.
+    VmAtRestForList,
     /// A read of the VM that shows the last write of another replica.
     FreshRead,
     /// A read of the VM that shows all that was written before. No other leads to a list without an etag.
@@ -249,17 +251,20 @@ impl<T> Plan<T> {
         if self.open.values().any(by_a_read) {
             return None;
         }
-        if self.open_for(Open::Reservations).next().is_some() {
+        // First of all what withholds a write: no request alone may hold up the others of the VM.
+        if self.open_for(Open::WritesShown).next().is_some() {
+            return Some(Wait::WritesShown);
+        }
+        let withheld = self.open_for(Open::VmAtRestForList).next().is_some();
+        if !withheld && self.open_for(Open::Reservations).next().is_some() {
             return Some(Wait::Reservations);
         }
-        let undecided: BTreeSet<ArmId> = self.open_for(Open::VmAtRest).cloned().collect();
+        let undecided = self.open_for(Open::VmAtRest).chain(self.open_for(Open::VmAtRestForList));
+        let undecided: BTreeSet<ArmId> = undecided.cloned().collect();
         if !undecided.is_empty() {
             return Some(Wait::VmAtRest(undecided));
         }
-        if self.needs_fresh_read() {
-            return Some(Wait::FreshReads);
-        }
-        self.open_for(Open::WritesShown).next().is_some().then_some(Wait::WritesShown)
+        self.needs_fresh_read().then_some(Wait::FreshReads)
     }
 
     /// Whether a request waits for the time from which on reads are fresh.
@@ -320,7 +325,7 @@ impl<T: Moment> Evidence<'_, T> {
     /// What a list of disks that Azure takes unconditionally needs before it may be written.
     fn before_unconditional_list(&self) -> Option<Open> {
         if self.vm.provisioning_state == ProvisioningState::InProgress && !self.waited_out {
-            return Some(Open::VmAtRest);
+            return Some(Open::VmAtRestForList);
         }
         self.writes_shown_from.filter(|from| self.seen.sent_at < *from).map(|_| Open::WritesShown)
     }

@@ -400,7 +400,7 @@ fn a_list_without_an_etag_follows_from_a_vm_at_rest_that_shows_all_that_was_writ
     assert_eq!(case.open(1), None);
     // A disk that leaves is listed until then, and would come back with the list.
     case.vm.provisioning_state = ProvisioningState::InProgress;
-    assert_eq!([1, 2].map(|n| case.open(n)), [Some(Open::VmAtRest); 2]);
+    assert_eq!([1, 2].map(|n| case.open(n)), [Some(Open::VmAtRestForList); 2]);
     // Where its end does not come, Azure decides. What a read may lack is waited for all the same.
     case.waited_out = true;
     assert_eq!(case.plan(Mutant::None).write.detach, [disk(1)]);
@@ -414,6 +414,23 @@ fn a_list_without_an_etag_follows_from_a_vm_at_rest_that_shows_all_that_was_writ
     case.vm.etag = None;
     case.writes = Writes::AfterSingleRead;
     assert_eq!(case.plan(Mutant::None).write.detach, [disk(1)]);
+}
+
+#[test]
+fn an_attach_that_waits_for_the_attachments_holds_up_no_write_that_is_withheld() {
+    let free = disk_in(Some(DiskState::Unattached), 1, &[]);
+    let case = Case::new(vec![element(1, 0)], single(19)).request(1, Goal::Detached, 18).request(2, ATTACH, 18);
+    let case = Case { writes: Writes::WholeList, reservations: NodeReservations::Unknown, ..case };
+    let case = case.read(2, free, single(19));
+    assert_eq!(case.open(2), Some(Open::Reservations));
+    let lacking = Case { writes_shown_from: Some(at(20)), ..case.clone() };
+    assert_eq!(lacking.plan(Mutant::None).wait(), Some(Wait::WritesShown));
+    let mut at_work = case.clone();
+    at_work.vm.provisioning_state = ProvisioningState::InProgress;
+    assert_eq!(at_work.plan(Mutant::None).wait(), Some(Wait::VmAtRest([disk(1)].into())));
+    // What only one request waits for holds up no attach.
+    let undecided = Case { vm: Vm { data_disks: Vec::new(), ..at_work.vm.clone() }, ..at_work };
+    assert_eq!(undecided.plan(Mutant::None).wait(), Some(Wait::Reservations));
 }
 
 #[test]
@@ -557,7 +574,7 @@ proptest! {
         let plan = case.plan(Mutant::None);
         prop_assert!(plan.disks_to_read(Accept::List).is_empty() && plan.disks_to_read(Accept::Single).is_empty());
         for open in plan.open.values() {
-            prop_assert!(matches!(open, Open::Write | Open::VmAtRest), "{open:?}");
+            prop_assert!(matches!(open, Open::Write | Open::VmAtRest | Open::VmAtRestForList), "{open:?}");
         }
     }
 }
