@@ -163,8 +163,14 @@ impl<T: Moment> Suspicions<T> {
 
     /// A write of this process has failed that Azure had accepted. A read that was sent before that time may not show it.
     pub fn operation_failed(&mut self, write: &VmWrite, until: T) {
-        let leaving = write.detach.iter().map(|disk| ((write.vm.clone(), disk.clone()), until));
-        self.leaving.extend(leaving.take(MOST_LEAVING.saturating_sub(self.leaving.len())));
+        for disk in &write.detach {
+            self.leaving.insert((write.vm.clone(), disk.clone()), until);
+            // The oldest is the first to be of a machine that is gone.
+            let oldest = || self.leaving.iter().min_by_key(|(_, until)| **until).map(|(key, _)| key.clone());
+            if let Some(oldest) = (self.leaving.len() > MOST_LEAVING).then(oldest).flatten() {
+                self.leaving.remove(&oldest);
+            }
+        }
     }
 
     /// Until when a read of the VM may lack a write of this process.
@@ -298,6 +304,18 @@ mod tests {
         assert!(is_marked(&suspicions));
         suspicions.vm_read(&machine(false), seen(310));
         assert!(!is_marked(&suspicions), "it has left");
+    }
+
+    #[test]
+    fn where_too_many_disks_may_leave_later_the_oldest_is_forgotten() {
+        let mut suspicions = Suspicions::default();
+        let id = |n: usize| ArmId::disk("s", "g", &format!("d{n}")).unwrap();
+        for n in (0..=MOST_LEAVING).rev() {
+            let detach = VmWrite { detach: vec![id(n)], ..detach() };
+            suspicions.operation_failed(&detach, at(u64::try_from(10_000 - n).unwrap()));
+        }
+        let remembered = [0, MOST_LEAVING - 1, MOST_LEAVING].map(|n| suspicions.leaving.contains_key(&(vm(), id(n))));
+        assert_eq!((remembered, suspicions.leaving.len()), ([true, true, false], MOST_LEAVING));
     }
 
     #[test]

@@ -123,12 +123,23 @@ impl Course {
     }
 
     fn shows(&mut self, actions: &[Action<Refused>], by: By, disks: &[u8]) -> Vec<Action<Refused>> {
+        self.shows_as_of(self.now, actions, by, disks)
+    }
+
+    /// By a read that was sent then.
+    fn shows_as_of(
+        &mut self,
+        sent_at: Duration,
+        actions: &[Action<Refused>],
+        by: By,
+        disks: &[u8],
+    ) -> Vec<Action<Refused>> {
         let Some(Action::ReadVm { id, .. }) = actions.last() else { panic!("{actions:?}") };
         let vm = Vm { etag: self.etag.clone(), ..vm(self.provisioning, disks) };
         let read = VmRead {
             version: VmVersion { machine: None, etag: vm.etag.clone() },
             vm,
-            seen: Seen { by, sent_at: self.now },
+            seen: Seen { by, sent_at },
             answered: None,
         };
         self.happens(Event::VmRead(*id, Ok(Box::new(read))))
@@ -165,6 +176,19 @@ impl Course {
         let actions = self.looks();
         let actions = self.permitted(&actions);
         self.shows(&actions, By::Single, disks)
+    }
+
+    /// Every read shows these disks, and every permit comes at once.
+    fn goes_on_until_written(&mut self, mut actions: Vec<Action<Refused>>, disks: &[u8]) -> Vec<Action<Refused>> {
+        loop {
+            assert_eq!(answers(&actions), []);
+            actions = match actions.last() {
+                Some(Action::Write { .. }) => return actions,
+                Some(Action::ReadVm { .. }) => self.shows(&actions, By::Single, disks),
+                Some(Action::TryPermit(..)) => self.permitted(&actions),
+                _ => self.wakes(),
+            };
+        }
     }
 
     fn refused(&mut self, actions: &[Action<Refused>], fault: Fault) -> Vec<Action<Refused>> {
@@ -459,6 +483,45 @@ fn a_list_without_an_etag_waits_until_a_read_shows_what_the_leader_before_wrote(
 }
 
 #[test]
+fn a_list_without_an_etag_does_not_follow_from_a_read_since_which_another_replica_may_have_led() {
+    let second = Duration::from_secs(1);
+    for (etag, stopped_for, is_read_again) in [(None, 16, true), (None, 14, false), (Some("1"), 16, false)] {
+        let mut course = Course { etag: etag.map(str::to_owned), ..Course::without_etag() };
+        course.memory.request_arrived(Duration::from_secs(90));
+        let actions = course.requested(1, 0, Goal::Detached);
+        let actions = course.permitted(&actions);
+        let sent_at = course.now;
+        course.now += stopped_for * second;
+        let actions = course.shows_as_of(sent_at, &actions, By::Single, &[0, 1]);
+        if !is_read_again {
+            assert_eq!(written(&actions).2.detach, [disk(0)]);
+            continue;
+        }
+        assert!(matches!(actions.as_slice(), [Action::ReadVm { accept: Accept::Single, .. }]), "{actions:?}");
+        // Meanwhile the caller has gone, because its process does not lead any more.
+        course.happens(Event::Abandoned(1));
+        let actions = course.shows(&actions, By::Single, &[0, 1]);
+        assert!(matches!(actions.as_slice(), [Action::ReleasePermit(_)]), "{actions:?}");
+    }
+}
+
+#[test]
+fn a_list_without_an_etag_follows_from_the_read_after_one_that_is_too_old() {
+    let mut course = Course::without_etag();
+    course.memory.request_arrived(Duration::from_secs(90));
+    let actions = course.requested(1, 0, Goal::Detached);
+    let actions = course.permitted(&actions);
+    let sent_at = course.now;
+    course.now += Duration::from_secs(16);
+    let actions = course.shows_as_of(sent_at, &actions, By::Single, &[0]);
+    let Some(Action::ReadVm { id: again, .. }) = actions.last() else { panic!("{actions:?}") };
+    let again = *again;
+    let actions = course.shows(&actions, By::Single, &[0, 1]);
+    let (_, observation, write, ..) = written(&actions);
+    assert_eq!((observation, write.detach), (again, vec![disk(0)]));
+}
+
+#[test]
 fn a_list_without_an_etag_waits_for_the_end_of_a_write_that_runs() {
     let mut course = Course::without_etag();
     course.memory.request_arrived(Duration::from_secs(90));
@@ -471,6 +534,34 @@ fn a_list_without_an_etag_waits_for_the_end_of_a_write_that_runs() {
     course.shows(&actions, By::Single, &[0]);
     let actions = course.round(&[0]);
     assert_eq!(written(&actions).2.detach, [disk(0)]);
+}
+
+#[test]
+fn a_list_without_an_etag_is_written_once_where_the_end_of_a_write_that_runs_does_not_come() {
+    let mut course = Course::without_etag();
+    course.memory.request_arrived(Duration::from_secs(90));
+    course.provisioning = ProvisioningState::InProgress;
+    let mut actions = course.requested(1, 0, Goal::Detached);
+    for _ in 0..2 {
+        let began = course.now;
+        actions = course.goes_on_until_written(actions, &[0, 1]);
+        let waited = course.now - began;
+        assert!(waited >= Duration::from_secs(180), "{waited:?}");
+        assert_eq!(written(&actions).2.detach, [disk(0)]);
+        actions = course.refused(&actions, Fault::Conflict);
+    }
+}
+
+#[test]
+fn the_end_of_a_write_is_waited_for_anew_when_the_vm_has_been_at_rest() {
+    let mut attempts: Attempts<Refused> = Attempts::default();
+    let at_work = vm(ProvisioningState::InProgress, &[]);
+    attempts.rest_ended(&at_work);
+    attempts.vm_read(&at_work);
+    assert!(attempts.waited_out);
+    attempts.vm_read(&vm(ProvisioningState::Failed, &[]));
+    attempts.vm_read(&at_work);
+    assert!(!attempts.waited_out);
 }
 
 #[test]

@@ -280,6 +280,7 @@ impl<E: AzureError> State<E> {
                 return self.judge(Judge::Verify(verify));
             }
             verify.rest = None;
+            self.attempts.rest_ended(&read.vm);
             self.aside_ends(cx);
         }
         let has_failed = matches!(verify.ended, Ended::Badly(_));

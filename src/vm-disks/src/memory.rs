@@ -8,9 +8,9 @@ use lazuli_model::{
     op::{VmWrite, VmWriteMethod},
 };
 
-use super::AzureError;
+use super::{AzureError, plan::detach_marks};
 use lazuli_storage::{
-    attach::{LISTS_LAG, Shown},
+    attach::{DetachMarks, LISTS_LAG, Shown},
     dangling::SeenAttachments,
     force_detach::FailedDetaches,
     late_attach::Suspicions,
@@ -25,7 +25,7 @@ pub(super) const MAX_READ_LAG: Duration = Duration::from_secs(4);
 /// How long a pause between two requests is at least in which another replica may have been the leader: its sidecars lead for
 /// as long as their Lease lasts, whatever becomes of them (source: the lease duration of csi-lib-utils, of which the chart
 /// changes nothing, and which releases no Lease early).
-const SHORTEST_LEADERSHIP: Duration = Duration::from_secs(15);
+pub(super) const SHORTEST_LEADERSHIP: Duration = Duration::from_secs(15);
 
 /// What the VMs of a process share. A process may lose it at any moment: then reads and pauses take its place.
 #[derive(Debug)]
@@ -110,7 +110,8 @@ impl Memory {
         if *error.fault() == Fault::OutcomeUnknown {
             return self.suspicions.answer_lost(write, sent_at, now);
         }
-        if error.is_of_accepted_write() {
+        // Where the VM shows which disks leave, nothing need be remembered.
+        if error.is_of_accepted_write() && detach_marks(self.method) == DetachMarks::Hidden {
             self.suspicions.operation_failed(write, until);
         }
         if error.is_of_accepted_write() || error.effect() == Effect::Possible {

@@ -8,7 +8,7 @@ use std::{
 use lazuli_model::{ArmId, Lun, op::VmWriteMethod};
 use lazuli_quota::read::By;
 
-use super::{AzureError, Batch, Cx, DiskReads, State, VmRead};
+use super::{AzureError, Batch, Cx, DiskReads, State, VmRead, memory::SHORTEST_LEADERSHIP};
 use lazuli_storage::attach::{self, Bounds, DetachMarks, Evidence, Goal, Plan, Writes};
 
 impl<E: AzureError> State<E> {
@@ -41,6 +41,7 @@ impl<E: AzureError> State<E> {
             late_attaches: &late_attaches,
             lists_from: cx.memory.lists_from(cx.env.attachments, cx.now),
             writes_shown_from: Some(cx.memory.writes_shown_from(&self.vm, cx.now)),
+            waited_out: self.attempts.waited_out,
             marks,
         };
         let limit = cx.env.sizes.max_data_disks(&read.vm.size);
@@ -91,8 +92,14 @@ impl<E: AzureError> State<E> {
     }
 }
 
+/// Whether a read of a VM is too old for a list of disks to follow from. Where the VM has no etag, Azure does not notice that
+/// another replica has led, and written, since: this process may have been stopped for a while.
+pub(super) fn is_too_old_for_a_list(read: &VmRead, now: Duration) -> bool {
+    read.version.etag.is_none() && now > read.seen.sent_at + SHORTEST_LEADERSHIP
+}
+
 /// Whether VMs show which disks leave. Where they do not, a list detaches by omission.
-fn detach_marks(method: VmWriteMethod) -> DetachMarks {
+pub(super) fn detach_marks(method: VmWriteMethod) -> DetachMarks {
     match method {
         VmWriteMethod::Action | VmWriteMethod::WholeList => DetachMarks::Shown,
         VmWriteMethod::WholeListByOmission => DetachMarks::Hidden,

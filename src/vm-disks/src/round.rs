@@ -10,7 +10,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_engine::{Awaited, Id, bisection::BisectionStep};
-use lazuli_model::{ArmId, fault::Fault};
+use lazuli_model::{ArmId, fault::Fault, op::VmWriteMethod};
 use lazuli_quota::{
     permit::Priority,
     read::{Accept, By},
@@ -22,6 +22,7 @@ use super::{
     conditions::Conditions,
     judge::{Kind, Sent},
     memory::MAX_READ_LAG,
+    plan::is_too_old_for_a_list,
     stale::Removal,
     waits::{AtRest, Burst},
 };
@@ -250,7 +251,8 @@ impl<E: AzureError> State<E> {
                     Ok(read) if !rest.ends_with(&read.vm, cx.now) => {
                         self.stage = Stage::Waiting(Waiting::AtRest(batch, rest));
                     }
-                    Ok(_) => {
+                    Ok(read) => {
+                        self.attempts.rest_ended(&read.vm);
                         let failure = Failure::new(Fault::Conflict, Why::OtherWrite);
                         self.try_again(cx, &batch, &failure, Retry::Counted);
                         self.next_round(cx);
@@ -447,12 +449,18 @@ impl<E: AzureError> State<E> {
     }
 
     fn replan(&mut self, cx: &mut Cx<'_, E>, planning: &mut Planning<E>) {
+        self.attempts.vm_read(&planning.vm.read.vm);
         let writes = self.writes(cx);
         planning.plan = self.plan(cx, &planning.vm.read, &planning.reads, &planning.members, writes, &planning.force);
     }
 
     /// Answers what the plan has resolved, and writes, or waits.
     fn planned(&mut self, cx: &mut Cx<'_, E>, planning: Box<Planning<E>>) {
+        let write = &planning.plan.write;
+        let is_list = self.method(cx) != VmWriteMethod::Action || write.says_nothing();
+        if !write.is_empty() && is_list && is_too_old_for_a_list(&planning.vm.read, cx.now) {
+            return self.read_again(cx, planning);
+        }
         let Planning { vm, reads, members, mut plan, permit, .. } = *planning;
         let answered = plan.answered_by_disk_state();
         self.attempts.answered_by_disk_state(&answered);
@@ -486,6 +494,15 @@ impl<E: AzureError> State<E> {
             return self.round_ends(cx);
         }
         self.send(cx, Sent { vm, write: plan.write, members, method, permit, sent_at: cx.now, kind: Kind::Planned });
+    }
+
+    /// Reads the VM again for the plan. What was read of the disks stays, so that slow reads of these do not begin anew.
+    fn read_again(&mut self, cx: &mut Cx<'_, E>, mut planning: Box<Planning<E>>) {
+        planning.force.clear();
+        planning.asked_at = cx.now;
+        let priority = self.priority(cx, &planning.members);
+        self.read_vm(cx, Accept::Single, Some(priority));
+        self.stage = Stage::Planning(planning);
     }
 
     /// Waits for what a plan without a write waits for.
@@ -620,6 +637,7 @@ impl<E: AzureError> State<E> {
     /// Sends a write.
     pub(super) fn send(&mut self, cx: &mut Cx<'_, E>, sent: Sent) {
         cx.memory.sources.detaching(&self.vm, &sent.write.detach);
+        self.attempts.waited_out = false;
         let id = self.await_next();
         cx.actions.push(Action::Write {
             id,

@@ -34,6 +34,7 @@ use super::{
     conditions::Conditions,
     judge::{Ended, Judge, Kind, Sent, Then, others_that_may_be_stale},
     memory::MAX_READ_LAG,
+    plan::is_too_old_for_a_list,
     round::{Observation, Stage},
 };
 use lazuli_storage::attach::{self, Goal, Reaction};
@@ -173,7 +174,8 @@ impl<E: AzureError> State<E> {
         // Callers may have given up during the reads.
         let current = self.queue.unsent();
         goals.retain(|disk, goal| current.get(disk) == Some(goal));
-        if goals.is_empty() {
+        let is_list = self.method(cx) != VmWriteMethod::Action;
+        if goals.is_empty() || is_list && is_too_old_for_a_list(&vm.read, cx.now) {
             cx.release(permit);
             return self.round_ends(cx);
         }

@@ -112,6 +112,8 @@ pub struct Evidence<'a, T> {
     /// A read of the VM that was sent earlier may lack a write that was sent before it: one of the leader before, or one of
     /// this process whose answer was lost or that failed.
     pub writes_shown_from: Option<T>,
+    /// Whether the end of what the VM is at was waited for, and did not come. Azure decides then whether it takes a write.
+    pub waited_out: bool,
     /// Whether the VM's model shows which of its disks Azure was told to detach.
     pub marks: DetachMarks,
 }
@@ -149,7 +151,8 @@ pub enum Writes {
     AfterSingleRead,
     /// The whole list of disks, which follows from a single read too. Where the VM has no etag, Azure does not check that the
     /// list is still as it was read. So the read must show all that was written before, and no write that runs: the list
-    /// would bring back a disk that leaves, and detach one that comes.
+    /// would bring back a disk that leaves, and detach one that comes. Only a write whose end does not come is not waited for
+    /// any longer.
     WholeList,
     /// One that may follow from a list: it names only the disks that change.
     AfterAnyRead,
@@ -179,6 +182,8 @@ pub enum Open {
     Reservations,
     /// The end of another writer's write of the VM.
     VmAtRest,
+    /// The same, before any list without an etag is written.
+    VmAtRestForList,
     /// A read of the VM that shows the last write of another replica.
     FreshRead,
     /// A read of the VM that shows all that was written before. No other leads to a list without an etag.
@@ -246,17 +251,20 @@ impl<T> Plan<T> {
         if self.open.values().any(by_a_read) {
             return None;
         }
-        if self.open_for(Open::Reservations).next().is_some() {
+        // First of all what withholds a write: no request alone may hold up the others of the VM.
+        if self.open_for(Open::WritesShown).next().is_some() {
+            return Some(Wait::WritesShown);
+        }
+        let withheld = self.open_for(Open::VmAtRestForList).next().is_some();
+        if !withheld && self.open_for(Open::Reservations).next().is_some() {
             return Some(Wait::Reservations);
         }
-        let undecided: BTreeSet<ArmId> = self.open_for(Open::VmAtRest).cloned().collect();
+        let undecided = self.open_for(Open::VmAtRest).chain(self.open_for(Open::VmAtRestForList));
+        let undecided: BTreeSet<ArmId> = undecided.cloned().collect();
         if !undecided.is_empty() {
             return Some(Wait::VmAtRest(undecided));
         }
-        if self.needs_fresh_read() {
-            return Some(Wait::FreshReads);
-        }
-        self.open_for(Open::WritesShown).next().is_some().then_some(Wait::WritesShown)
+        self.needs_fresh_read().then_some(Wait::FreshReads)
     }
 
     /// Whether a request waits for the time from which on reads are fresh.
@@ -316,8 +324,8 @@ impl<T: Moment> Evidence<'_, T> {
 
     /// What a list of disks that Azure takes unconditionally needs before it may be written.
     fn before_unconditional_list(&self) -> Option<Open> {
-        if self.vm.provisioning_state == ProvisioningState::InProgress {
-            return Some(Open::VmAtRest);
+        if self.vm.provisioning_state == ProvisioningState::InProgress && !self.waited_out {
+            return Some(Open::VmAtRestForList);
         }
         self.writes_shown_from.filter(|from| self.seen.sent_at < *from).map(|_| Open::WritesShown)
     }

@@ -224,9 +224,12 @@ impl Run {
             });
             let shown = self.describe(&read.machine);
             self.note(|| format!("    {id} by {:?}, sent at {:.3}: {shown}", read.by, read.sent_at.as_secs_f64()));
+            let now = self.now;
             let side = self.side(replica, vm);
             if keep {
                 side.kept = Some((id, read.clone()));
+                let is_at_work = read.machine.provisioning == ProvisioningState::InProgress;
+                side.at_work_since = side.at_work_since.filter(|_| is_at_work).or(is_at_work.then_some(now));
             }
             if read.by == By::Single {
                 side.shown.push_back(read.clone());

@@ -192,6 +192,8 @@ pub(super) struct Side {
     pub(super) kept: Option<(Id, Observed)>,
     /// The single reads of the VM that the step has been given.
     pub(super) shown: VecDeque<Observed>,
+    /// Since when all reads that a write may name, and that the step has been given, show a write at work.
+    pub(super) at_work_since: Option<Duration>,
     /// The last read of each disk that the step has been given.
     pub(super) disks: BTreeMap<DiskNo, ObservedDisk>,
     /// When the last view was given that shows the VM stopped.

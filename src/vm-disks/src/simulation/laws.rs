@@ -15,8 +15,8 @@
 //! | 11 | a list without an etag undoes no write of a replica: the read that it follows from lacks none, and shows none that runs |
 //!
 //! Law 10 has four exceptions, which are counted ([`Run::excuse`]). Where VMs have no etag, a stale disk may be removed that
-//! another replica attaches at that moment; that is counted too. So is a list that undoes a write which came late from the
-//! leader before (law 11).
+//! another replica attaches at that moment; that is counted too. So are a list that undoes a write which came late from the
+//! leader before, and one list after every three minutes in which each read showed another write at work (law 11).
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -43,6 +43,9 @@ pub(super) const MOST_ACTIONS: u64 = 300;
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// How old the reads may be that a detach for one attachment alone rests on, and how long they travel.
 const CONDITION_AGE: Duration = Duration::from_millis(2_500);
+/// How long every read has shown another write at work when its end is not waited for any longer, without the time that
+/// the first read travels.
+const LONGEST_FOREIGN_WRITE: Duration = Duration::from_secs(178);
 /// How old a single read may be in a world where reads lag.
 const READ_LAG: Duration = Duration::from_millis(3_500);
 
@@ -163,7 +166,13 @@ impl Run {
     /// A list that Azure takes whatever the VM is by then.
     fn judge_unconditional(&mut self, replica: usize, vm: VmNo, read: &Observed) -> Result<(), String> {
         const LAW: &str = "law 11 (undone)";
-        if read.machine.provisioning == ProvisioningState::InProgress {
+        let side = &mut self.replicas[replica].sides[vm];
+        // One write follows from each wait.
+        let at_work_since = side.at_work_since.take();
+        let is_waited_out = at_work_since.is_some_and(|since| self.now >= since + LONGEST_FOREIGN_WRITE);
+        if is_waited_out {
+            self.count("accepted: a list does not wait for the end of another write any longer");
+        } else if read.machine.provisioning == ProvisioningState::InProgress {
             return broken(LAW, format!("a list of node-{vm} follows from a read that shows another write at work"));
         }
         let lacks =
