@@ -13,6 +13,7 @@ use lazuli_model::{
 use super::{
     failure::{AzureError, Failure},
     queue::Batch,
+    waits::MAX_FOREIGN_WRITE,
 };
 use lazuli_storage::attach::Goal;
 
@@ -151,8 +152,10 @@ impl<E: AzureError> Attempts<E> {
         self.waited_out = vm.provisioning_state == ProvisioningState::InProgress;
     }
 
-    /// The VM was read. What it is at later is waited for anew.
-    pub(super) fn vm_read(&mut self, vm: &Vm) {
+    /// The VM was read, and has been at work for so long by all reads of late, those of earlier calls too. What it is at later
+    /// is waited for anew.
+    pub(super) fn vm_read(&mut self, vm: &Vm, at_work_for: Duration) {
+        self.waited_out |= at_work_for >= MAX_FOREIGN_WRITE;
         self.waited_out &= vm.provisioning_state == ProvisioningState::InProgress;
     }
 

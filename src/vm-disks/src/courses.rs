@@ -552,15 +552,53 @@ fn a_list_without_an_etag_is_written_once_where_the_end_of_a_write_that_runs_doe
     }
 }
 
+/// external-attacher gives a call up after two minutes.
+#[test]
+fn a_state_that_does_not_end_is_waited_out_by_calls_that_are_given_up() {
+    let (call, pause) = (Duration::from_secs(120), Duration::from_secs(2));
+    let mut course = Course::without_etag();
+    course.memory.request_arrived(Duration::from_secs(90));
+    course.provisioning = ProvisioningState::InProgress;
+    let began = course.now;
+    for caller in 1.. {
+        assert!(caller < 4, "no call has written");
+        let given_up = course.now + call;
+        let mut actions = course.requested(caller, 0, Goal::Detached);
+        while course.now < given_up && !matches!(actions.last(), Some(Action::Write { .. })) {
+            actions = match actions.last() {
+                Some(Action::ReadVm { .. }) => course.shows(&actions, By::Single, &[0, 1]),
+                Some(Action::TryPermit(..)) => course.permitted(&actions),
+                _ => course.wakes(),
+            };
+        }
+        if let Some(Action::Write { .. }) = actions.last() {
+            assert_eq!(written(&actions).2.detach, [disk(0)]);
+            assert!(course.now - began >= Duration::from_secs(180), "{:?}", course.now - began);
+            break;
+        }
+        course.happens(Event::Abandoned(caller));
+        if let Some(Action::ReadVm { .. }) = actions.last() {
+            course.shows(&actions, By::Single, &[0, 1]);
+        }
+        while course.state.wake_at().is_some() {
+            actions = course.wakes();
+            if let Some(Action::ReadVm { .. }) = actions.last() {
+                course.shows(&actions, By::Single, &[0, 1]);
+            }
+        }
+        course.now += pause;
+    }
+}
+
 #[test]
 fn the_end_of_a_write_is_waited_for_anew_when_the_vm_has_been_at_rest() {
     let mut attempts: Attempts<Refused> = Attempts::default();
     let at_work = vm(ProvisioningState::InProgress, &[]);
     attempts.rest_ended(&at_work);
-    attempts.vm_read(&at_work);
+    attempts.vm_read(&at_work, Duration::ZERO);
     assert!(attempts.waited_out);
-    attempts.vm_read(&vm(ProvisioningState::Failed, &[]));
-    attempts.vm_read(&at_work);
+    attempts.vm_read(&vm(ProvisioningState::Failed, &[]), Duration::ZERO);
+    attempts.vm_read(&at_work, Duration::ZERO);
     assert!(!attempts.waited_out);
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use lazuli_model::{
-    ArmId,
+    ArmId, ProvisioningState, Vm,
     fault::{Effect, Fault},
     op::{VmWrite, VmWriteMethod},
 };
@@ -41,6 +41,7 @@ pub struct Memory {
     /// By VM and disk, what single reads have shown to callers within [`LISTS_LAG`].
     shown: BTreeMap<(ArmId, ArmId), Shown<Duration>>,
     leadership: Leadership,
+    at_work: AtWork,
     /// What may be under way, or done, and is not shown.
     pub(super) suspicions: Suspicions<Duration>,
 }
@@ -55,6 +56,7 @@ impl Memory {
             failed_detaches: FailedDetaches::default(),
             shown: BTreeMap::new(),
             leadership: Leadership::default(),
+            at_work: AtWork::default(),
             suspicions: Suspicions::default(),
         }
     }
@@ -119,6 +121,21 @@ impl Memory {
         }
     }
 
+    /// A single read of the VM has come, for a plan or while its rest is awaited.
+    pub(super) fn vm_seen(&mut self, vm: &Vm, now: Duration) {
+        self.at_work.seen(vm, now);
+    }
+
+    /// For how long all such reads have shown that a write of the VM runs.
+    pub(super) fn at_work_for(&self, vm: &ArmId, now: Duration) -> Duration {
+        self.at_work.of(vm, now)
+    }
+
+    /// A write of the VM is sent. What runs from now on is waited for anew.
+    pub(super) fn write_sent(&mut self, vm: &ArmId) {
+        self.at_work.of_vms.remove(vm);
+    }
+
     /// Notes what a single read of a VM has shown of a disk.
     pub(super) fn note_shown(&mut self, vm: &ArmId, disk: &ArmId, attached: bool, sent_at: Duration, now: Duration) {
         self.shown.retain(|_, shown| shown.outdates_list_of(now));
@@ -129,6 +146,35 @@ impl Memory {
     pub(super) fn shown_on(&self, vm: &ArmId) -> BTreeMap<ArmId, Shown<Duration>> {
         let of_vm = self.shown.iter().filter(|((of, _), _)| of == vm);
         of_vm.map(|((_, disk), shown)| (disk.clone(), *shown)).collect()
+    }
+}
+
+/// Since when reads have shown that a write of a VM runs.
+///
+/// external-attacher gives its calls up after two minutes and begins them anew, so that no call alone sees a state that does
+/// not end for as long as that is waited for.
+#[derive(Debug, Default)]
+struct AtWork {
+    /// When the first of these reads came, and the last.
+    of_vms: BTreeMap<ArmId, (Duration, Duration)>,
+}
+
+impl AtWork {
+    /// After so long without a read another write may run than the one that was seen.
+    const LONGEST_GAP: Duration = Duration::from_secs(60);
+
+    fn seen(&mut self, vm: &Vm, now: Duration) {
+        self.of_vms.retain(|_, (_, last)| now <= *last + Self::LONGEST_GAP);
+        if vm.provisioning_state == ProvisioningState::InProgress {
+            self.of_vms.entry(vm.id.clone()).or_insert((now, now)).1 = now;
+        } else {
+            self.of_vms.remove(&vm.id);
+        }
+    }
+
+    fn of(&self, vm: &ArmId, now: Duration) -> Duration {
+        let seen = self.of_vms.get(vm).filter(|(_, last)| now <= *last + Self::LONGEST_GAP);
+        seen.map(|(first, _)| now.saturating_sub(*first)).unwrap_or_default()
     }
 }
 

@@ -247,6 +247,7 @@ impl<E: AzureError> State<E> {
             }
             Stage::Waiting(Waiting::AtRest(batch, mut rest)) => {
                 self.note_vm_read(cx, &read);
+                read.iter().for_each(|read| cx.memory.vm_seen(&read.vm, cx.now));
                 match read {
                     Ok(read) if !rest.ends_with(&read.vm, cx.now) => {
                         self.stage = Stage::Waiting(Waiting::AtRest(batch, rest));
@@ -449,7 +450,11 @@ impl<E: AzureError> State<E> {
     }
 
     fn replan(&mut self, cx: &mut Cx<'_, E>, planning: &mut Planning<E>) {
-        self.attempts.vm_read(&planning.vm.read.vm);
+        let read = &planning.vm.read;
+        if read.seen.by == By::Single {
+            cx.memory.vm_seen(&read.vm, cx.now);
+        }
+        self.attempts.vm_read(&read.vm, cx.memory.at_work_for(&self.vm, cx.now));
         let writes = self.writes(cx);
         planning.plan = self.plan(cx, &planning.vm.read, &planning.reads, &planning.members, writes, &planning.force);
     }
@@ -638,6 +643,7 @@ impl<E: AzureError> State<E> {
     pub(super) fn send(&mut self, cx: &mut Cx<'_, E>, sent: Sent) {
         cx.memory.sources.detaching(&self.vm, &sent.write.detach);
         self.attempts.waited_out = false;
+        cx.memory.write_sent(&self.vm);
         let id = self.await_next();
         cx.actions.push(Action::Write {
             id,

@@ -10,7 +10,7 @@ const QUIET: Duration = Duration::from_millis(25);
 /// The longest that the end of a burst is waited for.
 const LONGEST_BURST: Duration = Duration::from_millis(150);
 /// The longest that the end of another writer's write of the VM is waited for.
-const MAX_FOREIGN_WRITE: Duration = Duration::from_secs(180);
+pub(super) const MAX_FOREIGN_WRITE: Duration = Duration::from_secs(180);
 
 /// A burst of requests whose end is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
