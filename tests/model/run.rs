@@ -212,11 +212,14 @@ async fn settles(
     false
 }
 
+/// The LUN that was answered for each volume and node.
+type Published = BTreeMap<(String, String), u8>;
+
 /// What holds when all is quiet, and what it took.
 fn rest(
     judge: &Mutex<Judge>,
     wanted: &BTreeSet<String>,
-    (volumes, published): (&BTreeMap<String, i64>, &BTreeMap<(String, String), u8>),
+    (volumes, published): (&BTreeMap<String, i64>, &Published),
     (wishes, writes, asked): (usize, u64, usize),
 ) {
     let mut judge = judge.lock().unwrap();
