@@ -212,7 +212,7 @@ async fn settles(
     false
 }
 
-/// The LUN that was answered for each volume and node.
+/// The LUN that was answered last, by node and disk.
 type Published = BTreeMap<(String, String), u8>;
 
 /// What holds when all is quiet, and what it took.
