@@ -13,7 +13,6 @@ use lazuli_model::{
 use super::{
     failure::{AzureError, Failure},
     queue::Batch,
-    waits::MAX_FOREIGN_WRITE,
 };
 use lazuli_storage::attach::Goal;
 
@@ -39,8 +38,6 @@ pub(super) struct Attempts<E> {
     pub(super) omission_had_no_effect: bool,
     /// Whether Azure has refused the list by which stale disks are removed, where the action is used otherwise.
     pub(super) list_is_refused: bool,
-    /// Whether the end of what the VM is at was waited for, and did not come: the next write does not wait for it.
-    pub(super) waited_out: bool,
     /// The batch under bisection, and how its write failed.
     failed: Option<(Batch, Failure<E>)>,
     /// Failed writes since the last that succeeded, or since a failing disk was found.
@@ -62,7 +59,6 @@ impl<E> Default for Attempts<E> {
             stale_disks: BTreeSet::new(),
             omission_had_no_effect: false,
             list_is_refused: false,
-            waited_out: false,
             failed: None,
             failures: 0,
             most_members: 0,
@@ -145,18 +141,6 @@ impl<E: AzureError> Attempts<E> {
         let (batch, failure) = self.failed.take()?;
         self.bisection.end();
         Some((failing.clone(), *batch.get(&failing)?, failure))
-    }
-
-    /// Records how the wait for the end of another writer's write has ended.
-    pub(super) fn rest_ended(&mut self, vm: &Vm) {
-        self.waited_out = vm.provisioning_state == ProvisioningState::InProgress;
-    }
-
-    /// The VM was read, and has been at work for so long by all reads of late, those of earlier calls too. What it is at later
-    /// is waited for anew.
-    pub(super) fn vm_read(&mut self, vm: &Vm, at_work_for: Duration) {
-        self.waited_out |= at_work_for >= MAX_FOREIGN_WRITE;
-        self.waited_out &= vm.provisioning_state == ProvisioningState::InProgress;
     }
 
     /// Records the stale data disks that a failed write of these disks has left in the VM's model, if this Azure cloud

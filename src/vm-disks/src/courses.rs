@@ -592,14 +592,17 @@ fn a_state_that_does_not_end_is_waited_out_by_calls_that_are_given_up() {
 
 #[test]
 fn the_end_of_a_write_is_waited_for_anew_when_the_vm_has_been_at_rest() {
-    let mut attempts: Attempts<Refused> = Attempts::default();
     let at_work = vm(ProvisioningState::InProgress, &[]);
-    attempts.rest_ended(&at_work);
-    attempts.vm_read(&at_work, Duration::ZERO);
-    assert!(attempts.waited_out);
-    attempts.vm_read(&vm(ProvisioningState::Failed, &[]), Duration::ZERO);
-    attempts.vm_read(&at_work, Duration::ZERO);
-    assert!(!attempts.waited_out);
+    let mut memory = Memory::new(VmWriteMethod::WholeListByOmission);
+    let seconds = Duration::from_secs;
+    for at in [0, 60, 120, 180] {
+        memory.vm_seen(&at_work, seconds(at));
+    }
+    assert_eq!(memory.at_work_for(&at_work.id, seconds(180)), seconds(180));
+    assert_eq!(memory.at_work_for(&at_work.id, seconds(241)), seconds(0), "another write may run by then");
+    memory.vm_seen(&vm(ProvisioningState::Failed, &[]), seconds(181));
+    memory.vm_seen(&at_work, seconds(182));
+    assert_eq!(memory.at_work_for(&at_work.id, seconds(182)), seconds(0));
 }
 
 #[test]

@@ -276,11 +276,11 @@ impl<E: AzureError> State<E> {
         };
         cx.memory.suspicions.vm_read(&read.vm, read.seen);
         if let Some(rest) = &mut verify.rest {
+            cx.memory.vm_seen(&read.vm, cx.now);
             if !rest.ends_with(&read.vm, cx.now) {
                 return self.judge(Judge::Verify(verify));
             }
             verify.rest = None;
-            self.attempts.rest_ended(&read.vm);
             self.aside_ends(cx);
         }
         let has_failed = matches!(verify.ended, Ended::Badly(_));

@@ -8,7 +8,7 @@ use std::{
 use lazuli_model::{ArmId, Lun, op::VmWriteMethod};
 use lazuli_quota::read::By;
 
-use super::{AzureError, Batch, Cx, DiskReads, State, VmRead, memory::SHORTEST_LEADERSHIP};
+use super::{AzureError, Batch, Cx, DiskReads, State, VmRead, memory::SHORTEST_LEADERSHIP, waits::MAX_FOREIGN_WRITE};
 use lazuli_storage::attach::{self, Bounds, DetachMarks, Evidence, Goal, Plan, Writes};
 
 impl<E: AzureError> State<E> {
@@ -41,7 +41,7 @@ impl<E: AzureError> State<E> {
             late_attaches: &late_attaches,
             lists_from: cx.memory.lists_from(cx.env.attachments, cx.now),
             writes_shown_from: Some(cx.memory.writes_shown_from(&self.vm, cx.now)),
-            waited_out: self.attempts.waited_out,
+            waited_out: cx.memory.at_work_for(&self.vm, cx.now) >= MAX_FOREIGN_WRITE,
             marks,
         };
         let limit = cx.env.sizes.max_data_disks(&read.vm.size);

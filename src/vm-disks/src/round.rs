@@ -252,8 +252,7 @@ impl<E: AzureError> State<E> {
                     Ok(read) if !rest.ends_with(&read.vm, cx.now) => {
                         self.stage = Stage::Waiting(Waiting::AtRest(batch, rest));
                     }
-                    Ok(read) => {
-                        self.attempts.rest_ended(&read.vm);
+                    Ok(_) => {
                         let failure = Failure::new(Fault::Conflict, Why::OtherWrite);
                         self.try_again(cx, &batch, &failure, Retry::Counted);
                         self.next_round(cx);
@@ -454,7 +453,6 @@ impl<E: AzureError> State<E> {
         if read.seen.by == By::Single {
             cx.memory.vm_seen(&read.vm, cx.now);
         }
-        self.attempts.vm_read(&read.vm, cx.memory.at_work_for(&self.vm, cx.now));
         let writes = self.writes(cx);
         planning.plan = self.plan(cx, &planning.vm.read, &planning.reads, &planning.members, writes, &planning.force);
     }
@@ -642,7 +640,6 @@ impl<E: AzureError> State<E> {
     /// Sends a write.
     pub(super) fn send(&mut self, cx: &mut Cx<'_, E>, sent: Sent) {
         cx.memory.sources.detaching(&self.vm, &sent.write.detach);
-        self.attempts.waited_out = false;
         cx.memory.write_sent(&self.vm);
         let id = self.await_next();
         cx.actions.push(Action::Write {
