@@ -26,6 +26,9 @@ use lazuli_model::{
 
 use crate::class::{BlobClass, Place, SKUS};
 
+/// The container of the disks that a driver makes (source: the in-tree plugin of Kubernetes 1.7).
+pub const CONTAINER: &str = "vhds";
+
 /// How many disks an account of the pool gets (source: the in-tree plugin).
 pub const DISKS_PER_ACCOUNT: usize = 60;
 

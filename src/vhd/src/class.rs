@@ -20,12 +20,15 @@
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 
 use lazuli_model::{
-    CachingMode, Gib, StorageSku, UnknownName, digest,
+    CachingMode, Gib, StorageSku, UnknownName,
+    blob_uri::is_account_name,
+    digest,
     parameter::{Parameter, ParameterError, Parameters},
     spelling::nearest,
 };
 
-use crate::uri::{EXTENSION, is_account_name};
+/// How the names of the blobs that a driver makes end.
+const EXTENSION: &str = ".vhd";
 
 /// `--blob-disks`: when a class that asks for a blob disk gets one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

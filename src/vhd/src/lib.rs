@@ -9,7 +9,6 @@
 //! | [`attach`] | whether a machine may have it |
 //! | [`lease`] | whether it is attached, by its blob |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
-//! | [`uri`] | which blob an address names |
 
 pub mod accounts;
 pub mod attach;
@@ -17,4 +16,3 @@ pub mod class;
 pub mod footer;
 pub mod lease;
 pub mod life;
-pub mod uri;

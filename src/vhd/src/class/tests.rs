@@ -249,7 +249,7 @@ proptest! {
     #[test]
     fn every_request_has_a_blob_of_its_own(one in "[a-zA-Z0-9_-]{1,80}|\\PC{0,80}", other in "[a-zA-Z0-9_-]{1,80}|\\PC{0,80}") {
         let name = blob_name(&one);
-        let uri = crate::uri::BlobUri::of("acct", "core.windows.net", "vhds", &name);
+        let uri = lazuli_model::BlobUri::of("acct", "core.windows.net", "vhds", &name);
         prop_assert!(uri.is_ok(), "{:?}", uri);
         prop_assert!(one == other || name != blob_name(&other));
         // What looks like a digest is one.

@@ -4,15 +4,12 @@
 //! the name and the tag `skip-matching` keep others away.
 
 use lazuli_model::{
-    StorageAccount,
+    BlobUri, StorageAccount,
     fault::{Effect, Fault},
 };
 
 use super::{Answer, Blob, Call, Contents, Next, Problem, Progress, Why};
-use crate::{
-    accounts::{is_dedicated_name, is_dedicated_to},
-    uri::{BlobUri, CONTAINER},
-};
+use crate::accounts::{CONTAINER, is_dedicated_name, is_dedicated_to};
 
 /// The disk to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,10 @@
+use lazuli_model::BlobUri;
+
 use super::*;
 use crate::{
     accounts::{self, Evidence, Request},
     class::Place,
     footer::{Footer, LENGTH, ZEROS},
-    uri::BlobUri,
 };
 
 const GIB: u64 = 1 << 30;
