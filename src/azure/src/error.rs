@@ -199,6 +199,11 @@ impl Failure {
         }
     }
 
+    /// Nothing was sent, because this program has no client for the resource.
+    pub fn no_client(resource: &str, message: impl Into<String>) -> Self {
+        Self::ours(Fault::Unsupported, Effect::None, Verb::Get, resource, message)
+    }
+
     /// A whole list lacks the resource. Azure was not asked for the resource itself.
     pub(crate) fn unlisted(list: &str) -> Self {
         Self::ours(Fault::NotFound, Effect::None, Verb::Get, list, "the list lacks the resource")

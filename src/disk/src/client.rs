@@ -15,12 +15,12 @@ use lazuli_azure::{
 };
 use lazuli_engine::attempts::Limits;
 use lazuli_model::{
-    ArmId, Disk, Gib, InstanceView, Vm,
+    ArmId, Disk, DiskId, Gib, InstanceView, Vm,
     disk_spec::DiskSpec,
     fault::Fault,
     op::{DiskChange, VmWrite, VmWriteMethod},
 };
-use lazuli_quota::permit::Priority;
+use lazuli_quota::{permit::Priority, read::Seen};
 use lazuli_reconcile::Clock;
 use lazuli_storage::{list::ResourceGroup, whole_disk::SeenDisk};
 use serde_json::Value;
@@ -28,7 +28,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::known::KnownDisks;
+use crate::{
+    error::{Answer, no_blob_disks},
+    known::KnownDisks,
+};
 
 /// How long a list may take, with its repetitions and without its waits for permits.
 const LIST: Duration = Duration::from_secs(90);
@@ -67,6 +70,21 @@ impl Client {
         let read = self.compute.read_disk(disk, freshness, &unbounded()).await;
         read.iter().for_each(|read| self.known.learn(&read.model, read.seen));
         read
+    }
+
+    /// Reads a disk of either kind.
+    pub(crate) async fn read_any_disk(
+        &self,
+        disk: &DiskId,
+        freshness: Freshness,
+    ) -> Result<(Disk<DiskId>, Seen<Instant>), Answer> {
+        match disk {
+            DiskId::Managed(disk) => {
+                let read = self.read_disk(disk, freshness).await.map_err(Answer)?;
+                Ok((read.model.into(), read.seen))
+            }
+            DiskId::Blob(_) => Err(Answer(no_blob_disks(disk))),
+        }
     }
 
     /// Reads a disk alone, with what only a change of its attributes rests on.

@@ -2,16 +2,14 @@
 
 use std::{fmt, sync::Arc};
 
-use lazuli_azure::error::ArmError;
+use lazuli_azure::error::{ArmError, Failure};
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
-    ArmId,
+    ArmId, DiskId,
     fault::{Effect, Fault},
 };
 use lazuli_storage::{dangling::NotDangling, publish::WorkFailure, whole_disk::Needed};
 use lazuli_vm_disks::AzureError;
-
-const DISK: &str = "Microsoft.Compute/disks";
 
 /// A failed volume operation: what a caller may do about it, and a sentence for the reader.
 ///
@@ -59,8 +57,13 @@ impl VolumeError {
         }
     }
 
+    /// A page blob is meant, and this program makes and attaches none.
+    pub(crate) fn no_blob_disks(disk: &DiskId) -> Self {
+        Self::azure(format!("{disk} cannot be read"), no_blob_disks(disk))
+    }
+
     /// The detach of an unused disk was not sent, because its attachment is not, or not any more, the one to detach.
-    pub(crate) fn not_dangling(disk: &ArmId, reason: NotDangling) -> Self {
+    pub(crate) fn not_dangling(disk: &DiskId, reason: NotDangling) -> Self {
         let message = format!("{disk} is not detached, because {reason}");
         Self { not_dangling: Some(Arc::new(reason)), ..Self::new(Fault::Conflict, message) }
     }
@@ -174,14 +177,19 @@ impl AzureError for Answer {
         self.0.status
     }
 
-    fn named_disk(&self) -> Option<ArmId> {
+    fn named_disk(&self) -> Option<DiskId> {
         named_disk(&self.0)
     }
 }
 
+/// The failure of a call for a page blob.
+pub(crate) fn no_blob_disks(disk: &DiskId) -> ArmError {
+    Failure::no_client(disk.as_str(), "it is a VHD in a page blob, and this program has no client of page blobs").into()
+}
+
 /// The disk that Azure's answer names as its target, if any.
-fn named_disk(error: &ArmError) -> Option<ArmId> {
-    error.target.as_deref()?.parse().ok().filter(|id: &ArmId| id.is_type(DISK))
+fn named_disk(error: &ArmError) -> Option<DiskId> {
+    error.target.as_deref()?.parse().ok()
 }
 
 impl fmt::Display for VolumeError {

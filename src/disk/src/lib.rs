@@ -37,7 +37,7 @@ use std::{
 use lazuli_azure::compute::Compute;
 use lazuli_journal::Recorder;
 use lazuli_model::{
-    ArmId, CachingMode, Disk, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event, node::ClusterNodes,
+    ArmId, CachingMode, Disk, DiskId, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event, node::ClusterNodes,
     op::VmWriteMethod, size::SizeLimits,
 };
 use lazuli_reconcile::{Clock, metrics::Metrics};
@@ -271,7 +271,7 @@ impl Volumes {
         self.copies().learn(disk);
         self.known.made(disk);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
-        let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
+        let volume_id = self.handle_casing().of_or_add(&(&disk.id).into()).to_string();
         Created { volume_id, adopted }
     }
 
@@ -284,8 +284,8 @@ impl Volumes {
     pub async fn delete(&self, disk: &ArmId) -> Result<(), DeleteError> {
         let carrier = self.carrier_of(disk).await;
         self.remove(disk, carrier).await?;
-        self.handle_casing().remove(disk);
-        self.workers.forget(disk);
+        self.handle_casing().remove(&disk.into());
+        self.workers.forget(&disk.into());
         self.copies().forget(disk);
         self.known.forget(disk);
         Ok(())
@@ -298,11 +298,11 @@ impl Volumes {
     /// node, `Fault::Busy` while it is being detached; otherwise Azure's own failures.
     pub async fn publish(
         &self,
-        disk: &ArmId,
+        disk: impl Into<DiskId>,
         node: &str,
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
-        let request = Request::Publish { disk: disk.clone(), node: node.to_owned(), caching };
+        let request = Request::Publish { disk: disk.into(), node: node.to_owned(), caching };
         match self.carry(request).await? {
             publish::Done::Published { lun, source } => Ok(Published { lun, source }),
             publish::Done::Unpublished | publish::Done::Deleted => unreachable!("only a publish attaches a disk"),
@@ -313,8 +313,8 @@ impl Volumes {
     ///
     /// # Errors
     /// Azure's own failures. It is an error when it cannot be proved that the VM of the node is gone.
-    pub async fn unpublish(&self, disk: &ArmId, node: Option<&str>) -> Result<(), VolumeError> {
-        let request = Request::Unpublish { disk: disk.clone(), node: node.map(str::to_owned) };
+    pub async fn unpublish(&self, disk: impl Into<DiskId>, node: Option<&str>) -> Result<(), VolumeError> {
+        let request = Request::Unpublish { disk: disk.into(), node: node.map(str::to_owned) };
         self.carry(request).await.map(drop)
     }
 
@@ -390,7 +390,7 @@ impl Volumes {
             .get_disk(disk)
             .await
             .map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
-        let handle = self.handle_casing().of(&read.model.id).cloned();
+        let handle = self.handle_casing().of(&(&read.model.id).into()).cloned();
         Ok(self.found(read.model, handle.as_deref()))
     }
 

@@ -186,7 +186,7 @@ impl Volumes {
         let mut nodes = NodeNames::default();
         let take = |disk: Result<ListedDisk, UnreadableDisk>| match disk {
             Ok(disk) => {
-                let handle = handles.of(&disk.id);
+                let handle = handles.of(&(&disk.id).into());
                 if disk.made_by_driver || handle.is_some() {
                     if is_converting(disk.sku, disk.completion, disk.source.as_deref(), disk.made_as) {
                         self.conversions.found(&disk.id);

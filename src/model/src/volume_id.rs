@@ -2,32 +2,29 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{ArmId, ArmIdError};
+use super::{ArmId, DiskId, DiskIdError};
 
-/// The volume id of a managed disk: its ARM id, exactly as the PV spells it.
+/// The volume id of a disk: the ARM id of a managed one or the address of a page blob, exactly as the PV spells it.
 ///
 /// external-attacher compares handles byte by byte, so what was spelled is what is answered; equality between
-/// volumes goes through [`VolumeId::disk`], where letter case does not matter.
+/// volumes goes through [`VolumeId::disk`], where letter case matters as little as to Azure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VolumeId(ArmId);
+pub struct VolumeId(DiskId);
 
-/// Why a volume id names no managed disk.
+/// Why a volume id names no disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VolumeIdError {
     /// It is empty.
     #[error("the volume id is empty")]
     Empty,
-    /// It is no ARM id at all.
-    #[error("the volume id names no managed disk")]
-    NotAnId(#[source] ArmIdError),
-    /// It is the id of something else.
-    #[error("the volume id {0} is not that of a managed disk; expected …/providers/Microsoft.Compute/disks/{{name}}")]
-    NotADisk(ArmId),
+    /// It is neither the id of a managed disk nor the address of a blob.
+    #[error(transparent)]
+    NotADisk(#[from] DiskIdError),
 }
 
 impl VolumeId {
     /// The disk.
-    pub fn disk(&self) -> &ArmId {
+    pub fn disk(&self) -> &DiskId {
         &self.0
     }
 
@@ -44,17 +41,19 @@ impl FromStr for VolumeId {
         if text.is_empty() {
             return Err(VolumeIdError::Empty);
         }
-        let id: ArmId = text.parse().map_err(VolumeIdError::NotAnId)?;
-        if !id.is_type("Microsoft.Compute/disks") {
-            return Err(VolumeIdError::NotADisk(id));
-        }
-        Ok(Self(id))
+        Ok(Self(text.parse()?))
+    }
+}
+
+impl From<DiskId> for VolumeId {
+    fn from(disk: DiskId) -> Self {
+        Self(disk)
     }
 }
 
 impl From<ArmId> for VolumeId {
     fn from(disk: ArmId) -> Self {
-        Self(disk)
+        Self(disk.into())
     }
 }
 
@@ -69,14 +68,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_id_of_a_managed_disk_is_a_volume_id() {
+    fn only_the_id_of_a_managed_disk_or_the_address_of_a_blob_is_a_volume_id() {
         let disk = "/subscriptions/s/resourcegroups/G/providers/microsoft.compute/DISKS/d";
         assert_eq!(disk.parse::<VolumeId>().unwrap().as_str(), disk);
         assert_eq!("".parse::<VolumeId>(), Err(VolumeIdError::Empty));
-        assert!(matches!("d".parse::<VolumeId>(), Err(VolumeIdError::NotAnId(_))));
+        assert!(matches!("d".parse::<VolumeId>(), Err(VolumeIdError::NotADisk(DiskIdError::NotAnId(_)))));
         assert!(matches!(
             "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/snapshots/d".parse::<VolumeId>(),
-            Err(VolumeIdError::NotADisk(_))
+            Err(VolumeIdError::NotADisk(DiskIdError::NotADisk(_)))
         ));
+        let blob: VolumeId = "HTTPS://ACCT.blob.core.windows.net/vhds/D.vhd".parse().unwrap();
+        assert_eq!(blob.as_str(), "HTTPS://ACCT.blob.core.windows.net/vhds/D.vhd");
+        assert_eq!(blob.disk().folded(), "https://acct.blob.core.windows.net/vhds/D.vhd");
+        assert_eq!((blob.disk().name(), blob.disk().managed()), ("D.vhd", None));
+        for address in ["http://acct.blob.core.windows.net/vhds/d.vhd", "https://example.com/d.vhd"] {
+            assert!(
+                matches!(address.parse::<VolumeId>(), Err(VolumeIdError::NotADisk(DiskIdError::NotABlob(_)))),
+                "{address}"
+            );
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
-    ArmId,
+    DiskId,
     fault::{Effect, Fault},
 };
 
@@ -17,7 +17,7 @@ pub trait AzureError: AzureFailure {
     /// The HTTP status, where Azure has answered.
     fn status(&self) -> Option<u16>;
     /// The disk that Azure's answer names as its target, if any.
-    fn named_disk(&self) -> Option<ArmId>;
+    fn named_disk(&self) -> Option<DiskId>;
     /// Whether Azure had accepted the write, which has failed since.
     fn is_of_accepted_write(&self) -> bool {
         self.status().is_some_and(|status| (200..300).contains(&status))
@@ -114,7 +114,7 @@ impl<E: AzureError> Failure<E> {
         Self { fault: error.fault().clone(), effect: error.effect(), why, azure: Some(error) }
     }
 
-    pub(super) fn named_disk(&self) -> Option<ArmId> {
+    pub(super) fn named_disk(&self) -> Option<DiskId> {
         self.azure.as_ref()?.named_disk()
     }
 
@@ -123,7 +123,7 @@ impl<E: AzureError> Failure<E> {
     /// A failure that is about another disk is a conflict to this caller, and so is "not found" or "attached elsewhere"
     /// where Azure does not name the disk. "Not found" and "attached elsewhere" are always conflicts to the caller of a
     /// detach.
-    pub(super) fn of_batch(&self, disk: &ArmId, goal: Goal) -> Self {
+    pub(super) fn of_batch(&self, disk: &DiskId, goal: Goal) -> Self {
         let named = self.named_disk();
         let is_about_this_disk = match self.fault {
             Fault::NotFound | Fault::AttachedElsewhere { .. } => goal != Goal::Detached && named.as_ref() == Some(disk),
@@ -146,7 +146,7 @@ impl<E: AzureError> Failure<E> {
     }
 
     /// The failure that the caller of a failing disk gets where nothing explains it.
-    pub(super) fn unexplained(self, disk: &ArmId, goal: Goal) -> Self {
+    pub(super) fn unexplained(self, disk: &DiskId, goal: Goal) -> Self {
         match self.fault {
             Fault::NotFound if goal != Goal::Detached && self.named_disk().is_none() => self,
             _ => self.of_batch(disk, goal),

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use lazuli_model::{ArmId, Lun, op::VmWriteMethod};
+use lazuli_model::{DiskId, Lun, op::VmWriteMethod};
 use lazuli_quota::read::By;
 
 use super::{AzureError, Batch, Cx, DiskReads, State, VmRead, memory::SHORTEST_LEADERSHIP, waits::MAX_FOREIGN_WRITE};
@@ -20,7 +20,7 @@ impl<E: AzureError> State<E> {
         reads: &DiskReads<E>,
         members: &Batch,
         writes: Writes,
-        force: &BTreeSet<ArmId>,
+        force: &BTreeSet<DiskId>,
     ) -> Plan<Duration> {
         cx.memory.suspicions.vm_read(&read.vm, read.seen);
         let shown = cx.memory.shown_on(&self.vm);
@@ -59,7 +59,7 @@ impl<E: AzureError> State<E> {
         read: &VmRead,
         names: &[&str],
         members: &Batch,
-    ) -> BTreeMap<ArmId, Duration> {
+    ) -> BTreeMap<DiskId, Duration> {
         let detach = members.iter().filter(|(_, goal)| **goal == Goal::Detached).map(|(disk, _)| disk);
         let (listed, missing): (Vec<_>, Vec<_>) = detach.partition(|disk| read.vm.data_disk(disk).is_some());
         if read.seen.by == By::Single {
@@ -81,9 +81,13 @@ impl<E: AzureError> State<E> {
         }
     }
 
-    /// How the next write is sent.
+    /// How the next write is sent. The action knows managed disks alone (source: the compute API), so page blobs are written
+    /// as a list.
     pub(super) fn method(&self, cx: &Cx<'_, E>) -> VmWriteMethod {
-        self.attempts.method.unwrap_or(cx.memory.method)
+        match self.attempts.method.unwrap_or(cx.memory.method) {
+            VmWriteMethod::Action if self.queue.names_a_blob() => VmWriteMethod::WholeList,
+            method => method,
+        }
     }
 
     /// Whether the next write of the VM has no condition (etag).

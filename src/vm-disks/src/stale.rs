@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 
 use lazuli_engine::{Awaited, Id};
 use lazuli_model::{
-    ArmId, ProvisioningState, Vm,
+    DiskId, ProvisioningState, Vm,
     fault::Fault,
     op::{VmWrite, VmWriteMethod},
 };
@@ -62,9 +62,9 @@ enum At<E> {
 #[derive(Debug, Clone)]
 pub(super) struct RemovalSent {
     /// What it removes.
-    detach: BTreeSet<ArmId>,
+    detach: BTreeSet<DiskId>,
     /// The stale disks that were known when it was sent.
-    stale_disks: BTreeSet<ArmId>,
+    stale_disks: BTreeSet<DiskId>,
     /// The requests of stale disks, which fail with it.
     requests: Batch,
     /// All requests that wait for it.
@@ -99,7 +99,7 @@ impl<E: AzureError> State<E> {
         &mut self,
         cx: &mut Cx<'_, E>,
         removal: Box<Removal<E>>,
-        reads: Vec<(ArmId, Result<DiskSeen, E>)>,
+        reads: Vec<(DiskId, Result<DiskSeen, E>)>,
     ) {
         let Removal { permit, vm, at } = *removal;
         match at {
@@ -147,7 +147,7 @@ impl<E: AzureError> State<E> {
         permit: Option<Id>,
         vm: Observation,
         mut goals: Batch,
-        refused: &BTreeSet<ArmId>,
+        refused: &BTreeSet<DiskId>,
     ) {
         goals.retain(|disk, _| !refused.contains(disk));
         if goals.is_empty() {
@@ -155,7 +155,7 @@ impl<E: AzureError> State<E> {
             return self.round_ends(cx);
         }
         let stale = self.attempts.stale_disks.iter();
-        let listed: Vec<ArmId> = stale.filter(|disk| vm.read.vm.data_disk(disk).is_some()).cloned().collect();
+        let listed: Vec<DiskId> = stale.filter(|disk| vm.read.vm.data_disk(disk).is_some()).cloned().collect();
         if listed.is_empty() {
             return self.remove(cx, permit, vm, goals, Vec::new());
         }
@@ -169,7 +169,7 @@ impl<E: AzureError> State<E> {
         permit: Option<Id>,
         vm: Observation,
         mut goals: Batch,
-        reads: Vec<(ArmId, Result<DiskSeen, E>)>,
+        reads: Vec<(DiskId, Result<DiskSeen, E>)>,
     ) {
         // Callers may have given up during the reads.
         let current = self.queue.unsent();
@@ -216,7 +216,7 @@ impl<E: AzureError> State<E> {
         if method == VmWriteMethod::WholeListByOmission {
             // A list by omission cannot mark a disk as being detached, an old API does not report the mark, and Azure
             // refuses a list that names such a disk. So the list omits every disk whose detach is requested.
-            let is_listed = |disk: &ArmId| vm.read.vm.data_disk(disk).is_some();
+            let is_listed = |disk: &DiskId| vm.read.vm.data_disk(disk).is_some();
             let leaving = goals.iter().filter(|(disk, goal)| **goal == Goal::Detached && is_listed(disk));
             detach.extend(leaving.map(|(disk, _)| disk.clone()));
         }
@@ -324,7 +324,7 @@ impl<E: AzureError> State<E> {
         cx: &mut Cx<'_, E>,
         removal: RemovalSent,
         failure: Failure<E>,
-        more: BTreeSet<ArmId>,
+        more: BTreeSet<DiskId>,
     ) {
         if more.is_empty() {
             for (disk, goal) in &removal.requests {

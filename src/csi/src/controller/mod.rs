@@ -30,7 +30,7 @@ use csi_proto::csi::{
 use lazuli_disk::{CreateError, Created, DeleteError, ExpandError, Found, ListedVolume, VolumeError, Volumes};
 use lazuli_journal::{Key, Recorder, Subject, Word};
 use lazuli_model::{
-    ArmId, VolumeId,
+    ArmId, DiskId, VolumeId,
     event::{Claim, Event, Failure, Regarding},
     fault::{self, Code, Rpc},
 };
@@ -148,6 +148,11 @@ fn volume(id: &str) -> Result<VolumeId, Status> {
     id.parse().map_err(|error| failure(Code::NotFound, &error))
 }
 
+/// The managed disk of a volume.
+fn managed(id: &VolumeId) -> Result<&ArmId, Status> {
+    id.disk().managed().ok_or_else(|| status(Code::NotFound, format!("the volume id {id} names no managed disk")))
+}
+
 /// A VHD in a page blob may exist and be attached, whatever this driver can do about it: OK would be a lie.
 fn not_a_blob(id: &str) -> Result<(), Status> {
     if id.contains("://") {
@@ -195,7 +200,7 @@ impl ControllerService {
 
     /// The same for an attach or a detach, `done` to or from a node: about the claim, where the volume is the reason, else
     /// about the Node.
-    fn reported_on_node(&self, rpc: Rpc, disk: &ArmId, node: &str, done: &str, error: &VolumeError) -> Status {
+    fn reported_on_node(&self, rpc: Rpc, disk: &DiskId, node: &str, done: &str, error: &VolumeError) -> Status {
         match fault::reason(rpc, &error.fault) {
             Some(reason) if reason.lies_in_the_volume() => {
                 let what = format!("Disk {} cannot be {done} node {node}", disk.name());
@@ -271,8 +276,9 @@ impl ControllerService {
             tracing::warn!(volume = request.volume_id, "this handle names no managed disk; there is nothing to delete");
             return Ok(DeleteVolumeResponse {});
         };
-        let asked = Asked::new(&self.journal, id.disk(), Word::DeleteAsked);
-        match self.volumes.delete(id.disk()).await {
+        let disk = managed(&id)?;
+        let asked = Asked::new(&self.journal, disk, Word::DeleteAsked);
+        match self.volumes.delete(disk).await {
             Ok(()) => asked.done(Word::Answered),
             Err(DeleteError::Snapshots(depend)) => return Err(asked.failed(failure(depend.code(), &depend), None)),
             Err(DeleteError::Failed(error)) => {
@@ -297,7 +303,8 @@ impl ControllerService {
             .map_err(|error| failure(Code::InvalidArgument, &error))?;
         let id = volume(&request.volume_id)?;
         self.volumes.learn_handle_casing(&id);
-        let asked = Asked::new(&self.journal, id.disk(), Word::AttachAsked.about(node_key(&node)));
+        let disk = managed(&id)?;
+        let asked = Asked::new(&self.journal, disk, Word::AttachAsked.about(node_key(&node)));
         let published = match self.volumes.publish(id.disk(), &node, parameters.caching).await {
             Ok(published) => published,
             Err(error) => {
@@ -308,7 +315,7 @@ impl ControllerService {
         // What the context of the volume does not say of its disk, or not any more, the node learns from here.
         let described = match parameters.told {
             Told::Nothing => None,
-            Told::Performance | Told::All => match self.volumes.get(id.disk()).await {
+            Told::Performance | Told::All => match self.volumes.get(disk).await {
                 Ok(found) => Some(found),
                 Err(error) => return Err(asked.failed(failed(Rpc::Publish, &error), Some(&error.fault))),
             },
@@ -334,7 +341,7 @@ impl ControllerService {
         self.volumes.learn_handle_casing(&id);
         let node = Some(request.node_id.as_str()).filter(|node| !node.is_empty());
         let note = node.map_or(Word::DetachAsked.into(), |node| Word::DetachAsked.about(node_key(node)));
-        let asked = Asked::new(&self.journal, id.disk(), note);
+        let asked = Asked::new(&self.journal, managed(&id)?, note);
         if let Err(error) = self.volumes.unpublish(id.disk(), node).await {
             let status = match node {
                 Some(node) => self.reported_on_node(Rpc::Unpublish, id.disk(), node, "detached from", &error),
@@ -355,7 +362,7 @@ impl ControllerService {
             return Err(status(Code::InvalidArgument, "volume_capabilities is missing in the request"));
         }
         let id = volume(&request.volume_id)?;
-        let found = self.volumes.get(id.disk()).await.map_err(|error| failed(Rpc::Read, &error))?;
+        let found = self.volumes.get(managed(&id)?).await.map_err(|error| failed(Rpc::Read, &error))?;
         let answer =
             match plan::validate_capabilities(&capabilities(&request.volume_capabilities), found.disk.max_shares) {
                 Ok(()) => ValidateVolumeCapabilitiesResponse {
@@ -388,7 +395,7 @@ impl ControllerService {
 
     async fn get(&self, request: ControllerGetVolumeRequest) -> Result<ControllerGetVolumeResponse, Status> {
         let id = volume(&request.volume_id)?;
-        let found = self.volumes.get(id.disk()).await.map_err(|error| failed(Rpc::Read, &error))?;
+        let found = self.volumes.get(managed(&id)?).await.map_err(|error| failed(Rpc::Read, &error))?;
         let published_node_ids = found.nodes.clone();
         let volume = Volume { volume_id: request.volume_id, ..wire_volume(&found) };
         Ok(ControllerGetVolumeResponse {
@@ -406,14 +413,15 @@ impl ControllerService {
         let id = volume(&request.volume_id)?;
         self.volumes.learn_handle_casing(&id);
         // The number is for people: a request is in whole GiB but for its last part.
-        let asked = Asked::new(&self.journal, id.disk(), Word::ExpandAsked.number(required_bytes.div_euclid(1 << 30)));
-        let size = match self.volumes.expand(id.disk(), required_bytes, limit_bytes).await {
+        let disk = managed(&id)?;
+        let asked = Asked::new(&self.journal, disk, Word::ExpandAsked.number(required_bytes.div_euclid(1 << 30)));
+        let size = match self.volumes.expand(disk, required_bytes, limit_bytes).await {
             Ok(size) => size,
             Err(ExpandError::Range(error)) => return Err(asked.failed(refused(&error), None)),
             Err(ExpandError::Snapshots(blocked)) => return Err(asked.failed(failure(blocked.code(), &blocked), None)),
             Err(ExpandError::Failed(error)) => {
-                let what = format!("Disk {} cannot be expanded", id.disk().name());
-                let regarding = Some(Regarding::ClaimOf(id.disk().clone()));
+                let what = format!("Disk {} cannot be expanded", disk.name());
+                let regarding = Some(Regarding::ClaimOf(disk.into()));
                 let status = self.reported(Rpc::Expand, regarding, &what, &error);
                 return Err(asked.failed(status, Some(&error.fault)));
             }

@@ -13,7 +13,7 @@ use lazuli_model::{
 use lazuli_volume::modify::ModifyPlan;
 use tonic::Status;
 
-use super::{ControllerService, not_a_blob, volume};
+use super::{ControllerService, managed, not_a_blob, volume};
 use crate::{asked::Asked, capability::ordered, wire::required};
 
 impl ControllerService {
@@ -25,14 +25,14 @@ impl ControllerService {
         not_a_blob(&request.volume_id)?;
         let id = volume(&request.volume_id)?;
         self.volumes.learn_handle_casing(&id);
-        let disk = id.disk();
+        let disk = managed(&id)?;
         let asked = Asked::new(&self.journal, disk, Word::ModifyAsked);
         let class = ordered(request.mutable_parameters);
         match self.volumes.modify(disk, class, self.defaults.cloud).await {
             Ok(plan) => self.tell(disk, &plan),
             Err(error) => {
                 let what = format!("Disk {} cannot be changed as its VolumeAttributesClass asks", disk.name());
-                let status = self.reported(Rpc::Modify, Some(Regarding::ClaimOf(disk.clone())), &what, &error);
+                let status = self.reported(Rpc::Modify, Some(Regarding::ClaimOf(disk.into())), &what, &error);
                 return Err(asked.failed(status, Some(&error.fault)));
             }
         }
@@ -46,7 +46,7 @@ impl ControllerService {
             tracing::warn!(%disk, "{warning}");
         }
         if !plan.ignored.is_empty() {
-            let regarding = Regarding::ClaimOf(disk.clone());
+            let regarding = Regarding::ClaimOf(disk.into());
             let what = format!("Of the VolumeAttributesClass of disk {}, {}", disk.name(), plan.ignored.join("; "));
             self.events.send(Event::new(regarding, Reason::AttributeIgnored, what));
         }

@@ -1,8 +1,8 @@
 //! A caller's words for the failure of its request.
 
-use lazuli_model::ArmId;
 #[cfg(test)]
 use lazuli_model::fault::Fault;
+use lazuli_model::{ArmId, DiskId};
 use lazuli_storage::{
     attach::{Goal, Resolved, Unattachable},
     publish,
@@ -14,7 +14,7 @@ use lazuli_vm_disks::{Failure, Opposed, Why};
 /// The failure of a request for a disk on a node. `name_of` is the node that a VM is.
 pub(crate) fn volume_error(
     failure: Failure<Answer>,
-    disk: &ArmId,
+    disk: &DiskId,
     node: &str,
     name_of: impl Fn(&ArmId) -> String,
 ) -> VolumeError {
@@ -90,7 +90,7 @@ fn of_the_vm(why: &Why) -> &'static str {
 /// What the reads say, and what an event says of it.
 fn of_resolved(
     resolved: Resolved,
-    disk: &ArmId,
+    disk: &DiskId,
     node: &str,
     name_of: impl Fn(&ArmId) -> String,
 ) -> (String, Option<String>) {
@@ -135,7 +135,7 @@ fn of_resolved(
 }
 
 /// The message for a request that contradicts an earlier one of the same disk on the same node.
-fn opposed(disk: &ArmId, node: &str, asked: Goal, earlier: Opposed) -> String {
+fn opposed(disk: &DiskId, node: &str, asked: Goal, earlier: Opposed) -> String {
     match (asked, earlier.goal) {
         (Goal::Detached, _) => {
             let state = if earlier.sent { "it is being attached to it" } else { "its attach to it is requested" };

@@ -4,10 +4,10 @@
 //! What it refuses is exactly what ControllerExpandVolume would refuse by the same state: both ask
 //! [`plan_expand`](lazuli_volume::plan_expand). That a claim never shrinks is Kubernetes' own rule.
 
-use lazuli_model::{ArmId, Disk, Gib};
+use lazuli_model::{ArmId, Disk, DiskId, Gib};
 use serde_json::Value;
 
-use super::{Source, bytes_of_quantity, source};
+use super::{bytes_of_quantity, source};
 use lazuli_volume::{Expand, plan_expand};
 
 /// A claim that asks for more than it did before.
@@ -44,12 +44,12 @@ pub enum Review {
 pub fn review(growth: &Growth<'_>, volume: &Value) -> Review {
     match source(volume) {
         None => Review::NotOurs,
-        Some(Source::PageBlob(blob)) => Review::Refused(format!(
+        Some(DiskId::Blob(blob)) => Review::Refused(format!(
             "PersistentVolume {} is the page blob {}, and only managed disks can be resized; make a new claim of the \
              size that you need and copy the data",
-            growth.volume, blob.uri
+            growth.volume, blob
         )),
-        Some(Source::Disk(disk)) => Review::ReadDisk(disk),
+        Some(DiskId::Managed(disk)) => Review::ReadDisk(disk),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::mem;
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, CachingMode, Disk, Lun, VolumeId, fault::Fault};
+use lazuli_model::{ArmId, CachingMode, Disk, DiskId, Lun, VolumeId, fault::Fault};
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{
@@ -80,7 +80,7 @@ impl<W: WorkFailure> Publish<W> {
                 self.admit(cx, candidate, source)
             }
             (At::Admitting(candidate, source), Event::Disk(read)) => {
-                let read = read.map_err(|error| Failure::azure(Why::Unreadable(cx.disk()), error))?;
+                let read = read.map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
                 judge(cx, &candidate, source, &read.0)?;
                 self.admitted(cx, candidate)
             }
@@ -113,7 +113,7 @@ impl<W: WorkFailure> Publish<W> {
                 self.attached(cx, vm, lun)
             }
             (At::Source(vm, lun, tried), Event::Disk(read)) => {
-                let read = read.map_err(|error| Failure::azure(Why::Unreadable(cx.disk()), error))?;
+                let read = read.map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
                 match (cx.env.sources.learn(&read.0, &vm, read.1), tried) {
                     (Some(source), _) => Ok(Next::Done(Done::Published { lun, source })),
                     // A list that was enough when it was asked for may not be when it comes.
@@ -225,7 +225,10 @@ fn is_held_elsewhere(error: &impl WorkFailure) -> bool {
 fn attachment<'a>(cx: &Context<'_, '_>, candidate: &'a Candidate, source: AttachmentSource) -> Attachment<'a> {
     let (policy, disk) = (cx.env.policy, &cx.of.disk);
     let home = (policy.home.subscription.as_str(), policy.home.name.as_str());
-    let resource_group = policy.resource_groups.check((disk.subscription(), disk.resource_group()), home);
+    // The address of a blob names no resource group: that of its account counts where the account is looked up.
+    let resource_group = disk
+        .managed()
+        .map_or(Ok(()), |disk| policy.resource_groups.check((disk.subscription(), disk.resource_group()), home));
     Attachment { inline: policy.inline, source, resource_group, vm: &candidate.vm }
 }
 
@@ -237,7 +240,7 @@ fn judge<E, W>(
     cx: &mut Context<'_, '_>,
     candidate: &Candidate,
     source: AttachmentSource,
-    disk: &Disk,
+    disk: &Disk<DiskId>,
 ) -> Result<(), Failure<E, W>> {
     let persistent_volume = match cx.env.handles {
         VolumeHandles::NoCluster => None,

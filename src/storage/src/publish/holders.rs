@@ -57,7 +57,8 @@ impl Holders {
     ) -> Turn<(), E, W> {
         match (mem::replace(&mut self.at, At::Disk), event) {
             (At::Disk, Event::Disk(read)) => {
-                let read = found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk()), error))?;
+                let read =
+                    found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
                 let Some(read) = read else { return Ok(Next::Done(())) };
                 cx.check_occupied()?;
                 let holders = unpublish::other_holders(&read.0, &self.vm).into_iter();
@@ -68,7 +69,7 @@ impl Holders {
                 Ok(machine) => self.judge(cx, holder, Some(&machine)),
                 Err(error) => {
                     let Some(answer) = existence(error.fault(), &holder) else {
-                        return Err(Failure::azure(Why::Unreadable(holder), error));
+                        return Err(Failure::azure(Why::Unreadable(holder.to_string()), error));
                     };
                     let mut evidence = Evidence::new(cx.of.requested_at);
                     evidence.machine.push(Sent { sent_at, answered_at: cx.now, answer });

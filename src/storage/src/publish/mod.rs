@@ -52,7 +52,7 @@ mod simulation;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, CachingMode, Disk, Lun, Vm, fault::Fault, node::ClusterNodes};
+use lazuli_model::{ArmId, CachingMode, Disk, DiskId, Lun, Vm, fault::Fault, node::ClusterNodes};
 use lazuli_quota::{
     permit::Priority,
     read::{Accept, Seen},
@@ -87,7 +87,7 @@ pub enum Request {
     /// Attach a disk to a node.
     Publish {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// The node's id: its name, or the ARM id of its VM.
         node: String,
         /// With this caching. `None`: with the caching that the disk allows.
@@ -96,14 +96,14 @@ pub enum Request {
     /// Detach a disk from a node.
     Unpublish {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// The node's id. `None`: from every node.
         node: Option<String>,
     },
     /// Delete a disk.
     Delete {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
     },
 }
 
@@ -321,7 +321,7 @@ pub enum Event<E, W> {
         read: Result<Box<Vm>, E>,
     },
     /// The disk.
-    Disk(Result<Box<(Disk, Seen<Duration>)>, E>),
+    Disk(Result<Box<(Disk<DiskId>, Seen<Duration>)>, E>),
     /// Machines, by a list that was sent no earlier than then.
     Listed(Result<(Duration, Arc<Vec<Vm>>), E>),
     /// The instance.
@@ -410,7 +410,7 @@ type Turn<T, E, W> = Result<Next<T>, Failure<E, W>>;
 /// What a request is about.
 #[derive(Debug, Clone)]
 struct Subject {
-    disk: ArmId,
+    disk: DiskId,
     /// The node's id; empty where the request names none.
     node: String,
     requested_at: Duration,
@@ -429,7 +429,7 @@ impl Context<'_, '_> {
         self.of.node.clone()
     }
 
-    fn disk(&self) -> ArmId {
+    fn disk(&self) -> DiskId {
         self.of.disk.clone()
     }
 
@@ -481,7 +481,7 @@ impl<W: WorkFailure> State<W> {
     }
 
     /// The disk of the request.
-    pub fn disk(&self) -> &ArmId {
+    pub fn disk(&self) -> &DiskId {
         &self.of.disk
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lazuli_engine::Id;
 use lazuli_model::{
-    ArmId, AzureTime, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, InstanceView, Lun, PowerState,
+    ArmId, AzureTime, CachingMode, DataDisk, DataDiskSource, Disk, DiskId, DiskState, InstanceView, Lun, PowerState,
     ProvisioningState, Vm,
     fault::{Effect, Fault},
     op::{VmWrite, VmWriteMethod},
@@ -275,7 +275,7 @@ impl Run {
         }
     }
 
-    fn read_disks(&mut self, replica: usize, vm: VmNo, id: Id, singly: &[ArmId], listed: &[ArmId]) {
+    fn read_disks(&mut self, replica: usize, vm: VmNo, id: Id, singly: &[DiskId], listed: &[DiskId]) {
         self.under(replica, vm, id, Under::DisksRead);
         if singly.is_empty() && listed.is_empty() {
             return self.judge(Err(format!("law 9 (ids): node-{vm} reads no disk")));
@@ -371,7 +371,7 @@ impl Run {
     }
 
     /// A disk as a single read shows it now.
-    pub(super) fn disk_now(&mut self, vm: VmNo, disk: DiskNo) -> Option<Disk> {
+    pub(super) fn disk_now(&mut self, vm: VmNo, disk: DiskNo) -> Option<Disk<DiskId>> {
         let observed = ObservedDisk { sent_at: self.now, disk: Some(self.azure.disk(disk).clone()) };
         self.disk_value(vm, disk, &observed, By::Single).ok().map(|seen| seen.disk)
     }
@@ -600,7 +600,7 @@ impl Run {
 fn data_disk(element: &Element) -> DataDisk {
     DataDisk {
         lun: lun(element.lun),
-        source: DataDiskSource::Managed(disk_id(element.disk)),
+        source: DataDiskSource::Disk(disk_id(element.disk)),
         caching: CachingMode::None,
         to_be_detached: element.leaving,
     }

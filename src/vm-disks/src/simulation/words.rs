@@ -29,7 +29,7 @@ pub(super) fn event(event: &Event<ArmAnswer>) -> String {
 }
 
 pub(super) fn action(action: &Action<ArmAnswer>) -> String {
-    let names = |disks: &[lazuli_model::ArmId]| disks.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(" ");
+    let names = |disks: &[lazuli_model::DiskId]| disks.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(" ");
     match action {
         Action::Answer { caller, disk, outcome } => match &**outcome {
             Ok(outcome) => format!("answer {caller}, {}: OK {outcome:?}", disk.name()),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lazuli_model::{ArmId, AzureTime, Disk, Lun, ProvisioningState, Vm, fault::Fault, seeded::Numbers};
+use lazuli_model::{ArmId, AzureTime, Disk, DiskId, Lun, ProvisioningState, Vm, fault::Fault, seeded::Numbers};
 use lazuli_quota::read::{By, Seen};
 
 use super::{
@@ -113,7 +113,7 @@ impl Azure {
         self.is_found(vm, now) || self.machines[vm].exists && self.machines[vm].is_listed
     }
 
-    fn disk_model(&self, holds: [bool; 5]) -> Option<Disk> {
+    fn disk_model(&self, holds: [bool; 5]) -> Option<Disk<DiskId>> {
         let disk = self.disk?;
         let mut holders = (0..5).filter(|vm| holds[*vm]).map(|vm| MACHINES[vm].clone());
         let managed_by = holders.next();
