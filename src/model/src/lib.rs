@@ -88,5 +88,5 @@ pub use storage_account::{
     AccountAccessTier, AccountKey, AccountKind, AccountNetworkAccess, Billing, FileService, NetworkAction,
     NetworkRules, PrivateEndpointConnection, StorageAccount, StorageSku, VirtualNetworkRule,
 };
-pub use vm::{DataDisk, DataDiskSource, Vm};
+pub use vm::{DataDisk, DataDiskSource, SystemDisk, Vm};
 pub use volume_id::{VolumeId, VolumeIdError};

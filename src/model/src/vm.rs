@@ -19,8 +19,19 @@ pub struct Vm {
     pub provisioning_state: ProvisioningState,
     /// Its version, for conditional writes; absent on old API versions.
     pub etag: Option<String>,
+    /// Where its system disk is, which says which data disks it takes.
+    pub system_disk: SystemDisk,
     /// The data disks in its model, in Azure's order.
     pub data_disks: Vec<DataDisk>,
+}
+
+/// Where the system disk of a machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SystemDisk {
+    /// `storageProfile.osDisk.vhd`
+    Blob,
+    /// `storageProfile.osDisk.managedDisk`, or that of an instance of a scale set.
+    Managed,
 }
 
 /// An element of `storageProfile.dataDisks`.

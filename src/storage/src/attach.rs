@@ -17,6 +17,7 @@ use lazuli_model::{
 use lazuli_quota::read::By;
 
 use crate::lun::{self, NodeReservations};
+use lazuli_vhd::attach as blob;
 use lazuli_volume::is_zone_redundant;
 
 pub use conflict::{Doubt, Explained, Refused};
@@ -240,6 +241,10 @@ pub enum Unattachable {
     AttachedTo(Vec<ArmId>),
     /// The disk is being read, written or uploaded through a shared access signature.
     InUse(DiskState),
+    /// The lease of the page blob is held, and nothing says by which VM.
+    Leased,
+    /// The VM takes no page blobs.
+    NoBlobs(blob::Refusal),
 }
 
 /// Whether the disk's own state allows its attach to this VM. A state that is unknown here or contradicts itself allows
@@ -257,6 +262,16 @@ pub fn attachable<I>(disk: &Disk<I>, vm: &ArmId) -> Result<(), Unattachable> {
             | DiskState::ReadyToUpload
             | DiskState::ActiveUpload),
         ) => Err(Unattachable::InUse(state)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a page blob may be attached to this VM, which does not list it. A lease says that a VM has it: Azure would refuse
+/// the whole write. Whether the cloud attaches blobs at all is said by Azure's answer alone.
+fn blob_attachable(disk: &Disk<DiskId>, vm: &Vm) -> Result<(), Unattachable> {
+    blob::check(blob::Machine::of(vm), blob::Service::Offered).map_err(Unattachable::NoBlobs)?;
+    match disk.state {
+        Some(DiskState::Attached) if disk.holders().is_empty() => Err(Unattachable::Leased),
         _ => Ok(()),
     }
 }

@@ -307,6 +307,7 @@ mod tests {
             computer_name: Some("Computer".into()),
             provisioning_state: ProvisioningState::Succeeded,
             etag: None,
+            system_disk: lazuli_model::SystemDisk::Managed,
             data_disks: disks.iter().map(element).collect(),
         }
     }

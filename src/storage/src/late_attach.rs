@@ -263,6 +263,7 @@ mod tests {
             computer_name: None,
             provisioning_state: ProvisioningState::InProgress,
             etag: None,
+            system_disk: lazuli_model::SystemDisk::Managed,
             data_disks: has_disk.then_some(element).into_iter().collect(),
         }
     }

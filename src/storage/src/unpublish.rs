@@ -167,6 +167,7 @@ mod tests {
             computer_name: computer_name.map(str::to_owned),
             provisioning_state: ProvisioningState::Succeeded,
             etag: None,
+            system_disk: lazuli_model::SystemDisk::Managed,
             data_disks: Vec::new(),
         }
     }

@@ -20,7 +20,7 @@
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 
 use lazuli_model::{
-    CachingMode, Gib, StorageSku, UnknownName,
+    CachingMode, Gib, StorageSku, SystemDisk, UnknownName,
     blob_uri::is_account_name,
     digest,
     parameter::{Parameter, ParameterError, Parameters},
@@ -71,15 +71,6 @@ impl fmt::Display for BlobDisks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// Where the system disk of a machine is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SystemDisk {
-    /// `storageProfile.osDisk.vhd`
-    Blob,
-    /// `storageProfile.osDisk.managedDisk`, or that of an instance of a scale set.
-    Managed,
 }
 
 /// What the machines of the cluster take.

@@ -36,6 +36,7 @@ fn vm(provisioning_state: ProvisioningState, disks: &[u8]) -> Vm {
         computer_name: None,
         provisioning_state,
         etag: Some("1".to_owned()),
+        system_disk: lazuli_model::SystemDisk::Managed,
         data_disks: disks.iter().map(element).collect(),
     }
 }

@@ -84,6 +84,8 @@ pub enum Why {
         /// The VM's; `None` for a regional one.
         vm: Option<String>,
     },
+    /// Azure has refused to attach a page blob, and does not say why in its code.
+    BlobRefused,
     /// The attachment is not, or not any more, the one to detach.
     NotDangling(NotDangling),
     /// Reads of the disk take too long to tell who has attached it.
@@ -139,6 +141,10 @@ impl<E: AzureError> Failure<E> {
         };
         match self.fault {
             _ if !is_about_this_disk => self.clone().resorted(Fault::Conflict),
+            // A cloud that attaches page blobs no more says so in its message alone, with a code that says nothing.
+            Fault::Invalid | Fault::Unsupported if goal != Goal::Detached && disk.blob().is_some() => {
+                Self { why: Why::BlobRefused, ..self.clone() }.resorted(Fault::Unclear)
+            }
             // Azure's message names the scope that the identity may not use, and not the disk that refers to it.
             Fault::LinkedForbidden => Self { why: Why::LacksRight, ..self.clone() },
             _ => self.clone(),

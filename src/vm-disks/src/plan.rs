@@ -73,26 +73,26 @@ impl<E: AzureError> State<E> {
     }
 
     /// Which write may follow: one of the whole list of disks, and any after a failed one, needs a single read.
-    pub(super) fn writes(&self, cx: &Cx<'_, E>) -> Writes {
-        match self.method(cx) {
+    pub(super) fn writes(&self, cx: &Cx<'_, E>, members: &Batch) -> Writes {
+        match self.method(cx, members.keys()) {
             VmWriteMethod::Action if self.attempts.is_clean() => Writes::AfterAnyRead,
             VmWriteMethod::Action => Writes::AfterSingleRead,
             VmWriteMethod::WholeList | VmWriteMethod::WholeListByOmission => Writes::WholeList,
         }
     }
 
-    /// How the next write is sent. The action knows managed disks alone (source: the compute API), so page blobs are written
-    /// as a list.
-    pub(super) fn method(&self, cx: &Cx<'_, E>) -> VmWriteMethod {
+    /// How the next write, of these disks, is sent. The action knows managed disks alone (source: the compute API), so page
+    /// blobs are written as a list.
+    pub(super) fn method<'a>(&self, cx: &Cx<'_, E>, mut disks: impl Iterator<Item = &'a DiskId>) -> VmWriteMethod {
         match self.attempts.method.unwrap_or(cx.memory.method) {
-            VmWriteMethod::Action if self.queue.names_a_blob() => VmWriteMethod::WholeList,
+            VmWriteMethod::Action if disks.any(|disk| disk.blob().is_some()) => VmWriteMethod::WholeList,
             method => method,
         }
     }
 
-    /// Whether the next write of the VM has no condition (etag).
-    pub(super) fn needs_permit(&self, cx: &Cx<'_, E>, read: &VmRead) -> bool {
-        self.method(cx) == VmWriteMethod::Action || read.version.etag.is_none()
+    /// Whether the next write of the VM, by this method, has no condition (etag).
+    pub(super) fn needs_permit(method: VmWriteMethod, read: &VmRead) -> bool {
+        method == VmWriteMethod::Action || read.version.etag.is_none()
     }
 }
 

@@ -152,11 +152,6 @@ impl Queue {
         self.waiting.contains_key(disk)
     }
 
-    /// Whether there is a request of a page blob, sent or not.
-    pub(super) fn names_a_blob(&self) -> bool {
-        self.waiting.keys().any(|disk| disk.blob().is_some())
-    }
-
     /// Whether any request has a caller that waits, or has been sent.
     pub(super) fn has_requests(&self) -> bool {
         self.waiting.values().any(|request| !request.is_abandoned())

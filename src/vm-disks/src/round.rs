@@ -210,7 +210,7 @@ impl<E: AzureError> State<E> {
         let shown = cx.memory.shown_on(&self.vm);
         let requests = self.queue.arrived_of(&round.goals);
         let lists_from = cx.memory.lists_from(cx.env.attachments, cx.now);
-        let accept = attach::first_read(&requests, &shown, lists_from, self.writes(cx), cx.now);
+        let accept = attach::first_read(&requests, &shown, lists_from, self.writes(cx, &round.goals), cx.now);
         let priority = self.priority(cx, &round.goals);
         self.read_vm(cx, accept, Some(priority));
         self.stage = Stage::FirstRead(Round { asked_at: cx.now, ..round });
@@ -453,14 +453,15 @@ impl<E: AzureError> State<E> {
         if read.seen.by == By::Single {
             cx.memory.vm_seen(&read.vm, cx.now);
         }
-        let writes = self.writes(cx);
+        let writes = self.writes(cx, &planning.members);
         planning.plan = self.plan(cx, &planning.vm.read, &planning.reads, &planning.members, writes, &planning.force);
     }
 
     /// Answers what the plan has resolved, and writes, or waits.
     fn planned(&mut self, cx: &mut Cx<'_, E>, planning: Box<Planning<E>>) {
         let write = &planning.plan.write;
-        let is_list = self.method(cx) != VmWriteMethod::Action || write.says_nothing();
+        let method = self.method(cx, planning.members.keys());
+        let is_list = method != VmWriteMethod::Action || write.says_nothing();
         if !write.is_empty() && is_list && is_too_old_for_a_list(&planning.vm.read, cx.now) {
             return self.read_again(cx, planning);
         }
@@ -478,16 +479,15 @@ impl<E: AzureError> State<E> {
             cx.release(permit);
             return self.wait_for(cx, plan.wait(), members);
         }
-        if permit.is_none() && self.needs_permit(cx, &vm.read) {
+        if permit.is_none() && Self::needs_permit(method, &vm.read) {
             let priority = self.priority(cx, &members);
             return self.wait_for_permit(cx, priority, reads.that_give_terms(&self.vm));
         }
-        if vm.read.seen.by == By::List && self.writes(cx) != Writes::AfterAnyRead {
+        if vm.read.seen.by == By::List && self.writes(cx, &members) != Writes::AfterAnyRead {
             // Another VM's write has changed the method since the VM was read.
             cx.release(permit);
             return self.round_ends(cx);
         }
-        let method = self.method(cx);
         let written = plan.write.attach.iter().map(|attachment| &attachment.disk);
         let written = written.chain(&plan.write.detach).chain(&plan.write.reapply);
         let members: Batch = written.map(|disk| (disk.clone(), members[disk])).collect();

@@ -127,18 +127,23 @@ impl<E: AzureError> State<E> {
             return self.wait_for_rest(cx, goals);
         }
         let shown_from = cx.memory.writes_shown_from(&self.vm, cx.now);
-        let is_list = self.method(cx) != VmWriteMethod::Action;
-        if is_list && vm.read.vm.etag.is_none() && vm.read.seen.sent_at < shown_from {
+        let method = self.removal_method(cx, &goals);
+        if method != VmWriteMethod::Action && vm.read.vm.etag.is_none() && vm.read.seen.sent_at < shown_from {
             cx.release(permit);
             return self.wait_until(shown_from.min(cx.now + MAX_READ_LAG), Awaited::FreshReads);
         }
-        if permit.is_none() && self.needs_permit(cx, &vm.read) {
+        if permit.is_none() && Self::needs_permit(method, &vm.read) {
             return self.wait_for_permit(cx, Priority::Detach, DiskReads::default());
         }
         match self.look_at_conditions(cx, &goals) {
             Some(conditions) => self.removing(permit, vm, At::Conditions(goals, conditions)),
             None => self.look_at_listed(cx, permit, vm, goals, &BTreeSet::new()),
         }
+    }
+
+    /// How a write is sent that removes the stale disks and serves these requests.
+    fn removal_method(&self, cx: &Cx<'_, E>, goals: &Batch) -> VmWriteMethod {
+        self.method(cx, goals.keys().chain(&self.attempts.stale_disks))
     }
 
     fn look_at_listed(
@@ -174,8 +179,8 @@ impl<E: AzureError> State<E> {
         // Callers may have given up during the reads.
         let current = self.queue.unsent();
         goals.retain(|disk, goal| current.get(disk) == Some(goal));
-        let is_list = self.method(cx) != VmWriteMethod::Action;
-        if goals.is_empty() || is_list && is_too_old_for_a_list(&vm.read, cx.now) {
+        let usual = self.removal_method(cx, &goals);
+        if goals.is_empty() || usual != VmWriteMethod::Action && is_too_old_for_a_list(&vm.read, cx.now) {
             cx.release(permit);
             return self.round_ends(cx);
         }
@@ -198,7 +203,6 @@ impl<E: AzureError> State<E> {
             cx.release(permit);
             return self.round_ends(cx);
         }
-        let usual = self.method(cx);
         // The write's condition is the etag of the VM as read before the disks. Nothing else shows an attach that
         // another replica has begun since.
         let has_etag = vm.read.version.etag.is_some();

@@ -159,6 +159,11 @@ pub fn decode_vm(raw: &Value) -> Result<Vm, DecodeError> {
         computer_name: optional_text(raw, "properties.osProfile.computerName")?.map(str::to_owned),
         provisioning_state: provisioning_state(raw)?,
         etag: optional_text(raw, "etag")?.map(str::to_owned),
+        system_disk: if at(raw, "properties.storageProfile.osDisk.vhd").is_some_and(Value::is_object) {
+            SystemDisk::Blob
+        } else {
+            SystemDisk::Managed
+        },
         data_disks: data_disks(raw)?.iter().map(decode_data_disk).collect::<Result<_, _>>()?,
     })
 }

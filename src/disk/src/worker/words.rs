@@ -39,6 +39,13 @@ pub(crate) fn volume_error(
             );
             (lacks, None)
         }
+        Why::BlobRefused => {
+            let what = format!(
+                "{disk} cannot be attached to node {node}; where this cloud attaches no blob disks any more, make a managed \
+                 disk of it: a claim of a managed class whose dataSource is this claim"
+            );
+            (what, None)
+        }
         Why::DiskUnreadable if azure.is_none() => (format!("{disk} cannot be read; retry"), None),
         Why::DiskUnreadable => (format!("{disk} cannot be read"), None),
         Why::SlowReads => {
@@ -80,6 +87,7 @@ fn of_the_vm(why: &Why) -> &'static str {
         | Why::Opposed { .. }
         | Why::Resolved(_)
         | Why::LacksRight
+        | Why::BlobRefused
         | Why::OtherZone { .. }
         | Why::NotDangling(_)
         | Why::SlowReads
@@ -127,6 +135,13 @@ fn of_resolved(
         }
         Resolved::Unattachable(Unattachable::InUse(state)) => {
             format!("{disk} cannot be attached while it is {state}: a shared access signature is out on it")
+        }
+        Resolved::Unattachable(Unattachable::Leased) => format!(
+            "{disk} cannot be attached to node {node}: the lease of its blob is held, so a machine has it that its metadata \
+             does not name; detach it there"
+        ),
+        Resolved::Unattachable(Unattachable::NoBlobs(why)) => {
+            format!("{disk} cannot be attached to node {node}: {why}")
         }
         Resolved::UnreadableDisk => format!("{disk} cannot be read; retry"),
         Resolved::Attached { .. } | Resolved::Detached => format!("{disk} needs no write on node {node}"),

@@ -24,7 +24,7 @@ use std::{
 use lazuli_model::{ArmId, CachingMode, Disk, DiskId, ProvisioningState, Vm, op::VmWrite};
 use lazuli_quota::read::{Accept, By, Seen};
 
-use super::{DesiredDisks, Resolved, Terms, attachable, confirmed_attached, gives_terms, write_for};
+use super::{DesiredDisks, Resolved, Terms, attachable, blob_attachable, confirmed_attached, gives_terms, write_for};
 use crate::lun::NodeReservations;
 use lazuli_volume::effective_caching;
 
@@ -432,6 +432,11 @@ impl<T: Moment> Evidence<'_, T> {
         if state.holders().contains(&&self.vm.id) && (self.seen.by == By::List || self.seen.sent_at < read.seen.sent_at)
         {
             return Step::Open(Open::ReadVmSingly);
+        }
+        if disk.blob().is_some()
+            && let Err(why) = blob_attachable(state, self.vm)
+        {
+            return Step::Resolved(Resolved::Unattachable(why), read.seen.sent_at);
         }
         match attachable(state, &self.vm.id) {
             _ if read.seen.by == By::List && !gives_terms(state, &self.vm.id) => {

@@ -33,6 +33,7 @@ pub(super) fn vm(data_disks: Vec<DataDisk>) -> Vm {
         computer_name: None,
         provisioning_state: ProvisioningState::Succeeded,
         etag: None,
+        system_disk: lazuli_model::SystemDisk::Managed,
         data_disks,
     }
 }

@@ -38,6 +38,8 @@ enum At<W> {
     Asking(Candidate),
     /// The disk is read, which may not be attached for that.
     Admitting(Candidate, AttachmentSource),
+    /// The footer of a page blob is looked at.
+    Preparing(ArmId, NodeVm),
     Attaching(ArmId, NodeVm, Try),
     /// Another VM holds the disk.
     Freeing(Free<W>, ArmId, NodeVm),
@@ -84,6 +86,12 @@ impl<W: WorkFailure> Publish<W> {
                 judge(cx, &candidate, source, &read.0)?;
                 self.admitted(cx, candidate)
             }
+            (At::Preparing(vm, known), Event::Prepared(prepared)) => match prepared {
+                // Its lease is held: the VM may have it already.
+                Err(error) if *error.fault() == Fault::InUse => self.attach(cx, vm, known, Try::First),
+                Err(error) => Err(Failure::work(error)),
+                Ok(()) => self.attach(cx, vm, known, Try::First),
+            },
             (At::Attaching(vm, known, tried), Event::Worked(outcome)) => self.worked(cx, vm, known, tried, outcome),
             (At::Freeing(mut free, vm, known), event) => match free.next(cx, event)? {
                 Next::Call(call) => self.go(At::Freeing(free, vm, known), call),
@@ -190,7 +198,11 @@ impl<W: WorkFailure> Publish<W> {
             // Where the Node is deleted while the disk is being attached, this is the VM that the disk must leave.
             cx.env.nodes.learn(&cx.of.node, &vm);
         }
-        self.attach(cx, vm, known, Try::First)
+        // A machine that finds no footer at the end of a page blob does not take it for a disk.
+        match cx.of.disk.blob() {
+            Some(_) => self.go(At::Preparing(vm, known), Call::Prepare),
+            None => self.attach(cx, vm, known, Try::First),
+        }
     }
 
     fn attach<E>(&mut self, cx: &Context<'_, '_>, vm: ArmId, known: NodeVm, tried: Try) -> Turn<Done, E, W> {

@@ -151,6 +151,9 @@ pub enum Why {
     /// The disk is being attached or detached.
     #[error("{0} is being attached or detached; retry")]
     Occupied(DiskId),
+    /// The lease of the page blob is still held.
+    #[error("{0} is not proved to be detached: the lease of its blob is still held; retry")]
+    Leased(DiskId),
     /// The node's VM was missing and is there again.
     #[error("node {0}: its VM was missing and is there again")]
     ThereAgain(String),

@@ -302,6 +302,8 @@ pub enum Call {
         /// A detach for this attachment alone.
         only_if: Option<Dangling>,
     },
+    /// Have the footer of a page blob written anew where its end is none: [`Event::Prepared`].
+    Prepare,
     /// Have the disk deleted: [`Event::Deleted`].
     Delete,
 }
@@ -343,6 +345,8 @@ pub enum Event<E, W> {
     Source(Result<AttachmentSource, String>),
     /// What the worker of the VM answers: the LUN of an attached disk, nothing for a detached one.
     Worked(Result<Option<Lun>, W>),
+    /// Whether the page blob ends with a footer.
+    Prepared(Result<(), W>),
     /// Whether the disk is deleted.
     Deleted(Result<(), W>),
 }

@@ -34,6 +34,7 @@ fn lists<'a>(number: usize, disks: impl IntoIterator<Item = &'a DiskId>) -> Vm {
         computer_name: None,
         provisioning_state: ProvisioningState::Succeeded,
         etag: None,
+        system_disk: lazuli_model::SystemDisk::Managed,
         data_disks: (0..).zip(disks).map(element).collect(),
     }
 }

@@ -201,10 +201,6 @@ pub(super) fn vm_id(vm: VmNo) -> ArmId {
     ArmId::virtual_machine("s", "g", &format!("node-{vm}")).expect("this is a name")
 }
 
-pub(super) fn disk_id(disk: DiskNo) -> DiskId {
-    DiskId::from(ArmId::disk("s", "g", &format!("d{disk:02}")).expect("this is a name"))
-}
-
 pub(super) fn disk_no(id: &DiskId) -> DiskNo {
     id.name()[1..].parse().expect("the world has named it")
 }
@@ -433,7 +429,7 @@ impl Azure {
 
     /// A refusal because of one disk, which this Azure names or not.
     fn refused(&self, fault: Fault, status: u16, disk: DiskNo) -> ArmAnswer {
-        let named = self.habits.names_disk.then(|| disk_id(disk));
+        let named = self.habits.names_disk.then(|| self.habits.disk_id(disk));
         ArmAnswer { named, ..ArmAnswer::refused(fault, status) }
     }
 
@@ -544,7 +540,7 @@ impl Azure {
     }
 
     fn failed_for(&self, fault: Fault, disk: DiskNo) -> ArmAnswer {
-        let named = self.habits.names_disk.then(|| disk_id(disk));
+        let named = self.habits.names_disk.then(|| self.habits.disk_id(disk));
         ArmAnswer { named, ..ArmAnswer::failed(fault) }
     }
 

@@ -98,6 +98,7 @@ pub(super) fn answer(attaches: bool, outcome: &Outcome<ArmAnswer>) -> &'static s
             Why::OtherWrite => "answer: another write",
             Why::Write => "answer: the write failed",
             Why::LacksRight => "answer: lacks a right",
+            Why::BlobRefused => "answer: blob refused",
             Why::Deferred => "answer: deferred",
             Why::NotShown => "answer: not shown",
             Why::StillListed => "answer: still listed",

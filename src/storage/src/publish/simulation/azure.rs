@@ -141,6 +141,7 @@ fn vm_model(vm: usize) -> Vm {
         computer_name: computer_name.map(str::to_owned),
         provisioning_state: ProvisioningState::Succeeded,
         etag: None,
+        system_disk: lazuli_model::SystemDisk::Managed,
         data_disks: Vec::new(),
     }
 }
@@ -249,6 +250,7 @@ impl World {
             Call::AskLateAttach { vm, node } => Event::LateAttach(self.late_attach(&vm, &node)),
             Call::AskNode(node) => Event::NodeFacts(Ok(self.facts(&node))),
             Call::Work { vm, goal, only_if, .. } => return self.work(id, &vm, goal, only_if),
+            Call::Prepare => return self.breaks("a call that this world does not know"),
             Call::Delete => Event::Deleted(self.delete()),
         };
         self.answer(id, event);
