@@ -505,13 +505,11 @@ fn attachments(state: &State) -> Vec<Attachment> {
     for vm in state.store.machines() {
         let id = vm["id"].as_str().unwrap_or("");
         for (lun, disk) in state.store.lun_map(id) {
-            if let Some(doc) = state.store.disk(&disk) {
-                attachments.push(Attachment {
-                    vm: path::machine_name(id),
-                    lun,
-                    disk: arm::compute::disk_work::facts(&doc),
-                });
-            }
+            let facts = match blob::vhd::is_address(&disk) {
+                true => blob::vhd::device_of(state, id, &disk),
+                false => state.store.disk(&disk).map(|doc| arm::compute::disk_work::facts(&doc)),
+            };
+            attachments.extend(facts.map(|disk| Attachment { vm: path::machine_name(id), lun, disk }));
         }
     }
     attachments

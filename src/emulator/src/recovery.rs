@@ -125,11 +125,13 @@ impl State {
             } else if held {
                 kept.push(element);
             } else if attachments::empty_blob(&element)
-                .is_none_or(|blob| disk_plan::make_blobs(self, &[blob], START).is_ok())
+                .is_none_or(|blob| disk_plan::make_blobs(self, &own_id, &[blob], START).is_ok())
                 && attachments::still_free(self, &own_id, disk).is_ok()
             {
                 attachments::take(self, &own_id, lun, disk, START);
                 kept.push(element);
+            } else {
+                attachments::give_back(self, &own_id, lun, disk, START);
             }
         }
         self.store.change(id, START, |resource| {

@@ -186,8 +186,9 @@ fn answer(shared: &Shared, asked: &Asked, operation: Operation) -> Reply {
     authorization::check(&signed, &keys::values(state, &account))?;
     let new_id = if asked.method == "PUT" { state.guid() } else { String::new() };
     let at = shared.clock.elapsed();
-    let documents = Documents { store: &mut state.store, blobs: &mut state.blobs, account: path::of(&account), at };
+    let mut documents = Documents { store: &mut state.store, blobs: &mut state.blobs, account: path::of(&account), at };
     let now = shared.clock.at(at).as_nanosecond();
+    documents.look_at_devices(now);
     (operation.handler)(&mut Context { asked, documents, account: &account, names: &shared.names, new_id, now })
 }
 
