@@ -39,10 +39,11 @@
 //!
 //! # VHDs
 //!
-//! A disk may have its bytes in a file of others: a page blob with a VHD in it **is** the disk. The device ends where the
-//! disk does, before the footer. What the node writes is what the blob service reads, as soon as the node has flushed it; what
-//! the node discards is a hole in the file. Such files are named in `ROOT/lent` from before they are on a device until they
-//! are on none, by a link to each, so that a killed emulator leaves no device that the next one does not know.
+//! A disk may have its bytes in a file of others: a page blob with a VHD in it **is** the disk. The device ends where
+//! the disk does, before the footer. What the node writes is what the blob service reads, as soon as the node has
+//! flushed it; what the node discards is a hole in the file. Such files are named in `ROOT/lent` from before they are
+//! on a device until they are on none, by a link to each, so that a killed emulator leaves no device that the next one
+//! does not know.
 //!
 //! # Start, stop, kill
 //!

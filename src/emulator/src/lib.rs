@@ -164,7 +164,7 @@
 //! | too many shares, sizes and speeds that the SKU does not have | 409 / 400 `InvalidHeaderValue` | D, of speeds U |
 //! | storage requests over the windows of a subscription and region | 429 `TooManyRequests` | D, `Retry-After` U |
 //! | a machine with a blob as its system disk | made, changed and started; with [`Switches::unmanaged_disks_retired`] 400 | D, the code U |
-//! | … with blobs as data disks | made or taken, and leased, at the end of the write, as `blob::vhd` tells | told there |
+//! | … with blobs as data disks | made or taken, and leased, at the end of the write or with their devices, as `blob::vhd` tells | told there |
 //! | a blob and a managed disk in one machine | 409 `OperationNotAllowed` | D |
 //! | disk PUT, imported from a VHD | the size of the VHD without its footer, 400 for what is no VHD of the account that is named | D, texts U; one that is leased U: [`Switches::leased_blob_importable`] |
 //! | blob service of a storage account | containers and page blobs, as `blob` tells | told there |

@@ -93,8 +93,8 @@ pub(super) struct Blob {
     pub(super) content: BTreeMap<String, String>,
     pub(super) lease: Option<Lease>,
     pub(super) copied: Option<Copied>,
-    /// Of one that is the device of a machine: when its file was written last, as far as has been seen. In nanoseconds of Unix
-    /// time as the file system counts it.
+    /// Of one that is the device of a machine: when its file was written last, as far as has been seen. In nanoseconds
+    /// of Unix time as the file system counts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<i128>,
 }
@@ -225,8 +225,8 @@ impl Documents<'_> {
         all.filter(|blob| blob.snapshot.is_some()).collect()
     }
 
-    /// Notes what machines have written to the blobs that are their devices. Unverified: a blob that its machine has written
-    /// has another etag and date. Here they are those of the moment at which it is seen.
+    /// Notes what machines have written to the blobs that are their devices. Unverified: a blob that its machine has
+    /// written has another etag and date. Here they are those of the moment at which it is seen.
     pub(super) fn look_at_devices(&mut self, now: i128) {
         let devices = self.store.below_of_kind(self.account, BLOB).filter(|resource| is_device(resource));
         let found: Vec<(String, Blob)> =

@@ -234,8 +234,8 @@ pub(crate) fn size(state: &State, uri: &str) -> Option<u64> {
     find(state, uri)?.blob.length.checked_sub(FOOTER)
 }
 
-/// Before the end of an attach: the blob becomes the machine's, for its device. It is made first where it is to have so many
-/// GiB.
+/// Before the end of an attach: the blob becomes the machine's, for its device. It is made first where it is to have so
+/// many GiB.
 pub(crate) fn hand_over(
     state: &mut State,
     vm: &str,

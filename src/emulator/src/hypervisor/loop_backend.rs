@@ -196,8 +196,8 @@ impl LoopBackend {
         self.grow(to)
     }
 
-    /// Makes the file of a disk a copy of another file. One that was written while it was read is no state that the disk
-    /// ever had.
+    /// Makes the file of a disk a copy of another file. One that was written while it was read is no state that the
+    /// disk ever had.
     fn copy_file(&self, source: &Path, to: &DiskFacts) -> Result<(), HypervisorError> {
         for _ in 0..COPIES_MOST {
             let before = modified(source)?;

@@ -11,8 +11,8 @@ pub struct DiskFacts {
     pub unique_id: String,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// The file that has the bytes, where that is not the hypervisor's own: a VHD's. What is in it beyond the size is no part
-    /// of the disk.
+    /// The file that has the bytes, where that is not the hypervisor's own: a VHD's. What is in it beyond the size is
+    /// no part of the disk.
     pub file: Option<PathBuf>,
 }
 

@@ -240,6 +240,16 @@ async fn the_metadata_service_names_a_blob_by_its_address_and_size() {
     assert_eq!((&disk["diskSizeGB"], &disk["diskCapacityBytes"]), (&json!("3"), &json!(bytes)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_blob_service_of_2017_knows_no_later_version() {
+    let mut old = options();
+    old.unverified.set("blob-service-of-2017=true").unwrap();
+    let blobs = Blobs::of(Rig::new(old).await, plain()).await;
+    let list = async |version: &str| blobs.send("GET", "/?comp=list", &[("x-ms-version", version)], b"").await;
+    list("2017-11-09").await.expect(200);
+    list("2026-04-06").await.refused(400, "InvalidHeaderValue");
+}
+
 #[tokio::test]
 async fn the_blob_service_is_served_over_tls_by_the_names_of_accounts() {
     let mut options = options();
