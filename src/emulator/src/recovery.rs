@@ -13,6 +13,7 @@ use crate::arm::compute::scale_sets::{members, nics};
 use crate::arm::compute::{attachments, background_copy, disk_access, disk_plan, instant_access, vm_create, vm_work};
 use crate::arm::resources::groups;
 use crate::arm::{engine, kinds};
+use crate::blob::vhd;
 use crate::path;
 use crate::state::State;
 
@@ -117,7 +118,7 @@ impl State {
                 kept.push(element);
                 continue;
             };
-            let held = self.store.lun_map(id).get(&lun).is_some_and(|held| path::same(held, disk));
+            let held = self.store.lun_map(id).get(&lun).is_some_and(|held| vhd::key(held) == vhd::key(disk));
             if element["toBeDetached"] == json!(true) {
                 if held {
                     attachments::release(self, &own_id, lun, disk, START);

@@ -46,6 +46,16 @@ pub(crate) fn is_address(disk: &str) -> bool {
     disk.contains("://")
 }
 
+/// What tells the disk or blob of a name from others. Letter case counts below the account of a blob, and nowhere else.
+pub(crate) fn key(disk: &str) -> String {
+    match address::of_vhd(disk) {
+        Some(Address { account, container: Some(container), blob: Some(blob), .. }) => {
+            format!("{}://{container}/{blob}", account.to_ascii_lowercase())
+        }
+        _ => path::key(disk),
+    }
+}
+
 /// Whether an address can be that of a VHD. Documented: a page blob below a container.
 pub(crate) fn check_address(uri: &str) -> Result<(), Fault> {
     let parsed = address::of_vhd(uri).filter(|address| address.container.is_some() && address.blob.is_some());
@@ -379,6 +389,16 @@ mod tests {
         assert_eq!((footer[27], footer[42], footer[63]), (1, 3, 2));
         let told = footer[64..68].iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
         assert_eq!(told, checksum(&footer));
+    }
+
+    #[test]
+    fn letter_case_tells_blobs_apart_and_no_hosts() {
+        let key = |path: &str| key(&format!("https://{path}"));
+        let of_a = key("vhds1.blob.core.windows.net/vhds/a.vhd");
+        assert_eq!(key("VHDS1.blob.core.windows.net/vhds/a.vhd"), of_a);
+        assert_ne!(key("vhds1.blob.core.windows.net/vhds/A.vhd"), of_a);
+        assert_ne!(key("vhds2.blob.core.windows.net/vhds/a.vhd"), of_a);
+        assert_eq!(super::key("/Subscriptions/S"), super::key("/subscriptions/s"));
     }
 
     #[test]

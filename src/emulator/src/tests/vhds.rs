@@ -104,6 +104,18 @@ async fn a_machine_makes_takes_and_releases_a_blob_by_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn letter_case_tells_blobs_apart() {
+    let blobs = cloud(options(), &["one"]).await;
+    let both = json!([empty_element("a.vhd", 0, 1), empty_element("A.vhd", 1, 1)]);
+    assert_eq!(blobs.rig.write_blobs("one", both.clone()).await["status"], "Succeeded");
+    assert_eq!(blobs.rig.luns("one"), [(0, "a.vhd".to_owned()), (1, "A.vhd".to_owned())]);
+    let mut host = empty_element("a.vhd", 2, 1);
+    host["vhd"]["uri"] = json!(uri("a.vhd").replace("vhds1", "VHDS1"));
+    let three = json!([both[0], both[1], host]);
+    blobs.rig.put_data_disks("one", three).await.refused(400, "InvalidParameter");
+}
+
+#[tokio::test(start_paused = true)]
 async fn machines_of_a_scenario_may_have_blobs_as_system_disks() {
     let mut options = options();
     let mut old = VirtualMachine::pattern("old-{}", 2);
