@@ -132,7 +132,7 @@ impl State {
                 attachments::take(self, &own_id, lun, disk, START);
                 kept.push(element);
             } else {
-                attachments::give_back(self, &own_id, lun, disk, START);
+                attachments::give_back(self, &own_id, disk, START);
             }
         }
         self.store.change(id, START, |resource| {

@@ -101,7 +101,7 @@ async fn take_back(shared: &Shared, steps: &[HypervisorStep]) {
         let is_wanted = |state: &crate::state::State| {
             let is_busy = state.store.get(vm).and_then(|resource| resource.machine.as_ref()?.busy.clone());
             let goes_on = is_busy.is_some_and(|busy| state.operations.is_running(&busy));
-            state.store.lun_map(vm).get(lun) == Some(uri)
+            state.store.lun_map(vm).values().any(|held| held == uri)
                 || goes_on && attachments::wanted(state, vm).iter().any(|(_, disk)| disk == uri)
         };
         let disk = {
@@ -118,7 +118,7 @@ async fn take_back(shared: &Shared, steps: &[HypervisorStep]) {
         let mut state = shared.state();
         if !is_wanted(&state) {
             let at = shared.clock.elapsed();
-            attachments::give_back(&mut state, vm, *lun, uri, at);
+            attachments::give_back(&mut state, vm, uri, at);
         }
     }
     shared.saver.changed();

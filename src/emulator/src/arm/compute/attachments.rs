@@ -146,8 +146,8 @@ pub(crate) fn release(state: &mut State, vm: &str, lun: u8, disk: &str, at: Dura
 }
 
 /// What a machine had before the end of its write, and does not have after it: the blob was a device for a while.
-pub(crate) fn give_back(state: &mut State, vm: &str, lun: u8, disk: &str, at: Duration) {
-    if vhd::is_address(disk) && state.store.lun_map(vm).get(&lun).is_none_or(|held| held != disk) {
+pub(crate) fn give_back(state: &mut State, vm: &str, disk: &str, at: Duration) {
+    if vhd::is_address(disk) && !state.store.lun_map(vm).values().any(|held| held == disk) {
         vhd::release(state, vm, disk, at);
     }
 }
