@@ -9,13 +9,13 @@
 //! | `tries` | whether it is sent again |
 //! | `error` | what went wrong |
 //!
-//! The official crate `azure_storage_blob` makes the requests and reads the lists. It has neither our transport nor keys, so
-//! each request has a pipeline of its own: its retries are off, the last policy but one signs, and the last one hands the
-//! request to [`Transport`](crate::transport::Transport), which follows no redirect.
+//! The official crate `azure_storage_blob` makes the requests and reads the lists. It has neither our transport nor
+//! keys, so each request has a pipeline of its own: its retries are off, a policy of ours signs, and the last
+//! one hands the request to [`Transport`](crate::transport::Transport), which follows no redirect.
 //!
-//! A request goes to `https://ACCOUNT.blob.SUFFIX` and nowhere else: the address of a blob is refused unless it is one of
-//! this cloud's and its account is the one whose keys sign. That a host does not exist says nothing of its account; the
-//! resource manager does, which is asked for the keys again then.
+//! A request goes to `https://ACCOUNT.blob.SUFFIX` and nowhere else: the address of a blob is refused unless it is one
+//! of this cloud's and its account is the one whose keys sign. That a host does not exist says nothing of its account;
+//! the resource manager does, which is asked for the keys again then.
 
 mod error;
 mod keys;
@@ -71,8 +71,8 @@ pub struct Account {
 pub enum Show {
     /// Blobs, with their metadata.
     Disks,
-    /// All that is there, as far as the service's version tells: snapshots, versions, deleted blobs that can be restored, and
-    /// blobs of which only blocks are there. A version is an entry like a blob's.
+    /// All that is there, as far as the service's version tells: snapshots, versions, deleted blobs that can be
+    /// restored, and blobs of which only blocks are there. A version is an entry like a blob's.
     Everything,
 }
 
@@ -101,9 +101,9 @@ impl Blobs {
         Self { keys: Keys::new(storage), suffix: suffix.to_ascii_lowercase(), version, page: wire::PAGE }
     }
 
-    /// Sends a call of a step to the blob service of an account. A write is sent once, unless it is certain that the service
-    /// has not acted. The calls that are about the account itself are for the resource manager: here they are refused as
-    /// [`Fault::Unsupported`].
+    /// Sends a call of a step to the blob service of an account. A write is sent once, unless it is certain that the
+    /// service has not acted. The calls that are about the account itself are for the resource manager: here they are
+    /// refused as [`Fault::Unsupported`].
     pub async fn call(&self, account: &Account, blob: &BlobUri, call: &Call, until: &Until) -> Answer<BlobError> {
         let served = Box::pin(self.served(account, blob, call, until)).await;
         served.unwrap_or_else(|(problem, error)| Answer::Refused(problem, error))

@@ -51,8 +51,8 @@ impl About<'_> {
     }
 }
 
-/// Sends a request until it is served, or is not to be sent again. `send` has the crate send it once. What the crate makes
-/// of the answer comes with the answer's headers.
+/// Sends a request until it is served, or is not to be sent again. `send` has the crate send it once. What the crate
+/// makes of the answer comes with the answer's headers.
 pub(super) async fn serve<T, F>(
     keys: &Keys,
     account: &Account,

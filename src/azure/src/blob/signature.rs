@@ -1,8 +1,8 @@
 //! Shared Key: the signature of a request by a key of the account (source: Microsoft's "Authorize with Shared Key").
 //!
-//! The official crate has none, so this is a policy of its pipeline, behind its retry policy: it signs what is sent, each
-//! time. What is signed is the request as the service sees it, so a route that puts an account's name in front of the path
-//! ([`Routes`](crate::transport::Routes)) is followed first.
+//! The official crate has none, so this is a policy of its pipeline, behind its retry policy: it signs what is sent,
+//! each time. What is signed is the request as the service sees it, so a route that puts an account's name in front of
+//! the path ([`Routes`](crate::transport::Routes)) is followed first.
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
@@ -141,8 +141,8 @@ mod tests {
     const PUBLISHED_KEY: &str =
         "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-    /// Source: the example of Microsoft's "Authorize with Shared Key". The signature is that of another implementation of
-    /// HMAC, Python's.
+    /// Source: the example of Microsoft's "Authorize with Shared Key". The signature is that of another implementation
+    /// of HMAC, Python's.
     #[test]
     fn the_published_example_has_the_published_text_and_pythons_signature() {
         let headers = headers(&[("x-ms-date", "Fri, 26 Jun 2015 23:39:12 GMT"), ("x-ms-version", "2015-02-21")]);

@@ -2,9 +2,9 @@
 //!
 //! | sending | read | write |
 //! |---|---|---|
-//! | never left | again; the keys are asked for anew, because only the resource manager knows whether there is an account | the same |
+//! | never left | again, with keys read anew: the resource manager knows whether there is an account | the same |
 //! | its answer was lost; 408, 500, 502, 503, 504 | again | [`Problem::Lost`], and never again |
-//! | 429, or 503 with `Retry-After` | again when that is over, if it is not long; the service has not acted | the same |
+//! | 429, or 503 with `Retry-After` | again when that is over, if it is not long: nothing was done | the same |
 //! | 403 that says nothing, or `AuthenticationFailed` | once again with keys that are read anew | the same |
 //! | anything else | what it says | the same |
 
@@ -106,7 +106,8 @@ impl Tries {
     }
 }
 
-/// Whether other keys may help: the service does not take the signature. Its other refusals name what forbids the request.
+/// Whether other keys may help: the service does not take the signature. Its other refusals name what forbids the
+/// request.
 fn is_of_the_key(code: &str) -> bool {
     code.is_empty() || code.eq_ignore_ascii_case("AuthenticationFailed")
 }

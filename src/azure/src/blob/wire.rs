@@ -25,8 +25,8 @@ use url::Url;
 
 use super::{ListedBlob, ServiceVersion, Show, error::BlobError, sending::text};
 
-/// How many entries of a list come at once. With the most metadata that a blob can have, 8 KiB, a page is a sixth of what
-/// the transport reads.
+/// How many entries of a list come at once. With the most metadata that a blob can have, 8 KiB, a page is a sixth of
+/// what the transport reads.
 pub(super) const PAGE: i32 = 1_000;
 
 /// How the metadata of a blob begins among the headers.

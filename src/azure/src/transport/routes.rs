@@ -89,8 +89,9 @@ impl Routes {
         Ok(self)
     }
 
-    /// Sends what is meant for the blob services below a domain (`core.windows.net`) to `physical`, whose path and the name of
-    /// the account go in front of the request's path: the form of address that emulators of the blob service have.
+    /// Sends what is meant for the blob services below a domain (`core.windows.net`) to `physical`, whose path and the
+    /// name of the account go in front of the request's path: the form of address that emulators of the blob service
+    /// have.
     ///
     /// # Errors
     /// As [`Routes::with`].
