@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -27,6 +30,8 @@ const MANY: usize = 256;
 pub(super) struct Keys {
     storage: Storage,
     slots: Arc<Mutex<BTreeMap<String, Slot>>>,
+    /// How often keys were read.
+    readings: Arc<AtomicU64>,
 }
 
 /// The lock is held while the keys are read, so that callers of one account share one request.
@@ -43,8 +48,8 @@ struct Held {
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) secret: Secret,
-    /// When it was read: another reading has another.
-    read: Instant,
+    /// Which of the readings it is of.
+    reading: u64,
 }
 
 /// No key: what the resource manager says of the account.
@@ -52,7 +57,7 @@ pub(super) type NoKey = (Problem, BlobError);
 
 impl Keys {
     pub(super) fn new(storage: Storage) -> Self {
-        Self { storage, slots: Arc::default() }
+        Self { storage, slots: Arc::default(), readings: Arc::default() }
     }
 
     pub(super) fn storage(&self) -> &Storage {
@@ -90,7 +95,7 @@ impl Keys {
         let slot = self.slot(account);
         let mut slot = until.run(slot.lock()).await.map_err(|why| late(account, why.as_str()))?;
         match &*slot {
-            Some(held) if held.key.read != refused.read => Ok(Some(held.key.clone())),
+            Some(held) if held.key.reading != refused.reading => Ok(Some(held.key.clone())),
             Some(held) if held.after_refusal && held.read.elapsed() < NOT_AGAIN_FOR => Ok(None),
             _ => self.read(account, &mut slot, true, until).await.map(Some),
         }
@@ -117,7 +122,7 @@ impl Keys {
             let fault = Fault::Malformed;
             return Err((Problem::Other(fault.clone()), BlobError::ours(fault, what(account), "there are none")));
         };
-        let key = Key { secret: key.value, read };
+        let key = Key { secret: key.value, reading: self.readings.fetch_add(1, Ordering::Relaxed) };
         *slot = Some(Held { key: key.clone(), read, after_refusal });
         Ok(key)
     }

@@ -27,7 +27,7 @@ mod tries;
 mod wire;
 
 use azure_storage_blob::models::{ListBlobsIncludeItem, ListBlobsResponse};
-use lazuli_model::{ArmId, BlobUri, blob_uri::is_account_name, fault::Fault};
+use lazuli_model::{ArmId, BlobUri, blob_uri::is_account_name, fault::Fault, storage_account::ACCOUNT_TYPE};
 use lazuli_vhd::life::{self, Answer, Call, Problem};
 use url::Url;
 
@@ -136,6 +136,9 @@ impl Blobs {
         };
         if wire::condition(call).is_some_and(|etag| etag.0.trim().is_empty()) {
             return Err(unusable(url.as_str(), "the condition of the request is empty"));
+        }
+        if !wire::has_usable_metadata(call) {
+            return Err(unusable(url.as_str(), "a name of the metadata is none"));
         }
         let about = About { method, url: &url, writes };
         let send = |pipeline| Box::pin(wire::send(call, &url, pipeline, self.version));
@@ -253,7 +256,8 @@ impl Blobs {
     /// Where an account's blobs are.
     fn service(&self, account: &Account) -> Result<Url, Refused> {
         let name = account.id.name().to_ascii_lowercase();
-        let url = is_account_name(&name).then(|| Url::parse(&format!("https://{name}.blob.{}/", self.suffix)).ok());
+        let is_account = account.id.is_type(ACCOUNT_TYPE) && is_account_name(&name);
+        let url = is_account.then(|| Url::parse(&format!("https://{name}.blob.{}/", self.suffix)).ok());
         url.flatten().ok_or_else(|| unusable(account.id.as_str(), "this is no storage account"))
     }
 }

@@ -154,7 +154,7 @@ enum Seen {
 impl Seen {
     fn sent(&self) -> Sent<'_> {
         match self {
-            Self::Failed { error, .. } if !error.was_sent() => Sent::NotSent,
+            Self::Failed { error, .. } if !error.was_sent() => Sent::NoConnection,
             Self::Failed { .. } => Sent::Lost,
             Self::Answered { status, headers, .. } => {
                 let mut http = HeaderMap::new();

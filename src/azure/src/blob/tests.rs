@@ -151,7 +151,10 @@ impl Rig {
         let place = url(disk(name).as_str());
         let about = About { method: "PUT", url: &place, writes: true };
         let send = |client_options| {
-            let options = BlobClientOptions { client_options, ..BlobClientOptions::default() };
+            let mut options = BlobClientOptions { client_options, ..BlobClientOptions::default() };
+            if let Some(version) = self.blobs.version.header() {
+                options.version = version.to_owned();
+            }
             act(BlobClient::new(place.clone(), None, Some(options)).unwrap())
         };
         serve(&self.blobs.keys, &vhds1(), about, &an_hour(), send).await.unwrap();
@@ -245,7 +248,9 @@ async fn every_call_is_served_by_both_versions_and_over_every_way() {
         let metadata: Metadata = [(VOLUME_KEY, "id-1"), ("a1", "x y=z; ,"), ("empty", "")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into();
-        let set = rig.done("d.vhd", Call::SetMetadata { metadata: metadata.clone(), if_match: grown }).await.unwrap();
+        // Azure ignores the letter case of names.
+        let given = metadata.iter().map(|(name, value)| (name.to_ascii_uppercase(), value.clone())).collect();
+        let set = rig.done("d.vhd", Call::SetMetadata { metadata: given, if_match: grown }).await.unwrap();
         let blob = rig.blob("d.vhd").await;
         assert_eq!((blob.metadata, &blob.etag), (metadata, &set));
 
@@ -266,7 +271,7 @@ async fn every_call_is_served_by_both_versions_and_over_every_way() {
             assert!(call.user_agent.as_ref().unwrap().starts_with("lazuli/"), "{call:?}");
         }
         // None was sent twice, and the keys were read once.
-        assert_eq!((sent.len(), rig.key_reads()), (24, 1), "{way:?}");
+        assert_eq!((sent.len(), rig.key_reads()), (27, 1), "{way:?}");
         rig.emulator.shutdown().await;
     }
 }
@@ -491,10 +496,14 @@ async fn nothing_is_sent_to_another_cloud_or_account_or_without_its_condition() 
         let error = rig.blobs.list(&vhds1(), container, Show::Disks, &an_hour()).await.unwrap_err();
         assert_eq!(error.fault(), &Fault::Invalid, "{container}");
     }
-    // A value that no header can carry.
-    let metadata = Metadata::from([("a".to_owned(), "x\ny".to_owned())]);
-    let call = Call::SetMetadata { metadata, if_match: tag("\"0x1\"") };
-    assert_eq!(rig.problem("d.vhd", call).await, Problem::Other(Fault::Invalid));
+    // What no header can carry.
+    for (name, value) in
+        [("a", "x\ny"), ("a", "\u{e4}\u{0}"), ("\u{c4}", "x"), ("\u{4e2d}", "x"), ("a b", "x"), ("", "x")]
+    {
+        let metadata = Metadata::from([(name.to_owned(), value.to_owned())]);
+        let call = Call::SetMetadata { metadata, if_match: tag("\"0x1\"") };
+        assert_eq!(rig.problem("d.vhd", call).await, Problem::Other(Fault::Invalid), "{name} {value}");
+    }
     assert_eq!(rig.log().len(), 0, "{:?}", rig.log());
 }
 
@@ -575,6 +584,10 @@ impl io::Write for Logged {
 
 #[tokio::test(start_paused = true)]
 async fn no_key_and_no_signature_is_printed_or_logged() {
+    // With one subscriber in the program, what other tests reach first would stay silent in this one too.
+    let _other = tracing::Dispatch::new(
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(io::sink).finish(),
+    );
     let logged = Logged::default();
     let writer = logged.clone();
     let subscriber =

@@ -17,7 +17,7 @@ use lazuli_vhd::life::Problem;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent<'a> {
     /// There was no connection.
-    NotSent,
+    NoConnection,
     /// It left, and no whole answer came.
     Lost,
     /// An answer that does not serve.
@@ -72,7 +72,7 @@ impl Tries {
         let has_time = |pause: Duration| left.is_none_or(|left| pause < left);
         let may_repeat = self.sent < self.most && has_time(pause);
         match sent {
-            Sent::NotSent if may_repeat => Next::AgainWithKeysOfNow { after: pause },
+            Sent::NoConnection if may_repeat => Next::AgainWithKeysOfNow { after: pause },
             Sent::Answered { status: 403, code, .. } if !self.has_other_keys && is_of_the_key(code) => {
                 self.has_other_keys = true;
                 self.sent -= 1;
@@ -95,7 +95,7 @@ impl Tries {
 
     fn problem(&self, sent: Sent<'_>) -> Problem {
         match sent {
-            Sent::NotSent => Problem::Other(Fault::Unavailable),
+            Sent::NoConnection => Problem::Other(Fault::Unavailable),
             Sent::Lost if self.writes => Problem::Lost,
             Sent::Lost => Problem::Other(Fault::Unavailable),
             // Whatever the service says of its success, it may have acted.
@@ -158,11 +158,11 @@ mod tests {
         for writes in [false, true] {
             let mut tries = tries(writes);
             for _ in 0..3 {
-                assert_eq!(tries.next(Sent::NotSent, PAUSE, None), Next::AgainWithKeysOfNow { after: PAUSE });
+                assert_eq!(tries.next(Sent::NoConnection, PAUSE, None), Next::AgainWithKeysOfNow { after: PAUSE });
             }
-            assert_eq!(tries.next(Sent::NotSent, PAUSE, None), Next::End(Problem::Other(Fault::Unavailable)));
+            assert_eq!(tries.next(Sent::NoConnection, PAUSE, None), Next::End(Problem::Other(Fault::Unavailable)));
         }
-        let late = tries(true).next(Sent::NotSent, PAUSE, Some(PAUSE));
+        let late = tries(true).next(Sent::NoConnection, PAUSE, Some(PAUSE));
         assert_eq!(late, Next::End(Problem::Other(Fault::Unavailable)));
     }
 

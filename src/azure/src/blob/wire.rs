@@ -34,7 +34,7 @@ const METADATA: &str = "x-ms-meta-";
 
 impl ServiceVersion {
     /// The value of `x-ms-version`; `None` for the crate's own.
-    fn header(self) -> Option<&'static str> {
+    pub(super) fn header(self) -> Option<&'static str> {
         match self {
             Self::Newest => None,
             // Source: Microsoft's "Azure Stack Hub storage: differences and considerations".
@@ -85,6 +85,17 @@ pub(super) fn condition(call: &Call) -> Option<&ETag> {
         | Call::SetMetadata { if_match, .. }
         | Call::DeleteBlob { if_match } => Some(if_match),
         _ => None,
+    }
+}
+
+/// Whether the metadata that a call writes has names that can be sent. The crate ends the program over others.
+pub(super) fn has_usable_metadata(call: &Call) -> bool {
+    let is_usable = |name: &String| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    };
+    match call {
+        Call::MakeBlob { metadata, .. } | Call::SetMetadata { metadata, .. } => metadata.keys().all(is_usable),
+        _ => true,
     }
 }
 
@@ -152,7 +163,8 @@ pub(super) async fn send(
 }
 
 fn owned(metadata: &Metadata) -> HashMap<String, String> {
-    metadata.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    // The crate's headers have names in lower case, and no other.
+    metadata.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect()
 }
 
 /// What the success of a call means; `None` where it lacks what its meaning needs.
@@ -168,8 +180,7 @@ pub(super) fn answer(call: &Call, headers: &Headers, body: &[u8]) -> Option<Answ
 
 fn blob(headers: &Headers) -> Option<Blob> {
     let metadata = headers.iter().filter_map(|(name, value)| {
-        let name = name.as_str().to_ascii_lowercase();
-        Some((name.strip_prefix(METADATA)?.to_owned(), value.as_str().to_owned()))
+        Some((name.as_str().strip_prefix(METADATA)?.to_owned(), value.as_str().to_owned()))
     });
     Some(Blob {
         etag: ETag(text(headers, "etag")?.to_owned()),
@@ -295,7 +306,7 @@ mod tests {
         headers.insert("content-length", "1024");
         assert_eq!(blob(&headers), None);
         headers.insert("etag", "\"1\"");
-        headers.insert("x-ms-meta-CreatedBy", "k");
+        headers.insert("x-ms-meta-createdby", "k");
         let read = blob(&headers).unwrap();
         assert_eq!((read.length, read.is_page_blob, read.lease), (1024, false, Lease::Unknown));
         assert_eq!(read.metadata, Metadata::from([("createdby".to_owned(), "k".to_owned())]));
