@@ -22,6 +22,9 @@ use lazuli_vhd::{
 use serde_json::{Value, json};
 
 use super::*;
+
+mod azurite;
+
 use crate::{
     arm::{Arm, Write},
     on_emulator,
@@ -49,8 +52,12 @@ struct Rig {
 
 /// A client of the emulator's accounts, of which there is `vhds1`.
 async fn rig_with(way: Way, version: ServiceVersion, blobs_at: Option<&str>) -> Rig {
+    rig_of(way, version, blobs_at, Profile::typical()).await
+}
+
+async fn rig_of(way: Way, version: ServiceVersion, blobs_at: Option<&str>, latency: Profile) -> Rig {
     let listen_tls = (way == Way::Tls).then(|| "127.0.0.1:0".parse().unwrap());
-    let options = Options { latency: Profile::typical(), listen_tls, ..Options::default() };
+    let options = Options { latency, listen_tls, ..Options::default() };
     let emulator = Emulator::start(options).await.unwrap();
     let base = url(&emulator.url());
     let served = emulator.tls_url().map_or_else(|| base.clone(), |at| url(&at));
