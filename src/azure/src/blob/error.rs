@@ -99,15 +99,22 @@ impl BlobError {
 
 /// The service's words. None of a refusal of the signature, which may quote it.
 fn message(status: u16, code: &str, body: &[u8]) -> Option<String> {
-    let is_of_the_signature = matches!(status, 401 | 403) || code.to_ascii_lowercase().contains("auth");
-    if is_of_the_signature {
-        return None;
+    if code.eq_ignore_ascii_case("AuthenticationFailed") {
+        return Some(
+            "the service does not take the signature; does this machine's clock tell the right time?".to_owned(),
+        );
     }
-    let text = String::from_utf8_lossy(body);
-    let message = text.split("<Message>").nth(1)?.split("</Message>").next()?;
+    let is_of_the_signature = matches!(status, 401 | 403) || code.to_ascii_lowercase().contains("auth");
     // The lines below hold the id of the request and the time.
-    let message = message.lines().next()?.trim();
-    (!message.is_empty()).then(|| message.chars().take(LONGEST_MESSAGE).collect())
+    let message = element(body, "Message").filter(|_| !is_of_the_signature)?.lines().next()?.trim().to_owned();
+    (!message.is_empty()).then_some(message)
+}
+
+/// The text of an element of a refusal's body, clipped.
+pub(super) fn element(body: &[u8], name: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(body);
+    let inner = text.split(&format!("<{name}>")).nth(1)?.split("</").next()?;
+    Some(inner.chars().take(LONGEST_MESSAGE).collect())
 }
 
 impl fmt::Display for BlobError {

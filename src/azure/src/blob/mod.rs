@@ -89,6 +89,9 @@ pub struct ListedBlob {
     pub is_deleted: bool,
 }
 
+/// How many pages a list may have: ten million entries.
+const MOST_PAGES: u32 = 10_000;
+
 /// A refusal, sorted.
 type Refused = (Problem, BlobError);
 
@@ -211,7 +214,7 @@ impl Blobs {
     ) -> Result<(), Refused> {
         let about = About { method: "GET", url: container, writes: false };
         let mut wanted = Wanted { version: self.version, most: self.page, prefix, include, marker: None };
-        loop {
+        for _ in 0..MOST_PAGES {
             let send = |pipeline| Box::pin(wire::list_blobs(container, pipeline, wanted.clone()));
             let (mut page, _) = serve(&self.keys, account, about, until, send).await?;
             let marker = next_marker(&about, wanted.marker.as_ref(), page.next_marker.take())?;
@@ -221,6 +224,7 @@ impl Blobs {
             }
             wanted.marker = marker;
         }
+        Err(endless(&about))
     }
 
     /// Lists the names of an account's containers, page by page, without those of Azure's own. Deleted ones that can be
@@ -240,7 +244,7 @@ impl Blobs {
             let include = wire::includes_containers(with_deleted, self.version);
             let mut wanted = Wanted { version: self.version, most: self.page, prefix: None, include, marker: None };
             let mut names = Vec::new();
-            loop {
+            for _ in 0..MOST_PAGES {
                 let send = |pipeline| Box::pin(wire::list_containers(&service, pipeline, wanted.clone()));
                 let (page, _) = serve(&self.keys, account, about, until, send).await?;
                 names.extend(page.container_items.into_iter().filter_map(|container| container.name));
@@ -249,6 +253,7 @@ impl Blobs {
                     return Ok(names);
                 }
             }
+            Err(endless(&about))
         };
         Box::pin(named).await.map_err(|(_, error): Refused| error)
     }
@@ -265,11 +270,11 @@ impl Blobs {
 /// Where a list goes on; `None` at its end.
 fn next_marker(about: &About<'_>, last: Option<&String>, next: Option<String>) -> Result<Option<String>, Refused> {
     let next = next.filter(|marker| !marker.is_empty());
-    if next.is_some() && next.as_ref() == last {
-        let error = about.failed(Fault::Malformed, "the list goes round in a circle");
-        return Err((Problem::Other(Fault::Malformed), error));
-    }
-    Ok(next)
+    if next.is_some() && next.as_ref() == last { Err(endless(about)) } else { Ok(next) }
+}
+
+fn endless(about: &About<'_>) -> Refused {
+    (Problem::Other(Fault::Malformed), about.failed(Fault::Malformed, "the list has no end"))
 }
 
 fn below(service: &Url, path: &str) -> Url {

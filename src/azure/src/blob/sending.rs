@@ -20,7 +20,7 @@ use url::Url;
 
 use super::{
     Account,
-    error::BlobError,
+    error::{BlobError, element},
     keys::Keys,
     signature::SharedKey,
     tries::{Next, Sent, Tries},
@@ -147,7 +147,7 @@ fn leaves_the_account_in_doubt(problem: &Problem) -> bool {
 /// What passed between the crate and the service.
 #[derive(Debug)]
 enum Seen {
-    Answered { status: u16, headers: Headers, body: Bytes, client_request_id: Option<String> },
+    Answered { status: u16, code: String, headers: Headers, body: Bytes, client_request_id: Option<String> },
     Failed { error: TransportError, client_request_id: Option<String> },
 }
 
@@ -156,7 +156,7 @@ impl Seen {
         match self {
             Self::Failed { error, .. } if !error.was_sent() => Sent::NoConnection,
             Self::Failed { .. } => Sent::Lost,
-            Self::Answered { status, headers, .. } => {
+            Self::Answered { status, code, headers, .. } => {
                 let mut http = HeaderMap::new();
                 for name in [header::RETRY_AFTER, header::DATE] {
                     let value = text(headers, name.as_str()).and_then(|value| HeaderValue::from_str(value).ok());
@@ -164,7 +164,6 @@ impl Seen {
                         http.insert(name, value);
                     }
                 }
-                let code = text(headers, "x-ms-error-code").unwrap_or_default();
                 Sent::Answered { status: *status, code, retry_after: retry_after(&http) }
             }
         }
@@ -176,9 +175,8 @@ impl Seen {
                 .failed(Fault::Unavailable, if error.was_sent() { "no answer came" } else { "it was not reached" })
                 .caused_by(error.clone())
                 .with_ids(None, client_request_id.clone()),
-            Self::Answered { status, headers, body, client_request_id } => {
+            Self::Answered { status, code, headers, body, client_request_id } => {
                 let request_id = text(headers, "x-ms-request-id").map(str::to_owned);
-                let code = text(headers, "x-ms-error-code").unwrap_or_default();
                 let error = about.failed(Fault::Malformed, "").answered(*status, code, body);
                 let error = error.with_ids(request_id, client_request_id.clone());
                 // The crate's own words about a refusal may quote the signature.
@@ -186,6 +184,13 @@ impl Seen {
             }
         }
     }
+}
+
+/// The code of a refusal. Old versions of the service have it in the body alone.
+fn code(status: u16, headers: &Headers, body: &[u8]) -> String {
+    let header = text(headers, "x-ms-error-code").map(str::to_owned);
+    let code = header.or_else(|| element(body, "Code").filter(|_| status >= 400));
+    code.unwrap_or_default()
 }
 
 /// The value of a header.
@@ -232,6 +237,7 @@ impl HttpClient for Watch {
         let body: Bytes = body.collect().await?;
         self.note(Seen::Answered {
             status: u16::from(status),
+            code: code(u16::from(status), &headers, &body),
             headers: headers.clone(),
             body: body.clone(),
             client_request_id,

@@ -23,8 +23,6 @@ use serde_json::{Value, json};
 
 use super::*;
 
-mod azurite;
-
 use crate::{
     arm::{Arm, Write},
     on_emulator,
@@ -32,6 +30,9 @@ use crate::{
     testing::{an_hour, url},
     transport::{Tls, Transport},
 };
+
+mod azurite;
+mod scripted;
 
 const SUFFIX: &str = "core.windows.net";
 const MIB: u64 = 1 << 20;
