@@ -5,7 +5,7 @@
 
 use lazuli_model::{
     ArmId, CachingMode, Completion, DataDisk, DataDiskSource, Disk, DiskId, DiskState, Gib, InstanceView, Lun,
-    PowerState, SkuName, Vm,
+    PowerState, SkuName, SystemDisk, Vm,
     disk_details::DiskDetails,
     disk_spec::{EncryptionType, PerformanceTier, PublicNetworkAccess},
     disk_tags::{MADE_AS, is_made_by_driver, value},
