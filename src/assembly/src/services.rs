@@ -1,7 +1,8 @@
 //! From clients to the gRPC services of a process.
 
 use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer};
-pub use lazuli_csi::controller::ListVolumes;
+use lazuli_blob_disk::BlobDisks;
+pub use lazuli_csi::controller::{ListVolumes, blobs::BlobDiskSwitch};
 pub use lazuli_csi::file::controller::SecretWriter;
 use lazuli_csi::{controller::ControllerService, file, identity::IdentityService, node::NodeService, server::chain};
 use lazuli_disk::{Admission, Settings, Volumes};
@@ -81,6 +82,8 @@ pub struct Policy {
     pub inline: InlineVolumes,
     /// Whether ListVolumes is offered.
     pub list_volumes: ListVolumes,
+    /// When a class that asks for a VHD blob disk gets one.
+    pub blob_disks: BlobDiskSwitch,
 }
 
 /// How to ask a cluster what a node uses.
@@ -105,9 +108,20 @@ pub fn attachment_source(client: kube::Client, driver_name: &str) -> AttachmentS
 
 /// The services of the disk driver's controller over an Azure.
 pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy: Policy, metrics: Metrics) -> Routes {
-    let Policy { method, force_detach, detach_unused, inline, list_volumes } = policy;
+    let Policy { method, force_detach, detach_unused, inline, list_volumes, blob_disks } = policy;
     let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events, journal } = cluster;
+    let blobs = BlobDisks::new(lazuli_blob_disk::Settings {
+        storage: azure.storage.clone(),
+        suffix: azure.cloud.storage_suffix.clone(),
+        is_stack_hub: azure.stack,
+        subscription: azure.defaults.subscription.clone(),
+        resource_group: azure.defaults.resource_group.clone(),
+        cluster_name: String::new(),
+        metrics: metrics.clone(),
+        journal: journal.clone(),
+    });
     let volumes = Volumes::new(Settings {
+        blobs: Some(blobs),
         compute: azure.compute.clone(),
         subscription: azure.defaults.subscription.clone(),
         resource_group: azure.defaults.resource_group.clone(),
@@ -129,7 +143,7 @@ pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy
         journal: journal.clone(),
     });
     let controller = ControllerService::new(volumes, azure.defaults.clone());
-    let controller = controller.with_list_volumes(list_volumes).with_events(events).with_journal(journal);
+    let controller = controller.with_blob_disks(blob_disks).with_list_volumes(list_volumes).with_events(events).with_journal(journal);
     Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(ControllerServer::new(controller))
 }
 

@@ -8,12 +8,14 @@
 //! | [`life`] | what is sent next, and what is answered: the steps of a disk that is made, grows or is deleted |
 //! | [`attach`] | whether a machine may have it |
 //! | [`lease`] | whether it is attached, by its blob |
+//! | [`disk`] | what a blob is as a disk on machines |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
 //! | [`work`] | the steps of disks and of their accounts, as tasks run them |
 
 pub mod accounts;
 pub mod attach;
 pub mod class;
+pub mod disk;
 pub mod footer;
 pub mod lease;
 pub mod life;

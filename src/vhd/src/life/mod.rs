@@ -55,7 +55,7 @@ pub const GROWN_FROM_KEY: &str = "lazuligrownfrom";
 
 /// The metadata in which Azure names the machine of an attached blob (source: Azure's own error
 /// `DiskBlobAlreadyInUseByAnotherDisk`, which points to it).
-const MACHINE_KEY: &str = "microsoftazurecompute_vmname";
+pub(crate) const MACHINE_KEY: &str = "microsoftazurecompute_vmname";
 
 /// How often a step reads anew, because what it read has changed or an answer was lost.
 const MOST_ROUNDS: u32 = 8;
