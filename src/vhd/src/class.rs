@@ -451,6 +451,15 @@ fn size(request: &Request, is_stack_hub: bool) -> Result<(Gib, RangeInclusive<u6
     Ok((size, required.unsigned_abs()..=limit_bytes))
 }
 
+/// The size that an expansion asks for.
+///
+/// # Errors
+/// When no blob disk is so large, or none that holds what is required keeps to the limit.
+pub fn expansion(required_bytes: i64, limit_bytes: i64, is_stack_hub: bool) -> Result<Gib, ParameterError> {
+    let request = Request { required_bytes, limit_bytes, ..Request::default() };
+    size(&request, is_stack_hub).map(|(size, _)| size)
+}
+
 /// The size of a blob disk that holds so many bytes: for a creation and for an expansion.
 ///
 /// # Errors

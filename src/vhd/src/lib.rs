@@ -9,6 +9,7 @@
 //! | [`attach`] | whether a machine may have it |
 //! | [`lease`] | whether it is attached, by its blob |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
+//! | [`work`] | the steps of disks and of their accounts, as tasks run them |
 
 pub mod accounts;
 pub mod attach;
@@ -16,3 +17,4 @@ pub mod class;
 pub mod footer;
 pub mod lease;
 pub mod life;
+pub mod work;

@@ -430,3 +430,19 @@ proptest! {
         prop_assert_eq!(world.making.len(), plan(&evidence(Vec::new()), &shared(count)).makes.len());
     }
 }
+
+#[test]
+fn disks_are_looked_for_where_addresses_and_tags_say() {
+    let accounts = [
+        account("ds1", StorageSku::StandardLrs, true),
+        account("mine", StorageSku::StandardLrs, false),
+        account("other", StorageSku::StandardLrs, false),
+    ];
+    let uri = |account, container| BlobUri::of(account, "core.windows.net", container, "d.vhd").unwrap();
+    let listed = containers_to_list(&accounts, [uri("mine", "old"), uri("ds1", "more"), uri("gone", "vhds")]);
+    let listed: Vec<(&str, Vec<&str>)> = listed
+        .iter()
+        .map(|(account, containers)| (account.name(), containers.iter().map(String::as_str).collect()))
+        .collect();
+    assert_eq!(listed, [("ds1", vec!["more", "vhds"]), ("mine", vec!["old"])]);
+}

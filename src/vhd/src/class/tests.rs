@@ -270,3 +270,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_expansion_has_the_sizes_of_a_creation() {
+    let gib = 1_i64 << 30;
+    assert_eq!(expansion(gib + 1, 0, false), Ok(Gib::new(2)));
+    assert_eq!(expansion(gib, gib, false), Ok(Gib::new(1)));
+    for (required, limit, is_stack_hub) in
+        [(gib + 1, gib + 2, false), (4_096 * gib, 0, false), (1_024 * gib, 0, true), (-1, 0, false)]
+    {
+        assert!(expansion(required, limit, is_stack_hub).is_err(), "{required} {limit}");
+    }
+}

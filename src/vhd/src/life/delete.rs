@@ -133,7 +133,12 @@ impl Delete {
     }
 
     fn account_is_gone<E>(&self) -> Next<Deleted, E> {
-        Next::End(Ok(if self.has_own_name() { Deleted::DiskAndAccount } else { Deleted::Disk }))
+        Next::End(Ok(self.without_account()))
+    }
+
+    /// What comes of it where there is no account of the name.
+    pub fn without_account(&self) -> Deleted {
+        if self.has_own_name() { Deleted::DiskAndAccount } else { Deleted::Disk }
     }
 
     fn account<E>(&mut self, account: &StorageAccount) -> Next<Deleted, E> {

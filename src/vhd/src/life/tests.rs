@@ -429,3 +429,18 @@ fn a_mark_names_one_volume_of_one_cluster() {
     assert_ne!(mark("s/g/k", "pvc-1"), mark("s/g/l", "pvc-1"));
     assert_ne!(mark("a", ";b"), mark("a;", "b"));
 }
+
+#[test]
+fn a_read_tells_a_blob_that_is_gone_from_one_that_cannot_be_read() {
+    let disk = blob(GIB, Metadata::new());
+    assert_eq!(*read(shown(&disk)).unwrap(), disk);
+    let other = Blob { is_page_blob: false, ..disk };
+    let why = |answer| read(answer).unwrap_err().why;
+    assert_eq!(why(shown(&other)), Why::NotAPageBlob);
+    assert_eq!(why(refused(Problem::NoBlob)), Why::NoBlob);
+    assert_eq!(why(refused(Problem::NoContainer)), Why::NoBlob);
+    assert_eq!(why(refused(Problem::NoAccount)), Why::NoAccount);
+    let forbidden = Problem::Other(Fault::Forbidden);
+    assert_eq!(why(refused(forbidden)), Why::Azure("reading the blob", Fault::Forbidden));
+    assert_eq!(why(done(1)), Why::Azure("reading the blob", Fault::Malformed));
+}
