@@ -434,6 +434,11 @@ impl Emulator {
         self.router.clone()
     }
 
+    /// The same for requests that stand for such over TLS, which accounts that take https alone ask for.
+    pub fn service_over_tls(&self) -> Router {
+        self.router.clone().layer(axum::Extension(tls::OverTls))
+    }
+
     /// The typed control interface.
     #[must_use]
     pub fn control(&self) -> Control {
