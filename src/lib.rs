@@ -33,7 +33,7 @@
 //! |                                                            | keys         broker     |               |
 //! +-----------+-----------+------------------+-----------------+------------+------------+ HTTP server   |
 //! | csi-proto | telemetry | disk             | host            | cluster    | config     |               |
-//! |           |           | file    disks    |                 | client of  | azure.json +---------------+
+//! |           |           | file  blob-disk  |                 | client of  | azure.json +---------------+
 //! | generated | logs,     +------------------+ Linux: devices, | Kubernetes |            | apiserver     |
 //! | code      | metrics,  | azure     client | file systems,   |            |            | Kubernetes'   |
 //! |           | probes    | reconcile tasks  | mounts          |            |            | API, in       |
@@ -66,13 +66,13 @@
 //! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
 //! | 1 | `lazuli-volume` | which disk, snapshot or copy a class asks for, and what comes next of it | model | |
-//! | 1 | `lazuli-vhd` | every decision about VHD blob disks and their storage accounts | model | |
 //! | 2 | `lazuli-staging` | every decision of a node about a device | model, volume | |
 //! | 2 | `lazuli-engine` | the reconcile engine: the steps of an object of Azure and of a Service | model, quota | |
 //! | 3 | `lazuli-storage` | attach and detach, and the steps of whole disks and snapshots | engine, model, quota, volume | |
 //! | 3 | `lazuli-balancing` | Services on the engine | engine, model, quota, services | |
 //! | 3 | `lazuli-nodes` | every decision about Nodes and routes | engine, model, quota | |
 //! | 3 | `lazuli-shares` | every decision about file shares and their storage accounts | engine, model | |
+//! | 3 | `lazuli-vhd` | every decision about VHD blob disks and their storage accounts | engine, model | |
 //! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, journal, model, quota, telemetry | |
 //! | 4 | `lazuli-vm-disks` | every decision on a VM's data disks | engine, model, quota, storage | |
 //! | 4 | `lazuli-azure` | the client of Azure | model, quota, telemetry, vhd | emulator, volume |
@@ -81,6 +81,7 @@
 //! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, journal, model, quota, reconcile, storage, telemetry, vm-disks, volume | emulator |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, shares, storage, telemetry, volume | apiserver |
 //! | 5 | `lazuli-file` | file shares as volumes | azure, engine, journal, model, quota, reconcile, shares | emulator |
+//! | 5 | `lazuli-blob-disk` | VHD blob disks as volumes | azure, engine, journal, model, quota, reconcile, vhd | emulator |
 //! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, file, host, journal, model, shares, staging, storage, telemetry, volume | |
 //! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, journal, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
