@@ -100,7 +100,7 @@ pub enum Verb {
 #[derive(Debug, Clone)]
 enum Life {
     Create(Create),
-    Expand(Expand),
+    Expand(Box<Expand>),
     Delete(Delete),
 }
 
@@ -131,7 +131,7 @@ impl<E: fmt::Debug + Clone> Course for Disk<E> {
     fn of(request: &Request) -> Self {
         let life = match &request.wanted {
             Wanted::Made(spec) => Life::Create(Create::new(spec.clone())),
-            Wanted::Grown(spec) => Life::Expand(Expand::new(spec.clone())),
+            Wanted::Grown(spec) => Life::Expand(Box::new(Expand::new(spec.clone()))),
             Wanted::Deleted(spec) => Life::Delete(Delete::new(spec.clone())),
         };
         Self {
