@@ -9,8 +9,9 @@ use lazuli_model::{BlobUri, StorageAccount};
 use lazuli_vhd::{accounts::containers_to_list, life::Blob, work::Home};
 
 use crate::{
-    BlobDiskError, BlobDisks,
+    BlobDisks,
     calls::{PATIENCE, account},
+    error::BlobDiskError,
     found,
 };
 

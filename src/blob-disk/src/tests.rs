@@ -108,11 +108,15 @@ where
 }
 
 fn replica(transport: Transport, seed: u64) -> BlobDisks {
+    replica_in(transport, seed, false)
+}
+
+fn replica_in(transport: Transport, seed: u64, is_stack_hub: bool) -> BlobDisks {
     let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
     BlobDisks::new(Settings {
         storage: Storage::new(client(transport, credential, seed)),
         suffix: SUFFIX.into(),
-        is_stack_hub: false,
+        is_stack_hub,
         subscription: scenario::SUBSCRIPTION.into(),
         resource_group: scenario::RESOURCE_GROUP.into(),
         cluster_name: "kubernetes".into(),
@@ -559,4 +563,20 @@ async fn an_address_of_another_cloud_is_asked_of_nobody() {
     let error = disks.expand(&uri, 5_000 << 30, 0).await.unwrap_err();
     assert_eq!(error.code(Rpc::Expand), Code::OutOfRange, "{error}");
     assert!(rig.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_older_service_of_a_stack_hub_has_the_same_disks() {
+    let rig = Rig::start().await;
+    let disks = replica_in(Transport::in_process(rig.routes(), rig.way()), 1, true);
+    for parameters in [SHARED, DEDICATED] {
+        let made = create(&disks, "pvc-1", parameters).await.unwrap();
+        assert_eq!(disks.expand(&made.uri, 2 << 30, 0).await.unwrap(), 2 * GIB);
+        assert_eq!(disks.list([]).await.unwrap().disks.len(), 1);
+        let expected = if parameters == DEDICATED { Deleted::DiskAndAccount } else { Deleted::Disk };
+        assert_eq!(disks.delete(&made.uri).await.unwrap(), expected);
+    }
+    let kinds: Vec<_> =
+        rig.documents("Microsoft.Storage/storageAccounts").into_iter().map(|(_, doc)| doc["kind"].clone()).collect();
+    assert_eq!(kinds, ["Storage"]);
 }
