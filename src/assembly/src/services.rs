@@ -2,7 +2,7 @@
 
 use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer};
 use lazuli_blob_disk::BlobDisks;
-pub use lazuli_csi::controller::{ListVolumes, blobs::BlobDiskSwitch};
+pub use lazuli_csi::controller::ListVolumes;
 pub use lazuli_csi::file::controller::SecretWriter;
 use lazuli_csi::{controller::ControllerService, file, identity::IdentityService, node::NodeService, server::chain};
 use lazuli_disk::{Admission, Settings, Volumes};
@@ -83,7 +83,7 @@ pub struct Policy {
     /// Whether ListVolumes is offered.
     pub list_volumes: ListVolumes,
     /// When a class that asks for a VHD blob disk gets one.
-    pub blob_disks: BlobDiskSwitch,
+    pub blob_disks: lazuli_vhd::class::BlobDisks,
 }
 
 /// How to ask a cluster what a node uses.

@@ -17,9 +17,6 @@ use tonic::Status;
 use super::{ControllerService, failed, refused};
 use crate::server::{failure, status};
 
-/// What the operator chooses of blob disks.
-pub use lazuli_vhd::class::BlobDisks as BlobDiskSwitch;
-
 /// What is missing where there is no client of page blobs.
 pub(super) fn without_client(id: &dyn std::fmt::Display) -> Status {
     let message = format!("volume {id} is a VHD in a page blob, and this program has no client of page blobs");

@@ -5,7 +5,7 @@
 //! person must know about it ([`fault::reason`]). Nothing else happens
 //! here: the operation that a request starts belongs to `disk`, and goes on when the sidecar gives up.
 
-pub mod blobs;
+mod blobs;
 mod copies;
 mod modify;
 mod snapshots;
@@ -36,6 +36,7 @@ use lazuli_model::{
     fault::{self, Code, Rpc},
 };
 use lazuli_telemetry::lossy;
+use lazuli_vhd::class;
 use lazuli_volume::{self as plan, Capability, Defaults, ParameterError, Told};
 use tonic::{Request, Response, Status};
 
@@ -76,7 +77,7 @@ pub struct ControllerService {
     snapshot_pages: Pages<snapshots::Listed>,
     events: lossy::Sender<Event>,
     journal: Recorder,
-    blob_disks: BlobDiskSwitch,
+    blob_disks: class::BlobDisks,
 }
 
 /// Whether ListVolumes is offered. Where it is, external-attacher compares the list with the VolumeAttachments once a
@@ -111,12 +112,12 @@ impl ControllerService {
             snapshot_pages: Pages::default(),
             events,
             journal,
-            blob_disks: BlobDiskSwitch::default(),
+            blob_disks: class::BlobDisks::default(),
         }
     }
 
     /// The same service, with this choice of classes that ask for blob disks.
-    pub fn with_blob_disks(self, blob_disks: BlobDiskSwitch) -> Self {
+    pub fn with_blob_disks(self, blob_disks: class::BlobDisks) -> Self {
         Self { blob_disks, ..self }
     }
 

@@ -6,7 +6,7 @@
 use csi_proto::csi::{ControllerModifyVolumeRequest, ControllerModifyVolumeResponse};
 use lazuli_journal::Word;
 use lazuli_model::{
-    ArmId,
+    ArmId, DiskId,
     event::{Event, Reason, Regarding},
     fault::Rpc,
 };
