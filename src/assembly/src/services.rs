@@ -20,6 +20,7 @@ use lazuli_storage::{
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
+use lazuli_vhd::class::BlobDisks;
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -81,6 +82,8 @@ pub struct Policy {
     pub inline: InlineVolumes,
     /// Whether ListVolumes is offered.
     pub list_volumes: ListVolumes,
+    /// When a class that asks for a VHD blob disk gets one.
+    pub blob_disks: BlobDisks,
 }
 
 /// How to ask a cluster what a node uses.
@@ -105,7 +108,7 @@ pub fn attachment_source(client: kube::Client, driver_name: &str) -> AttachmentS
 
 /// The services of the disk driver's controller over an Azure.
 pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy: Policy, metrics: Metrics) -> Routes {
-    let Policy { method, force_detach, detach_unused, inline, list_volumes } = policy;
+    let Policy { method, force_detach, detach_unused, inline, list_volumes, blob_disks: _ } = policy;
     let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events, journal } = cluster;
     let volumes = Volumes::new(Settings {
         compute: azure.compute.clone(),
