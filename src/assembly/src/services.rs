@@ -21,6 +21,7 @@ use lazuli_storage::{
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
+use lazuli_vhd::class;
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -83,7 +84,7 @@ pub struct Policy {
     /// Whether ListVolumes is offered.
     pub list_volumes: ListVolumes,
     /// When a class that asks for a VHD blob disk gets one.
-    pub blob_disks: lazuli_vhd::class::BlobDisks,
+    pub blob_disks: class::BlobDisks,
 }
 
 /// How to ask a cluster what a node uses.
@@ -143,7 +144,11 @@ pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy
         journal: journal.clone(),
     });
     let controller = ControllerService::new(volumes, azure.defaults.clone());
-    let controller = controller.with_blob_disks(blob_disks).with_list_volumes(list_volumes).with_events(events).with_journal(journal);
+    let controller = controller
+        .with_blob_disks(blob_disks)
+        .with_list_volumes(list_volumes)
+        .with_events(events)
+        .with_journal(journal);
     Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(ControllerServer::new(controller))
 }
 

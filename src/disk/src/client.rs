@@ -20,7 +20,10 @@ use lazuli_model::{
     fault::Fault,
     op::{DiskChange, VmWrite, VmWriteMethod},
 };
-use lazuli_quota::{permit::Priority, read::{By, Seen}};
+use lazuli_quota::{
+    permit::Priority,
+    read::{By, Seen},
+};
 use lazuli_reconcile::Clock;
 use lazuli_storage::{list::ResourceGroup, whole_disk::SeenDisk};
 use serde_json::Value;

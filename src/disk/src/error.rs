@@ -60,7 +60,10 @@ impl VolumeError {
 
     /// A page blob is meant, and this program has no client of page blobs.
     pub(crate) fn no_blob_disks(disk: &BlobUri) -> Self {
-        Self::new(Fault::Unsupported, format!("{disk} is a VHD in a page blob, and this program has no client of page blobs"))
+        Self::new(
+            Fault::Unsupported,
+            format!("{disk} is a VHD in a page blob, and this program has no client of page blobs"),
+        )
     }
 
     /// The failure of a request for a page blob.

@@ -39,8 +39,8 @@ use lazuli_azure::compute::Compute;
 use lazuli_blob_disk::BlobDisks;
 use lazuli_journal::Recorder;
 use lazuli_model::{
-    ArmId, BlobUri, CachingMode, Disk, DiskId, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event, node::ClusterNodes,
-    op::VmWriteMethod, size::SizeLimits,
+    ArmId, BlobUri, CachingMode, Disk, DiskId, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event,
+    node::ClusterNodes, op::VmWriteMethod, size::SizeLimits,
 };
 use lazuli_reconcile::{Clock, metrics::Metrics};
 use lazuli_storage::{

@@ -39,6 +39,7 @@ use lazuli_storage::{
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
+use lazuli_vhd::class::BlobDisks;
 use lazuli_volume::AllowedResourceGroups;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -85,6 +86,8 @@ pub struct Options {
     pub detach_unused: DetachUnused,
     /// Whether controllers offer ListVolumes.
     pub list_volumes: ListVolumes,
+    /// When controllers make VHD blob disks for classes that ask for them.
+    pub blob_disks: BlobDisks,
     /// Seed of the provider's jitter and request ids.
     pub seed: u64,
 }
@@ -108,6 +111,7 @@ impl Options {
             force_detach: ForceDetach::Off,
             detach_unused: DetachUnused::On,
             list_volumes: ListVolumes::On,
+            blob_disks: BlobDisks::Auto,
             seed: 1,
         }
     }
@@ -167,6 +171,7 @@ impl Lab {
                 detach_unused: options.detach_unused,
                 inline: options.inline,
                 list_volumes: options.list_volumes,
+                blob_disks: options.blob_disks,
             },
             seed: options.seed,
             stop: CancellationToken::new(),

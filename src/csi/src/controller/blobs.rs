@@ -123,7 +123,11 @@ impl ControllerService {
         })
     }
 
-    pub(super) async fn get_blob(&self, uri: &BlobUri, volume_id: String) -> Result<ControllerGetVolumeResponse, Status> {
+    pub(super) async fn get_blob(
+        &self,
+        uri: &BlobUri,
+        volume_id: String,
+    ) -> Result<ControllerGetVolumeResponse, Status> {
         let read = self.volumes.get_blob(uri).await;
         let (size, published_node_ids) = read.map_err(|error| failed(Rpc::Read, &error))?;
         let capacity_bytes = i64::try_from(size.bytes()).unwrap_or(i64::MAX);

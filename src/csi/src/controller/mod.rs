@@ -386,19 +386,18 @@ impl ControllerService {
             DiskId::Blob(uri) => self.volumes.get_blob(uri).await.map(|_| 1),
         };
         let max_shares = max_shares.map_err(|error| failed(Rpc::Read, &error))?;
-        let answer =
-            match plan::validate_capabilities(&capabilities(&request.volume_capabilities), max_shares) {
-                Ok(()) => ValidateVolumeCapabilitiesResponse {
-                    confirmed: Some(validate_volume_capabilities_response::Confirmed {
-                        volume_context: request.volume_context,
-                        volume_capabilities: request.volume_capabilities,
-                        parameters: request.parameters,
-                        mutable_parameters: request.mutable_parameters,
-                    }),
-                    message: String::new(),
-                },
-                Err(error) => ValidateVolumeCapabilitiesResponse { confirmed: None, message: error.to_string() },
-            };
+        let answer = match plan::validate_capabilities(&capabilities(&request.volume_capabilities), max_shares) {
+            Ok(()) => ValidateVolumeCapabilitiesResponse {
+                confirmed: Some(validate_volume_capabilities_response::Confirmed {
+                    volume_context: request.volume_context,
+                    volume_capabilities: request.volume_capabilities,
+                    parameters: request.parameters,
+                    mutable_parameters: request.mutable_parameters,
+                }),
+                message: String::new(),
+            },
+            Err(error) => ValidateVolumeCapabilitiesResponse { confirmed: None, message: error.to_string() },
+        };
         Ok(answer)
     }
 
