@@ -75,7 +75,7 @@
 //! | 3 | `lazuli-shares` | every decision about file shares and their storage accounts | engine, model | |
 //! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, journal, model, quota, telemetry | |
 //! | 4 | `lazuli-vm-disks` | every decision on a VM's data disks | engine, model, quota, storage | |
-//! | 4 | `lazuli-azure` | the client of Azure | model, quota, telemetry | emulator, volume |
+//! | 4 | `lazuli-azure` | the client of Azure | model, quota, telemetry, vhd | emulator, volume |
 //! | 4 | `lazuli-host` | Linux: devices, mkfs, mounts, SMB, resize, stats | model, staging, volume | |
 //! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services, shares, volume | |
 //! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, journal, model, quota, reconcile, storage, telemetry, vm-disks, volume | emulator |

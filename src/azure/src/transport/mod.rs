@@ -327,10 +327,12 @@ impl azure_core::http::HttpClient for Transport {
             let invalid = || {
                 Error::with_message(ErrorKind::DataConversion, format!("the header {} cannot be sent", name.as_str()))
             };
-            let (name, value) = (
+            let (name, mut value) = (
                 http::HeaderName::from_bytes(name.as_str().as_bytes()).map_err(|_| invalid())?,
                 HeaderValue::from_str(value.as_str()).map_err(|_| invalid())?,
             );
+            // So that nothing prints it.
+            value.set_sensitive(name == header::AUTHORIZATION);
             headers.insert(name, value);
         }
         let method = Method::from_bytes(request.method().as_str().as_bytes())
