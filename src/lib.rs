@@ -66,7 +66,7 @@
 //! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
 //! | 1 | `lazuli-volume` | which disk, snapshot or copy a class asks for, and what comes next of it | model | |
-//! | 1 | `lazuli-vhd` | every decision about VHD blob disks and their storage accounts | model | |
+//! | 2 | `lazuli-vhd` | every decision about VHD blob disks and their storage accounts | model, volume | |
 //! | 2 | `lazuli-staging` | every decision of a node about a device | model, volume | |
 //! | 2 | `lazuli-engine` | the reconcile engine: the steps of an object of Azure and of a Service | model, quota | |
 //! | 3 | `lazuli-storage` | attach and detach, and the steps of whole disks and snapshots | engine, model, quota, volume | |

@@ -8,11 +8,15 @@
 //! | [`life`] | what is sent next, and what is answered: the steps of a disk that is made, grows or is deleted |
 //! | [`attach`] | whether a machine may have it |
 //! | [`lease`] | whether it is attached, by its blob |
+//! | [`source`] | whether a managed disk may be imported from it now |
+//! | [`import`] | what comes next of a managed disk that is made from one |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
 
 pub mod accounts;
 pub mod attach;
 pub mod class;
 pub mod footer;
+pub mod import;
 pub mod lease;
 pub mod life;
+pub mod source;
