@@ -4,7 +4,7 @@ use csi_proto::csi::{controller_server::ControllerServer, identity_server::Ident
 pub use lazuli_csi::controller::ListVolumes;
 pub use lazuli_csi::file::controller::SecretWriter;
 use lazuli_csi::{controller::ControllerService, file, identity::IdentityService, node::NodeService, server::chain};
-use lazuli_disk::{Admission, Settings, Volumes};
+use lazuli_disk::{Admission, PageBlobs, Settings, Volumes};
 pub use lazuli_disk::{AttachmentSourceReader, NodeFactsReader};
 pub use lazuli_file::Shares;
 use lazuli_journal::Recorder;
@@ -128,6 +128,7 @@ pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy
         metrics,
         journal: journal.clone(),
     });
+    let volumes = volumes.with_page_blobs(PageBlobs::new(azure.storage.clone(), azure.blobs.clone()));
     let controller = ControllerService::new(volumes, azure.defaults.clone());
     let controller = controller.with_list_volumes(list_volumes).with_events(events).with_journal(journal);
     Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(ControllerServer::new(controller))

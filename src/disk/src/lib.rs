@@ -14,6 +14,7 @@ mod cluster_snapshot;
 mod conversions;
 mod copies;
 mod error;
+mod imports;
 mod known;
 mod list;
 mod node_facts;
@@ -66,6 +67,7 @@ use conversions::Conversions;
 use copies::Copies;
 pub use copies::CopyError;
 pub use error::VolumeError;
+pub use imports::{ImportError, PageBlobs};
 use known::KnownDisks;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
@@ -171,6 +173,8 @@ pub struct Volumes {
     lists: Lists,
     copies: Arc<Mutex<Copies>>,
     sweeps: Sweeps,
+    /// The page blobs that disks are imported from.
+    page_blobs: Option<PageBlobs>,
 }
 
 impl Volumes {
@@ -249,7 +253,14 @@ impl Volumes {
             lists: Lists::default(),
             copies: Arc::default(),
             sweeps,
+            page_blobs: None,
         }
+    }
+
+    /// The same volumes, some of which may be made from page blobs.
+    #[must_use]
+    pub fn with_page_blobs(self, page_blobs: PageBlobs) -> Self {
+        Self { page_blobs: Some(page_blobs), ..self }
     }
 
     /// Makes the disk of a plan, or finds a disk of that name that fits.
