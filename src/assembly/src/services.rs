@@ -5,7 +5,7 @@ use lazuli_blob_disk::BlobDisks;
 pub use lazuli_csi::controller::ListVolumes;
 pub use lazuli_csi::file::controller::SecretWriter;
 use lazuli_csi::{controller::ControllerService, file, identity::IdentityService, node::NodeService, server::chain};
-use lazuli_disk::{Admission, Settings, Volumes};
+use lazuli_disk::{Admission, PageBlobs, Settings, Volumes};
 pub use lazuli_disk::{AttachmentSourceReader, NodeFactsReader};
 pub use lazuli_file::Shares;
 use lazuli_journal::Recorder;
@@ -143,6 +143,7 @@ pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy
         metrics,
         journal: journal.clone(),
     });
+    let volumes = volumes.with_page_blobs(PageBlobs::new(azure.storage.clone(), azure.blobs.clone()));
     let controller = ControllerService::new(volumes, azure.defaults.clone());
     let controller = controller
         .with_blob_disks(blob_disks)

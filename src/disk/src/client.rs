@@ -223,6 +223,15 @@ impl Client {
         self.compute.instance_view(vm, priority, &Until::working(VIEW)).await
     }
 
+    /// A VM and whether it runs, read now.
+    pub(crate) async fn machine_and_view(
+        &self,
+        vm: &ArmId,
+        priority: Priority,
+    ) -> Result<(Vm, InstanceView), ArmError> {
+        self.compute.machine_and_view(vm, priority, &Until::working(VIEW)).await
+    }
+
     pub(crate) async fn list_vms(&self, subscription: &str, resource_group: &str) -> Result<Vec<Vm>, ArmError> {
         self.compute.list_vms(subscription, resource_group, &Until::working(LIST)).await
     }

@@ -126,6 +126,14 @@ impl VolumeError {
         self
     }
 
+    /// The same failure of a request that may have left something before.
+    pub(crate) fn with_effect_of(self, before: Effect) -> Self {
+        match before {
+            Effect::Possible => self.with_effect(before),
+            Effect::None => self,
+        }
+    }
+
     /// The same failure, with what a caller may want to know too.
     pub(crate) fn suffixed(mut self, words: &str) -> Self {
         self.message = format!("{}; {words}", self.message);

@@ -15,6 +15,7 @@ mod cluster_snapshot;
 mod conversions;
 mod copies;
 mod error;
+mod imports;
 mod known;
 mod list;
 mod node_facts;
@@ -70,6 +71,7 @@ use conversions::Conversions;
 use copies::Copies;
 pub use copies::CopyError;
 pub use error::VolumeError;
+pub use imports::{ImportError, PageBlobs};
 use known::KnownDisks;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
@@ -178,6 +180,8 @@ pub struct Volumes {
     lists: Lists,
     copies: Arc<Mutex<Copies>>,
     sweeps: Sweeps,
+    /// The page blobs that disks are imported from.
+    page_blobs: Option<PageBlobs>,
 }
 
 impl Volumes {
@@ -259,7 +263,14 @@ impl Volumes {
             lists: Lists::default(),
             copies: Arc::default(),
             sweeps,
+            page_blobs: None,
         }
+    }
+
+    /// The same volumes, some of which may be made from page blobs.
+    #[must_use]
+    pub fn with_page_blobs(self, page_blobs: PageBlobs) -> Self {
+        Self { page_blobs: Some(page_blobs), ..self }
     }
 
     /// Makes the disk of a plan, or finds a disk of that name that fits.

@@ -7,6 +7,7 @@
 
 mod blobs;
 mod copies;
+mod imports;
 mod modify;
 mod snapshots;
 
@@ -31,7 +32,7 @@ use csi_proto::csi::{
 use lazuli_disk::{CreateError, Created, DeleteError, ExpandError, Found, ListedVolume, VolumeError, Volumes};
 use lazuli_journal::{Key, Recorder, Subject, Word};
 use lazuli_model::{
-    ArmId, DiskId, VolumeId,
+    ArmId, BlobUri, DiskId, VolumeId,
     event::{Claim, Event, Failure, Regarding},
     fault::{self, Code, Rpc},
 };
@@ -188,6 +189,23 @@ fn answered(created: Created, content_source: Option<VolumeContentSource>) -> Vo
     }
 }
 
+/// What a volume is made from.
+enum Source {
+    /// A disk or a snapshot.
+    Resource(ArmId),
+    /// A page blob.
+    Blob(BlobUri),
+}
+
+impl Source {
+    fn of(wire: &VolumeContentSource, defaults: &Defaults) -> Result<Self, Status> {
+        match imports::blob(wire)? {
+            Some(blob) => Ok(Self::Blob(blob)),
+            None => copies::source(wire, defaults).map(Self::Resource),
+        }
+    }
+}
+
 fn capabilities(wire: &[VolumeCapability]) -> Vec<Capability> {
     wire.iter().map(capability).collect()
 }
@@ -228,7 +246,7 @@ impl ControllerService {
     async fn create(&self, request: CreateVolumeRequest, note: &RpcNote) -> Result<CreateVolumeResponse, Status> {
         required("name", &request.name)?;
         let content = request.volume_content_source.clone();
-        let source = content.as_ref().map(|content| copies::source(content, &self.defaults)).transpose()?;
+        let source = content.as_ref().map(|content| Source::of(content, &self.defaults)).transpose()?;
         let flags_accepted = mount_flags::check(&request);
         let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
         let requirement = request.accessibility_requirements.unwrap_or_default();
@@ -254,7 +272,8 @@ impl ControllerService {
         }
         let created = match source {
             None => self.create_empty(&request, flags_accepted, (claim, note)).await,
-            Some(source) => self.create_copy(request, source, flags_accepted, (claim, note)).await,
+            Some(Source::Resource(source)) => self.create_copy(request, source, flags_accepted, (claim, note)).await,
+            Some(Source::Blob(blob)) => self.create_import(request, blob, flags_accepted, (claim, note)).await,
         };
         Ok(CreateVolumeResponse { volume: Some(answered(created?, content)) })
     }
