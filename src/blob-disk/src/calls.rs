@@ -58,8 +58,8 @@ impl Calls {
         self.storage.arm().pause_after(failures)
     }
 
-    /// Waits for the permit to delete an account of the cluster's resource group. In which region it counts is not known here,
-    /// so it counts in all.
+    /// Waits for the permit to delete an account of the cluster's resource group. In which region it counts is not
+    /// known here, so it counts in all.
     pub(crate) async fn permit_to_delete(&self, account: &str) -> Result<Permit, Refused<CallError>> {
         let id = ArmId::storage_account(&self.subscription, &self.resource_group, account).map_err(|_| {
             let error = CallError::no_id();

@@ -102,8 +102,8 @@ impl AzureFailure for CallError {
     }
 }
 
-/// A failed operation: what a caller may do about it, and a sentence for the reader. Cheap to clone, because all callers
-/// that wait for one write get the same failure.
+/// A failed operation: what a caller may do about it, and a sentence for the reader. Cheap to clone, because all
+/// callers that wait for one write get the same failure.
 #[derive(Debug, Clone)]
 pub struct BlobDiskError(Arc<Inner>);
 

@@ -1,8 +1,8 @@
 //! Blob disks as volumes: the accounts that they are in, and the page blobs that they are.
 //!
-//! This crate turns decisions of `lazuli-vhd` into calls of `lazuli-azure`, each in a task that outlives its caller: one for
-//! the accounts of the cluster (`pool`), one for each account that is being made (`account`), and one for each disk that is
-//! being made, grown or deleted (`disk`). It knows nothing of gRPC and of Kubernetes.
+//! This crate turns decisions of `lazuli-vhd` into calls of `lazuli-azure`, each in a task that outlives its caller:
+//! one for the accounts of the cluster (`pool`), one for each account that is being made (`account`), and one for each
+//! disk that is being made, grown or deleted (`disk`). It knows nothing of gRPC and of Kubernetes.
 
 mod account;
 mod calls;
@@ -114,8 +114,8 @@ impl BlobDisks {
         }
     }
 
-    /// Makes the disk of a class, in an account that fits or in one that is made. `request` is the name of the request: a
-    /// repeated one finds its disk.
+    /// Makes the disk of a class, in an account that fits or in one that is made. `request` is the name of the request:
+    /// a repeated one finds its disk.
     ///
     /// # Errors
     /// What the class asks for and no account has; a disk of the name that is not this one; Azure's own failures.

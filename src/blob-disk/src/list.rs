@@ -37,8 +37,8 @@ pub struct Listing {
 }
 
 impl BlobDisks {
-    /// Lists the disks in the containers that these addresses name, and in the container of disks of every account that a
-    /// driver made for disks.
+    /// Lists the disks in the containers that these addresses name, and in the container of disks of every account that
+    /// a driver made for disks.
     ///
     /// # Errors
     /// The accounts cannot be listed.

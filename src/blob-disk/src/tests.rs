@@ -271,8 +271,8 @@ fn accepted(control: &Control) -> usize {
     control.call_log().iter().filter(|call| is_write(call)).count()
 }
 
-/// The way to Azure of a process that is stopped once Azure has accepted so many writes: no answer comes and nothing goes
-/// out any more.
+/// The way to Azure of a process that is stopped once Azure has accepted so many writes: no answer comes and nothing
+/// goes out any more.
 #[derive(Clone)]
 struct Stopping<S> {
     inner: S,

@@ -376,8 +376,8 @@ fn happening() -> impl Strategy<Value = Happening> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever comes in which order: each request is answered once, no name is being made twice at once, no disk is given
-    /// two accounts that live, and at the end nothing waits.
+    /// Whatever comes in which order: each request is answered once, no name is being made twice at once, no disk is
+    /// given two accounts that live, and at the end nothing waits.
     #[test]
     fn no_disk_has_two_homes(happenings in prop::collection::vec(happening(), 1..120)) {
         let mut world = World::new(vec![(old("ds1"), vec![100]), (old("ds2"), vec![])]);
@@ -419,7 +419,8 @@ proptest! {
                 Happening::Delete(number) => {
                     // No creation of it is under way.
                     let is_asked = asked.iter().any(|(caller, other)| {
-                        *other == number && (world.state.callers.contains_key(caller) || world.answers.contains_key(caller))
+                        let state = &world.state;
+                        *other == number && (state.callers.contains_key(caller) || world.answers.contains_key(caller))
                     });
                     let home = world.accounts.iter().find(|(_, (_, blobs))| blobs.contains(&blob(number)));
                     if let (false, Some((name, (account, _)))) = (is_asked, home) {
