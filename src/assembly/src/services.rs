@@ -113,6 +113,7 @@ pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy
     let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events, journal } = cluster;
     let blobs = BlobDisks::new(lazuli_blob_disk::Settings {
         storage: azure.storage.clone(),
+        blobs: azure.blobs.clone(),
         suffix: azure.cloud.storage_suffix.clone(),
         is_stack_hub: azure.stack,
         subscription: azure.defaults.subscription.clone(),

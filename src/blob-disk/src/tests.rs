@@ -9,6 +9,7 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt as _};
 use lazuli_azure::{
+    blob::ServiceVersion,
     on_emulator::{client, principal, routes},
     transport::Transport,
 };
@@ -113,8 +114,11 @@ fn replica(transport: Transport, seed: u64) -> BlobDisks {
 
 fn replica_in(transport: Transport, seed: u64, is_stack_hub: bool) -> BlobDisks {
     let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
+    let storage = Storage::new(client(transport, credential, seed));
+    let version = if is_stack_hub { ServiceVersion::StackHub } else { ServiceVersion::Newest };
     BlobDisks::new(Settings {
-        storage: Storage::new(client(transport, credential, seed)),
+        blobs: Blobs::new(storage.clone(), SUFFIX, version),
+        storage,
         suffix: SUFFIX.into(),
         is_stack_hub,
         subscription: scenario::SUBSCRIPTION.into(),

@@ -316,6 +316,7 @@ fn vm() -> Vm {
         computer_name: None,
         provisioning_state: ProvisioningState::Succeeded,
         etag: None,
+        system_disk: lazuli_model::SystemDisk::Blob,
         data_disks: vec![DataDisk {
             lun: Lun::try_from(0).unwrap(),
             source: DataDiskSource::Disk(URI.parse().unwrap()),
