@@ -27,6 +27,8 @@ use lazuli_model::{
     spelling::nearest,
 };
 
+use crate::parameters;
+
 /// How the names of the blobs that a driver makes end.
 const EXTENSION: &str = ".vhd";
 
@@ -191,32 +193,6 @@ const LARGEST_ON_STACK_HUB: Gib = Gib::new(1_023);
 pub fn sizes(is_stack_hub: bool) -> RangeInclusive<Gib> {
     Gib::new(1)..=if is_stack_hub { LARGEST_ON_STACK_HUB } else { LARGEST }
 }
-
-/// The parameters that count for blob disks, as the documentation spells them.
-const KNOWN: [&str; 9] = [
-    "cachingMode",
-    "fsType",
-    "kind",
-    "location",
-    "perfProfile",
-    "resourceGroup",
-    "skuName",
-    "storageAccount",
-    "storageAccountType",
-];
-
-/// Parameters without effect, which old classes have: those of external-provisioner, of the translation of in-tree classes
-/// and of older drivers.
-const WITHOUT_EFFECT: [&str; 8] = [
-    "csi-migration",
-    "csi.storage.k8s.io/pv/name",
-    "csi.storage.k8s.io/pvc/name",
-    "csi.storage.k8s.io/pvc/namespace",
-    "attachdiskinitialdelay",
-    "enableasyncattach",
-    "useragent",
-    "zoned",
-];
 
 /// Parameters that are of managed disks alone.
 const OF_MANAGED_DISKS: [&str; 20] = [
@@ -385,21 +361,16 @@ fn blob(
 }
 
 fn check_known(folded: &str, parameter: Parameter<'_>) -> Result<(), ParameterError> {
-    let is_known = KNOWN.iter().any(|known| known.eq_ignore_ascii_case(folded))
-        || WITHOUT_EFFECT.contains(&folded)
-        || folded.starts_with("device-setting/");
-    if is_known {
-        return Ok(());
-    }
-    // One machine has a blob disk at a time.
-    if folded == "maxshares" && parameter.value == "1" {
+    let is_one_machine = folded != "maxshares" || parameter.value == "1";
+    if is_one_machine && (parameters::row(folded).is_some() || folded.starts_with("device-setting/")) {
         return Ok(());
     }
     if OF_MANAGED_DISKS.contains(&folded) {
         return Err(parameter.refuse("it is of managed disks, and a blob disk has none; allowed is to leave it out"));
     }
-    let hint = nearest(parameter.key, KNOWN).map(|known| format!("; did you mean {known}?")).unwrap_or_default();
-    Err(parameter.refuse(format!("allowed for blob disks are {}{hint}", KNOWN.join(", "))))
+    let hint = nearest(parameter.key, parameters::names()).map(|known| format!("; did you mean {known}?"));
+    let known = parameters::names().collect::<Vec<_>>().join(", ");
+    Err(parameter.refuse(format!("allowed for blob disks are {known}{}", hint.unwrap_or_default())))
 }
 
 fn sku(parameters: &Parameters<'_>, is_stack_hub: bool) -> Result<Option<StorageSku>, ParameterError> {

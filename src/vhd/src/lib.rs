@@ -7,6 +7,7 @@
 //! | [`accounts`] | in which storage account it is made, and which accounts are made |
 //! | [`life`] | what is sent next, and what is answered: the steps of a disk that is made, grows or is deleted |
 //! | [`attach`] | whether a machine may have it |
+//! | [`PARAMETERS`] | which parameters a class may have |
 //! | [`lease`] | whether it is attached, by its blob |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
 //! | [`work`] | the steps of disks and of their accounts, as tasks run them |
@@ -17,4 +18,7 @@ pub mod class;
 pub mod footer;
 pub mod lease;
 pub mod life;
+mod parameters;
 pub mod work;
+
+pub use parameters::PARAMETERS;
