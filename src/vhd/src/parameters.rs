@@ -18,13 +18,7 @@ pub const PARAMETERS: &[ParameterRow] = &[
         "Accepted from old classes.",
         "5",
     ),
-    ParameterRow::used(
-        "cachingMode",
-        CachingMode::NAMES,
-        "ReadOnly",
-        "How the host caches the disk. A disk of 4,095 GiB is attached with None.",
-        "None",
-    ),
+    ParameterRow::used("cachingMode", CachingMode::NAMES, "ReadOnly", "How the host caches the disk.", "None"),
     ParameterRow::no_effect(
         "csi-migration",
         "true or false",
