@@ -14,6 +14,8 @@
 //! | none or `Dedicated` | named | in that account |
 //! | `Managed`, `Shared` | named | never: it is refused |
 //!
+//! A class of the in-tree provisioner gets none: where it would, it is refused.
+//!
 //! What a node does with the disk (`fsType`, `perfProfile`, `device-setting/`) is checked by the crate of classes, as for
 //! managed disks.
 
@@ -273,10 +275,24 @@ pub fn choose(request: &Request, defaults: &Defaults) -> Result<Choice, Paramete
     };
     match (defaults.blob_disks, defaults.machines) {
         (BlobDisks::Always, _) | (BlobDisks::Auto, Machines::Blobs) => {
+            refuse_in_tree(&parameters)?;
             Ok(Choice::Blob(Box::new(blob(request, &parameters, place, defaults)?)))
         }
         (BlobDisks::Auto, Machines::Unknown) => Ok(Choice::Undecided),
         (BlobDisks::Never, _) | (BlobDisks::Auto, Machines::Managed) => as_go(kind, account, defaults),
+    }
+}
+
+/// Refuses a class of the in-tree provisioner, which external-provisioner marks. Its PersistentVolume is translated back, and
+/// the translation makes every kind Managed (source: csi-translation-lib); the API server then refuses the address of a blob
+/// (source: its validation of `azureDisk`). So nothing may be made.
+fn refuse_in_tree(parameters: &Parameters<'_>) -> Result<(), ParameterError> {
+    match parameters.get("csi-migration") {
+        Some(mark) if mark.value.eq_ignore_ascii_case("true") => Err(mark.refuse(
+            "the class has the in-tree provisioner, of which Kubernetes accepts managed disks alone; allowed for blob disks is \
+             a class with the provisioner disk.csi.azure.com",
+        )),
+        Some(_) | None => Ok(()),
     }
 }
 

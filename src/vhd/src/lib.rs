@@ -1,5 +1,5 @@
 //! Every decision about VHD blob disks, as pure functions over values: page blobs in storage accounts that virtual machines
-//! without managed disks attach by address. No program of this version makes or attaches such disks yet.
+//! without managed disks attach by address.
 //!
 //! | module | decides |
 //! |---|---|

@@ -19,10 +19,10 @@ pub const PARAMETERS: &[ParameterRow] = &[
         "5",
     ),
     ParameterRow::used("cachingMode", CachingMode::NAMES, "ReadOnly", "How the host caches the disk.", "None"),
-    ParameterRow::no_effect(
+    ParameterRow::refused(
         "csi-migration",
-        "true or false",
-        "Kubernetes sets it where it translates a class of the in-tree provisioner.",
+        "",
+        "Kubernetes sets it where it translates a class of the in-tree provisioner, of which it accepts managed disks alone.",
         "true",
     ),
     ParameterRow::no_effect("csi.storage.k8s.io/pv/name", OF_PROVISIONER, NO_NAME_OF_A_CLAIM, "pv-1"),

@@ -180,12 +180,37 @@ fn what_contradicts_itself_or_cannot_be_made_is_refused_by_key_and_value() {
         ("resourcegroup", "cluster"),
         ("maxShares", "1"),
         ("cachingmode", "ReadWrite"),
-        ("csi-migration", "true"),
+        ("csi-migration", "false"),
         ("csi.storage.k8s.io/pvc/name", "claim"),
         ("fsType", "xfs"),
     ]);
     assert_eq!(class.caching, Some(CachingMode::ReadWrite));
     assert_eq!(class.written.len(), 7);
+}
+
+#[test]
+fn a_class_of_the_in_tree_provisioner_is_refused_where_it_would_get_a_blob_disk() {
+    let of_in_tree = |blob_disks, machines, parameter: (&str, &str)| {
+        let request = request(&[parameter, ("csi-migration", "true")]);
+        choose(&request, &Defaults { blob_disks, machines, ..defaults() })
+    };
+    for parameter in [("kind", "Shared"), ("kind", "Dedicated"), ("storageAccount", "acct")] {
+        let refused = [
+            of_in_tree(BlobDisks::Always, Machines::Managed, parameter),
+            of_in_tree(BlobDisks::Auto, Machines::Blobs, parameter),
+        ];
+        for error in refused.map(Result::unwrap_err) {
+            assert_eq!(error.kind(), ParameterErrorKind::InvalidArgument);
+            assert_eq!(
+                error.to_string(),
+                "parameter csi-migration is \"true\": the class has the in-tree provisioner, of which Kubernetes accepts \
+                 managed disks alone; allowed for blob disks is a class with the provisioner disk.csi.azure.com"
+            );
+        }
+    }
+    let managed = |choice| matches!(choice, Ok(Choice::Managed { .. }));
+    assert!(managed(of_in_tree(BlobDisks::Auto, Machines::Managed, ("kind", "Shared"))));
+    assert!(managed(of_in_tree(BlobDisks::Always, Machines::Blobs, ("kind", "Managed"))));
 }
 
 #[test]
@@ -323,7 +348,7 @@ fn every_row_of_the_table_is_there_once_in_order_and_is_written_for_people() {
         assert_eq!(PARAMETERS.iter().filter(|other| other.name.to_lowercase() == folded).count(), 1, "{}", row.name);
         assert!(!OF_MANAGED_DISKS.contains(&&*folded) || row.name == "maxShares", "{}", row.name);
         assert!(row.alias_of.is_some() || row.meaning.ends_with('.') && !row.meaning.contains('|'), "{}", row.name);
-        assert!(!row.values.is_empty(), "{}", row.name);
+        assert!(!row.values.is_empty() || row.effect == Effect::Refused, "{}", row.name);
     }
     let skus = PARAMETERS.iter().find(|row| row.name == "skuName").unwrap().values;
     let (all, hub) = skus.split_once("; on Azure Stack Hub ").unwrap();
