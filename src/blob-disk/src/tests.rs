@@ -26,6 +26,8 @@ use tower::Service;
 
 use super::*;
 
+mod rights;
+
 const SUFFIX: &str = "core.windows.net";
 const GIB: u64 = 1 << 30;
 

@@ -311,9 +311,10 @@ pub(super) fn set(context: &mut BTreeMap<String, String>, key: &str, value: &str
 
 pub(super) fn refuse_unknown(folded: &str, parameter: Parameter<'_>) -> Result<(), ParameterError> {
     match folded {
-        "storageaccount" => Err(parameter.refuse(
-            "it asks for a disk in a page blob, and this version makes managed disks only; allowed is to leave it out",
-        )),
+        "storageaccount" => {
+            Err(parameter
+                .refuse("it asks for a VHD blob disk, and this disk is a managed one; allowed is to leave it out"))
+        }
         "zone" | "zones" => Err(parameter.refuse(
             "it belongs to the in-tree provisioner; allowed is allowedTopologies of the StorageClass with the key \
              topology.disk.csi.azure.com/zone",
@@ -400,7 +401,7 @@ fn caching(
     Ok(Some(caching))
 }
 
-/// Blob disks are not there yet; the Go driver makes a managed disk whatever `kind` says, and so does this.
+/// A class that asks for a blob disk and gets none has a managed disk whatever `kind` says, as by the Go driver.
 fn note_kind(parameters: &Parameters<'_>, warnings: &mut Vec<String>) {
     if let Some(parameter) = parameters.get("kind")
         && !parameter.value.eq_ignore_ascii_case("managed")
