@@ -44,6 +44,7 @@ mod it {
     mod disk_expand;
     mod disk_force_detach;
     mod disk_gone;
+    mod disk_imports;
     mod disk_incidents;
     mod disk_kill;
     mod disk_late_attach;

@@ -712,7 +712,7 @@ mod tests {
             assert_eq!(policy(&[&argument]), (none, on, unclaimed, blob_disks));
         }
         let arguments = ["csi-controller", "--blob-disks=sometimes"];
-        let refusal = Command::try_parse_from(arguments).unwrap_err().to_string();
+        let refusal = Command::try_parse_from(arguments).err().unwrap().to_string();
         assert!(refusal.contains("auto, always, never"), "{refusal}");
     }
 }

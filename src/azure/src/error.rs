@@ -199,9 +199,9 @@ impl Failure {
         }
     }
 
-    /// Nothing was sent, because this program has no client for the resource.
-    pub fn no_client(resource: &str, message: impl Into<String>) -> Self {
-        Self::ours(Fault::Unsupported, Effect::None, Verb::Get, resource, message)
+    /// The failed read of something that another service of Azure has.
+    pub fn elsewhere(fault: Fault, resource: &str, message: impl Into<String>) -> Self {
+        Self::ours(fault, Effect::None, Verb::Get, resource, message)
     }
 
     /// A whole list lacks the resource. Azure was not asked for the resource itself.

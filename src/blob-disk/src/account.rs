@@ -6,11 +6,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use lazuli_azure::{Until, error::Verb, permits::Permit, storage::decode_account};
 use lazuli_engine::single::{Refusal, Written};
 use lazuli_journal::Recorder;
-use lazuli_model::{
-    ArmId, StorageAccount,
-    fault::{Effect, Fault},
-    op::AccountSpec,
-};
+use lazuli_model::{ArmId, StorageAccount, op::AccountSpec};
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::{
     metrics::Metrics,
@@ -62,10 +58,8 @@ impl Accounts {
     pub(crate) async fn make(&self, new: NewAccount) -> Result<Made, CallError> {
         let calls = &self.0.adapter().0;
         let limits = calls.limits();
-        let id = ArmId::storage_account(&calls.subscription, &calls.resource_group, &new.name).map_err(|_| {
-            let message = "the resource group of the cluster has no name that Azure takes";
-            CallError::Ours { fault: Fault::Invalid, effect: Effect::None, message }
-        })?;
+        let id = ArmId::storage_account(&calls.subscription, &calls.resource_group, &new.name)
+            .map_err(|_| CallError::no_id())?;
         let key = Key { id, location: new.spec.location.clone() };
         let made = self.0.request(&key, Request { spec: new.spec, limits }, ()).await.map_err(failed)?;
         Ok(match made {
@@ -77,12 +71,9 @@ impl Accounts {
 }
 
 fn failed(failed: Failed<Course>) -> CallError {
-    let ours = |fault, effect, message| CallError::Ours { fault, effect, message };
     let Failure { fault, effect, why, azure } = match failed {
-        Failed::BrokenOff => return ours(Fault::OutcomeUnknown, Effect::Possible, "the work on it was broken off"),
-        Failed::Refused(Refusal::Busy(_)) => {
-            return ours(Fault::Busy, Effect::None, "it is being made in another way");
-        }
+        Failed::BrokenOff => return CallError::broken_off(),
+        Failed::Refused(Refusal::Busy(_)) => return CallError::busy(),
         Failed::Refused(Refusal::Why(failure)) => failure,
     };
     let message = match why {
@@ -91,7 +82,7 @@ fn failed(failed: Failed<Course>) -> CallError {
         Why::InProgress => "it has been in the making for too long; retry",
         Why::Unwanted => "no caller waits for it any more",
     };
-    azure.unwrap_or_else(|| ours(fault, effect, message))
+    azure.unwrap_or_else(|| CallError::ours(fault, effect, message))
 }
 
 /// What the calls of all accounts go through.

@@ -9,11 +9,8 @@ use lazuli_azure::{
     permits::Permit,
     storage::{RegionStorage, Storage, StoragePages},
 };
-use lazuli_engine::attempts::Limits;
-use lazuli_model::{
-    ArmId, BlobUri, StorageAccount,
-    fault::{Effect, Fault},
-};
+use lazuli_engine::{attempts::Limits, single::AzureFailure as _};
+use lazuli_model::{ArmId, BlobUri, StorageAccount};
 use lazuli_quota::permit::Priority;
 use lazuli_vhd::{
     accounts::CONTAINER,
@@ -61,13 +58,12 @@ impl Calls {
         self.storage.arm().pause_after(failures)
     }
 
-    /// Waits for the permit to delete an account of the cluster's resource group. In which region it counts is not known here,
-    /// so it counts in all.
+    /// Waits for the permit to delete an account of the cluster's resource group. In which region it counts is not
+    /// known here, so it counts in all.
     pub(crate) async fn permit_to_delete(&self, account: &str) -> Result<Permit, Refused<CallError>> {
         let id = ArmId::storage_account(&self.subscription, &self.resource_group, account).map_err(|_| {
-            let (fault, effect) = (Fault::Invalid, Effect::None);
-            let error = CallError::Ours { fault: fault.clone(), effect, message: "the account has no id" };
-            Refused::new(Problem::Other(fault), error)
+            let error = CallError::no_id();
+            Refused::new(Problem::Other(error.fault().clone()), error)
         })?;
         let until = Until::cancelled(CancellationToken::new());
         self.storage.in_region(None).permit(Verb::Delete, &id, Priority::Create, &until).await.map_err(by_manager)

@@ -23,9 +23,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
-    BlobDiskError,
     calls::{Calls, PATIENCE},
-    error::CallError,
+    error::{BlobDiskError, CallError},
 };
 
 type Course = Disk<CallError>;

@@ -33,6 +33,28 @@ pub enum CallError {
     },
 }
 
+impl CallError {
+    /// Names that make no id of Azure's.
+    pub(crate) fn no_id() -> Self {
+        let message = "the resource group of the cluster, or the account, has no name that Azure takes";
+        Self::ours(Fault::Invalid, Effect::None, message)
+    }
+
+    /// Another request is being served.
+    pub(crate) fn busy() -> Self {
+        Self::ours(Fault::Busy, Effect::None, "it is being made in another way")
+    }
+
+    /// A bug of this program has broken the work off.
+    pub(crate) fn broken_off() -> Self {
+        Self::ours(Fault::OutcomeUnknown, Effect::Possible, "the work on it was broken off")
+    }
+
+    pub(crate) fn ours(fault: Fault, effect: Effect, message: &'static str) -> Self {
+        Self::Ours { fault, effect, message }
+    }
+}
+
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -80,8 +102,8 @@ impl AzureFailure for CallError {
     }
 }
 
-/// A failed operation: what a caller may do about it, and a sentence for the reader. Cheap to clone, because all callers
-/// that wait for one write get the same failure.
+/// A failed operation: what a caller may do about it, and a sentence for the reader. Cheap to clone, because all
+/// callers that wait for one write get the same failure.
 #[derive(Debug, Clone)]
 pub struct BlobDiskError(Arc<Inner>);
 
@@ -98,8 +120,8 @@ enum Why {
     Life(Failure<()>),
     /// The fault says it.
     Fault(Fault, Effect),
-    /// What was asked says it.
-    Code(Code),
+    /// What was asked says it, whatever Azure holds.
+    Code(Fault, Code),
 }
 
 impl BlobDiskError {
@@ -162,7 +184,7 @@ impl BlobDiskError {
 
     /// What is asked cannot be done, whatever Azure holds.
     pub(crate) fn parameter(error: &ParameterError) -> Self {
-        Self::new(error.to_string(), Why::Code(error.code()), None)
+        Self::new(error.to_string(), Why::Code(Fault::Invalid, error.code()), None)
     }
 
     /// An address that is none of this cloud's.
@@ -175,7 +197,15 @@ impl BlobDiskError {
         match &self.0.why {
             Why::Life(failure) => failure.code(rpc),
             Why::Fault(fault, effect) => fault::code(rpc, fault, *effect),
-            Why::Code(code) => *code,
+            Why::Code(_, code) => *code,
+        }
+    }
+
+    /// What a caller may do about it.
+    pub fn fault(&self) -> Fault {
+        match &self.0.why {
+            Why::Life(failure) => failure.fault(),
+            Why::Fault(fault, _) | Why::Code(fault, _) => fault.clone(),
         }
     }
 
@@ -183,7 +213,7 @@ impl BlobDiskError {
     pub fn why(&self) -> Option<&lazuli_vhd::life::Why> {
         match &self.0.why {
             Why::Life(failure) => Some(&failure.why),
-            Why::Fault(..) | Why::Code(_) => None,
+            Why::Fault(..) | Why::Code(..) => None,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Blob disks as volumes: the accounts that they are in, and the page blobs that they are.
 //!
-//! This crate turns decisions of `lazuli-vhd` into calls of `lazuli-azure`, each in a task that outlives its caller: one for
-//! the accounts of the cluster (`pool`), one for each account that is being made (`account`), and one for each disk that is
-//! being made, grown or deleted (`disk`). It knows nothing of gRPC and of Kubernetes.
+//! This crate turns decisions of `lazuli-vhd` into calls of `lazuli-azure`, each in a task that outlives its caller:
+//! one for the accounts of the cluster (`pool`), one for each account that is being made (`account`), and one for each
+//! disk that is being made, grown or deleted (`disk`). It knows nothing of gRPC and of Kubernetes.
 
 mod account;
 mod calls;
@@ -17,7 +17,7 @@ use calls::{Calls, PATIENCE};
 use disk::Disks;
 use lazuli_azure::{
     Until,
-    blob::{Blobs, ServiceVersion},
+    blob::Blobs,
     storage::Storage,
 };
 use lazuli_journal::Recorder;
@@ -44,6 +44,8 @@ pub use list::{ListedBlobDisk, Listing};
 pub struct Settings {
     /// The client of the storage provider.
     pub storage: Storage,
+    /// The client of page blobs.
+    pub blobs: Blobs,
     /// The domain of the storage services of the cloud: `core.windows.net`.
     pub suffix: String,
     /// Whether the cloud is Azure Stack Hub.
@@ -98,10 +100,8 @@ fn unix_seconds() -> u64 {
 impl BlobDisks {
     /// The disks of a cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { storage, suffix, is_stack_hub, subscription, resource_group, cluster_name, .. } = settings;
+        let Settings { storage, blobs, suffix, is_stack_hub, subscription, resource_group, cluster_name, .. } = settings;
         let Settings { metrics, journal, .. } = settings;
-        let version = if is_stack_hub { ServiceVersion::StackHub } else { ServiceVersion::Newest };
-        let blobs = Blobs::new(storage.clone(), &suffix, version);
         let name = accounts::cluster_key(&subscription, &resource_group, &cluster_name);
         let cluster = Cluster { name, is_stack_hub };
         let calls = Calls { storage, blobs, subscription, resource_group };
@@ -114,8 +114,8 @@ impl BlobDisks {
         }
     }
 
-    /// Makes the disk of a class, in an account that fits or in one that is made. `request` is the name of the request: a
-    /// repeated one finds its disk.
+    /// Makes the disk of a class, in an account that fits or in one that is made. `request` is the name of the request:
+    /// a repeated one finds its disk.
     ///
     /// # Errors
     /// What the class asks for and no account has; a disk of the name that is not this one; Azure's own failures.

@@ -9,8 +9,9 @@ use lazuli_model::{BlobUri, StorageAccount};
 use lazuli_vhd::{accounts::containers_to_list, life::Blob, work::Home};
 
 use crate::{
-    BlobDiskError, BlobDisks,
+    BlobDisks,
     calls::{PATIENCE, account},
+    error::BlobDiskError,
     found,
 };
 
@@ -36,8 +37,8 @@ pub struct Listing {
 }
 
 impl BlobDisks {
-    /// Lists the disks in the containers that these addresses name, and in the container of disks of every account that a
-    /// driver made for disks.
+    /// Lists the disks in the containers that these addresses name, and in the container of disks of every account that
+    /// a driver made for disks.
     ///
     /// # Errors
     /// The accounts cannot be listed.

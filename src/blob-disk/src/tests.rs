@@ -9,6 +9,7 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt as _};
 use lazuli_azure::{
+    blob::ServiceVersion,
     on_emulator::{client, principal, routes},
     transport::Transport,
 };
@@ -110,11 +111,18 @@ where
 }
 
 fn replica(transport: Transport, seed: u64) -> BlobDisks {
+    replica_in(transport, seed, false)
+}
+
+fn replica_in(transport: Transport, seed: u64, is_stack_hub: bool) -> BlobDisks {
     let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
+    let storage = Storage::new(client(transport, credential, seed));
+    let version = if is_stack_hub { ServiceVersion::StackHub } else { ServiceVersion::Newest };
     BlobDisks::new(Settings {
-        storage: Storage::new(client(transport, credential, seed)),
+        blobs: Blobs::new(storage.clone(), SUFFIX, version),
+        storage,
         suffix: SUFFIX.into(),
-        is_stack_hub: false,
+        is_stack_hub,
         subscription: scenario::SUBSCRIPTION.into(),
         resource_group: scenario::RESOURCE_GROUP.into(),
         cluster_name: "kubernetes".into(),
@@ -269,8 +277,8 @@ fn accepted(control: &Control) -> usize {
     control.call_log().iter().filter(|call| is_write(call)).count()
 }
 
-/// The way to Azure of a process that is stopped once Azure has accepted so many writes: no answer comes and nothing goes
-/// out any more.
+/// The way to Azure of a process that is stopped once Azure has accepted so many writes: no answer comes and nothing
+/// goes out any more.
 #[derive(Clone)]
 struct Stopping<S> {
     inner: S,
@@ -561,4 +569,20 @@ async fn an_address_of_another_cloud_is_asked_of_nobody() {
     let error = disks.expand(&uri, 5_000 << 30, 0).await.unwrap_err();
     assert_eq!(error.code(Rpc::Expand), Code::OutOfRange, "{error}");
     assert!(rig.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_older_service_of_a_stack_hub_has_the_same_disks() {
+    let rig = Rig::start().await;
+    let disks = replica_in(Transport::in_process(rig.routes(), rig.way()), 1, true);
+    for parameters in [SHARED, DEDICATED] {
+        let made = create(&disks, "pvc-1", parameters).await.unwrap();
+        assert_eq!(disks.expand(&made.uri, 2 << 30, 0).await.unwrap(), 2 * GIB);
+        assert_eq!(disks.list([]).await.unwrap().disks.len(), 1);
+        let expected = if parameters == DEDICATED { Deleted::DiskAndAccount } else { Deleted::Disk };
+        assert_eq!(disks.delete(&made.uri).await.unwrap(), expected);
+    }
+    let kinds: Vec<_> =
+        rig.documents("Microsoft.Storage/storageAccounts").into_iter().map(|(_, doc)| doc["kind"].clone()).collect();
+    assert_eq!(kinds, ["Storage"]);
 }

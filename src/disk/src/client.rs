@@ -20,7 +20,10 @@ use lazuli_model::{
     fault::Fault,
     op::{DiskChange, VmWrite, VmWriteMethod},
 };
-use lazuli_quota::{permit::Priority, read::Seen};
+use lazuli_quota::{
+    permit::Priority,
+    read::{By, Seen},
+};
 use lazuli_reconcile::Clock;
 use lazuli_storage::{list::ResourceGroup, whole_disk::SeenDisk};
 use serde_json::Value;
@@ -29,7 +32,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-    error::{Answer, no_blob_disks},
+    blobs::Blobs,
+    error::{Answer, unread_blob},
     known::KnownDisks,
 };
 
@@ -45,11 +49,12 @@ const WRITE: Duration = Duration::from_secs(20 * 60);
 pub(crate) struct Client {
     compute: Compute,
     known: KnownDisks,
+    blobs: Blobs,
 }
 
 impl Client {
-    pub(crate) fn new(compute: Compute, known: KnownDisks) -> Self {
-        Self { compute, known }
+    pub(crate) fn new(compute: Compute, known: KnownDisks, blobs: Blobs) -> Self {
+        Self { compute, known, blobs }
     }
 
     /// The clock of all that is known.
@@ -83,7 +88,11 @@ impl Client {
                 let read = self.read_disk(disk, freshness).await.map_err(Answer)?;
                 Ok((read.model.into(), read.seen))
             }
-            DiskId::Blob(_) => Err(Answer(no_blob_disks(disk))),
+            DiskId::Blob(uri) => {
+                let sent_at = Instant::now();
+                let read = self.blobs.read(uri).await.map_err(|error| unread_blob(uri, &error))?;
+                Ok((read, Seen { by: By::Single, sent_at }))
+            }
         }
     }
 
@@ -212,6 +221,15 @@ impl Client {
     /// Whether a VM runs, read now.
     pub(crate) async fn instance_view(&self, vm: &ArmId, priority: Priority) -> Result<InstanceView, ArmError> {
         self.compute.instance_view(vm, priority, &Until::working(VIEW)).await
+    }
+
+    /// A VM and whether it runs, read now.
+    pub(crate) async fn machine_and_view(
+        &self,
+        vm: &ArmId,
+        priority: Priority,
+    ) -> Result<(Vm, InstanceView), ArmError> {
+        self.compute.machine_and_view(vm, priority, &Until::working(VIEW)).await
     }
 
     pub(crate) async fn list_vms(&self, subscription: &str, resource_group: &str) -> Result<Vec<Vm>, ArmError> {

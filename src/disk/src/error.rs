@@ -3,9 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use lazuli_azure::error::{ArmError, Failure};
+use lazuli_blob_disk::BlobDiskError;
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
-    ArmId, DiskId,
+    ArmId, BlobUri, DiskId,
     fault::{Effect, Fault},
 };
 use lazuli_storage::{dangling::NotDangling, publish::WorkFailure, whole_disk::Needed};
@@ -57,9 +58,17 @@ impl VolumeError {
         }
     }
 
-    /// A page blob is meant, and this program makes and attaches none.
-    pub(crate) fn no_blob_disks(disk: &DiskId) -> Self {
-        Self::azure(format!("{disk} cannot be read"), no_blob_disks(disk))
+    /// A page blob is meant, and this program has no client of page blobs.
+    pub(crate) fn no_blob_disks(disk: &BlobUri) -> Self {
+        Self::new(
+            Fault::Unsupported,
+            format!("{disk} is a VHD in a page blob, and this program has no client of page blobs"),
+        )
+    }
+
+    /// The failure of a request for a page blob.
+    pub(crate) fn blob(error: &BlobDiskError) -> Self {
+        Self::new(error.fault(), chain(error))
     }
 
     /// The detach of an unused disk was not sent, because its attachment is not, or not any more, the one to detach.
@@ -115,6 +124,14 @@ impl VolumeError {
     pub(crate) fn with_effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
         self
+    }
+
+    /// The same failure of a request that may have left something before.
+    pub(crate) fn with_effect_of(self, before: Effect) -> Self {
+        match before {
+            Effect::Possible => self.with_effect(before),
+            Effect::None => self,
+        }
     }
 
     /// The same failure, with what a caller may want to know too.
@@ -182,9 +199,15 @@ impl AzureError for Answer {
     }
 }
 
-/// The failure of a call for a page blob.
-pub(crate) fn no_blob_disks(disk: &DiskId) -> ArmError {
-    Failure::no_client(disk.as_str(), "it is a VHD in a page blob, and this program has no client of page blobs").into()
+/// The failed read of a page blob, as a step sees it.
+pub(crate) fn unread_blob(disk: &BlobUri, error: &VolumeError) -> Answer {
+    Answer(Failure::elsewhere(error.fault.clone(), disk.as_str(), error.to_string()).into())
+}
+
+/// An error and its sources.
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }
 
 /// The disk that Azure's answer names as its target, if any.

@@ -20,7 +20,7 @@ use futures::{
     stream,
 };
 use lazuli_azure::compute::{ListedDisk, UnreadableDisk};
-use lazuli_model::{ArmId, Gib, disk_tags::is_made_by_driver, fault::Fault};
+use lazuli_model::{ArmId, BlobUri, Gib, disk_tags::is_made_by_driver, fault::Fault};
 use lazuli_storage::{
     list::{GroupFailure, HandleCasing, ResourceGroup, VolumeHandles, group_failure, groups},
     lun::LunReservations,
@@ -137,7 +137,36 @@ impl Volumes {
         volumes.sort_by(|a, b| folded(a).cmp(folded(b)));
         // A disk that is made between the reads of two pages may move another disk onto both.
         volumes.dedup_by(|a, b| a.volume_id.eq_ignore_ascii_case(&b.volume_id));
+        // Behind them, for the letter case of their paths tells these apart.
+        volumes.extend(self.blob_volumes(&handles).await);
         Ok(volumes.into())
+    }
+
+    /// The page blobs that handles name, and those beside them. Accounts that cannot be read are left out, so that they fail
+    /// no list of managed disks: external-attacher asks for the attach of a volume anew that a list lacks.
+    async fn blob_volumes(&self, handles: &HandleCasing) -> Vec<ListedVolume> {
+        let known: Vec<BlobUri> = handles.iter().filter_map(|handle| handle.parse().ok()).collect();
+        let Some(blobs) = self.blobs.disks().filter(|_| !known.is_empty()) else { return Vec::new() };
+        let listing = match blobs.list(known).await {
+            Ok(listing) => listing,
+            Err(error) => {
+                warn!(%error, "the storage accounts cannot be listed; the list of volumes has no blob disks");
+                return Vec::new();
+            }
+        };
+        for (account, error) in &listing.unreadable {
+            warn!(account, %error, "the list of volumes has no blob disks of this storage account");
+        }
+        let listed = listing.disks.iter().map(|listed| {
+            let disk = self.blobs.disk(&listed.uri, &listed.blob);
+            let handle = handles.of(&disk.id).cloned();
+            ListedVolume {
+                volume_id: handle.unwrap_or_else(|| disk.id.as_str().into()),
+                size: disk.size,
+                nodes: disk.holders().into_iter().map(|vm| self.nodes.name_of(vm).into()).collect(),
+            }
+        });
+        listed.collect()
     }
 
     /// The known handles with their casing: from requests, then from PersistentVolumes, then from VolumeAttachments. The

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lazuli_model::{ArmId, DiskId, fault::Fault};
+use lazuli_model::{ArmId, BlobUri, DiskId, fault::Fault};
 use lazuli_storage::{snapshot::dependents, whole_disk::Wanted, whole_snapshot};
 
 use super::VolumeError;
@@ -108,6 +108,14 @@ impl Occupied {
     pub(crate) fn whole(&self, disk: &ArmId, wanted: &Wanted) -> Result<Hold, VolumeError> {
         let one = if wanted.is_against_snapshots() { Use::WholeAgainstSnapshots } else { Use::Whole };
         self.hold(disk, one, || wanted.to_string())
+    }
+
+    /// The same of a page blob that is to be deleted.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] while it is being attached or detached.
+    pub(crate) fn whole_blob(&self, uri: &BlobUri) -> Result<Hold, VolumeError> {
+        self.hold(DiskId::Blob(uri.clone()), Use::Whole, || "its deletion".to_owned())
     }
 
     /// Keeps a disk from being changed as a whole, for an attach or a detach of it. Several may do so at the same time.

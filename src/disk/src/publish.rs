@@ -106,14 +106,26 @@ impl Volumes {
                 }
                 .await,
             ),
+            Call::Prepare => Event::Prepared(self.prepare(disk).await),
             Call::Delete => Event::Deleted(self.delete_whole(disk).await),
+        }
+    }
+
+    /// Makes a disk ready for its attach: a page blob needs a footer.
+    async fn prepare(&self, disk: &DiskId) -> Result<(), VolumeError> {
+        match disk {
+            DiskId::Managed(_) => Ok(()),
+            DiskId::Blob(uri) => self.blobs.prepare(uri).await,
         }
     }
 
     async fn delete_whole(&self, disk: &DiskId) -> Result<(), VolumeError> {
         match disk {
             DiskId::Managed(disk) => self.whole_disks.request(disk, Wanted::Deleted).await.map(drop),
-            DiskId::Blob(_) => Err(VolumeError::no_blob_disks(disk)),
+            DiskId::Blob(uri) => {
+                let _hold = self.occupied.whole_blob(uri)?;
+                self.blobs.delete(uri).await
+            }
         }
     }
 

@@ -15,11 +15,12 @@ pub use lazuli_assembly::services::{
     AttachMethod, AttachmentSourceReader, ListVolumes, NodeFactsReader, ShareView, secret_writer,
 };
 use lazuli_assembly::{
-    clients,
+    clients::{self, Azure},
     services::{self, ClusterView, Policy},
 };
 use lazuli_azure::{
     arm::Write,
+    blob::{Blobs, ServiceVersion},
     imds::Imds,
     transport::{Routes, Tls, Transport},
 };
@@ -180,6 +181,24 @@ impl Lab {
         })
     }
 
+    /// The clients of a controller. Page blobs have the addresses of the public cloud: below the address of the emulator, which
+    /// it names as the domain of its storage services, no host can be.
+    ///
+    /// # Errors
+    /// When the emulator cannot be reached.
+    pub async fn azure(&self, registry: &mut Registry) -> Result<Azure, AnyError> {
+        // Accounts that a driver makes are reached by https alone.
+        let server = self.emulator.tls_url().unwrap_or_else(|| self.emulator.url());
+        let authority = self.emulator.ca_pem().unwrap_or_default();
+        let routes = Routes::none().with_blob_services(STORAGE_SUFFIX, &server.parse()?)?.trusting(authority.as_bytes());
+        let mut azure = clients::connect(&self.config, routes, registry, self.seed).await?;
+        azure.allow_resource_groups(self.allowed_resource_groups.clone());
+        azure.cloud.storage_suffix = STORAGE_SUFFIX.to_owned();
+        let version = if azure.stack { ServiceVersion::StackHub } else { ServiceVersion::Newest };
+        azure.blobs = Blobs::new(azure.storage.clone(), STORAGE_SUFFIX, version);
+        Ok(azure)
+    }
+
     /// Starts a controller of this name and connects to it. A second one is a second replica. Where a test that holds this lab
     /// fails, it prints what the journal of each has of disks that wait or have failed.
     ///
@@ -187,8 +206,7 @@ impl Lab {
     /// When it cannot serve.
     pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
         let mut registry = Registry::default();
-        let mut azure = clients::connect(&self.config, Routes::none(), &mut registry, self.seed).await?;
-        azure.allow_resource_groups(self.allowed_resource_groups.clone());
+        let azure = self.azure(&mut registry).await?;
         let start = Instant::now();
         let journal = self.journals.recorder(name, move || start.elapsed());
         let cluster = ClusterView { journal, ..self.cluster.clone() };
@@ -309,6 +327,9 @@ pub fn may_grow_mounted_ext4() -> bool {
         .and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
         .is_none_or(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
 }
+
+/// The domain of the storage services of the public cloud.
+const STORAGE_SUFFIX: &str = "core.windows.net";
 
 /// The security group that the cloud configuration of an emulator names where its scenario has none.
 pub const SECURITY_GROUP: &str = "nodes-nsg";

@@ -9,16 +9,22 @@
 //! | [`attach`] | whether a machine may have it |
 //! | [`PARAMETERS`] | which parameters a class may have |
 //! | [`lease`] | whether it is attached, by its blob |
+//! | [`disk`] | what a blob is as a disk on machines |
+//! | [`source`] | whether a managed disk may be imported from it now |
+//! | [`import`] | what comes next of a managed disk that is made from one |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
 //! | [`work`] | the steps of disks and of their accounts, as tasks run them |
 
 pub mod accounts;
 pub mod attach;
 pub mod class;
+pub mod disk;
 pub mod footer;
+pub mod import;
 pub mod lease;
 pub mod life;
 mod parameters;
+pub mod source;
 pub mod work;
 
 pub use parameters::PARAMETERS;

@@ -123,8 +123,8 @@ impl RegionStorage {
     /// How many shares an account has, with the deleted ones that can be restored and with all snapshots.
     ///
     /// # Errors
-    /// Any [`Fault`](lazuli_model::fault::Fault); [`Fault::ScopeNotFound`](lazuli_model::fault::Fault::ScopeNotFound) where
-    /// there is no such account.
+    /// Any [`Fault`](lazuli_model::fault::Fault); [`Fault::ScopeNotFound`](lazuli_model::fault::Fault::ScopeNotFound)
+    /// where there is no such account.
     pub async fn count_shares(&self, account: &ArmId, rank: impl Into<Rank>, until: &Until) -> Result<u64, ArmError> {
         self.count(account, "fileServices/default/shares", &[("$expand", "deleted,snapshots")], rank.into(), until)
             .await

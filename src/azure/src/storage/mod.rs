@@ -152,8 +152,8 @@ impl RegionStorage {
         self.arm.write(under(write.repeat(Repeat::Never), permit), until).await
     }
 
-    /// Deletes an account with all that is in it; one that is gone already is deleted. Without a permit it is sent again when
-    /// its answer is lost.
+    /// Deletes an account with all that is in it; one that is gone already is deleted. Without a permit it is sent
+    /// again when its answer is lost.
     ///
     /// # Errors
     /// Any [`Fault`] but [`Fault::NotFound`]. [`Fault::Locked`] under a lock.

@@ -128,8 +128,10 @@ impl Transport {
                 .http2_keep_alive_timeout(CONNECT_TIMEOUT)
                 .tcp_keepalive(KEEP_ALIVE)
                 .redirect(reqwest::redirect::Policy::none());
-            if !tls.extra_roots_pem.is_empty() {
-                builder = builder.tls_certs_merge(reqwest::Certificate::from_pem_bundle(&tls.extra_roots_pem)?);
+            for roots in [tls.extra_roots_pem.as_slice(), routes.extra_roots_pem()] {
+                if !roots.is_empty() {
+                    builder = builder.tls_certs_merge(reqwest::Certificate::from_pem_bundle(roots)?);
+                }
             }
             Ok(builder)
         };

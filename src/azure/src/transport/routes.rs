@@ -13,7 +13,10 @@ pub const IMDS_ORIGIN: &str = "http://169.254.169.254";
 
 /// Logical origin -> the URL that stands for it, possibly with a path in front.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Routes(BTreeMap<String, Url>);
+pub struct Routes {
+    to: BTreeMap<String, Url>,
+    extra_roots_pem: Vec<u8>,
+}
 
 /// Why a route is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,7 +88,7 @@ impl Routes {
     /// or when either is no base URL.
     pub fn with(mut self, logical: &Url, physical: &Url) -> Result<Self, RouteError> {
         check(logical, physical)?;
-        self.0.insert(origin(logical), physical.clone());
+        self.to.insert(origin(logical), physical.clone());
         Ok(self)
     }
 
@@ -99,8 +102,20 @@ impl Routes {
         let any = format!("https://{ANY}.{SERVICE}.{}", domain.to_ascii_lowercase());
         let logical = Url::parse(&any.replace(ANY, "any")).map_err(|_| RouteError::NotABase(any.clone()))?;
         check(&logical, physical)?;
-        self.0.insert(any, physical.clone());
+        self.to.insert(any, physical.clone());
         Ok(self)
+    }
+
+    /// Verifies servers by these root certificates too, PEM: those of an emulator have an authority of their own.
+    #[must_use]
+    pub fn trusting(mut self, roots_pem: &[u8]) -> Self {
+        self.extra_roots_pem.extend_from_slice(roots_pem);
+        self
+    }
+
+    /// The root certificates of [`Routes::trusting`].
+    pub(super) fn extra_roots_pem(&self) -> &[u8] {
+        &self.extra_roots_pem
     }
 
     /// Sends what is meant for instance metadata to `physical`.
@@ -137,7 +152,7 @@ impl Routes {
 
     /// Where a request really goes; `None` when its origin has no route.
     pub(crate) fn physical(&self, logical: &Url) -> Option<Url> {
-        let (base, account) = match self.0.get(&origin(logical)) {
+        let (base, account) = match self.to.get(&origin(logical)) {
             Some(base) => (base, String::new()),
             None => self.blob_service(logical)?,
         };
@@ -151,7 +166,7 @@ impl Routes {
     fn blob_service(&self, logical: &Url) -> Option<(&Url, String)> {
         let (account, service) = logical.host_str()?.split_once('.')?;
         let any = origin(logical).replacen(&format!("{account}.{service}"), &format!("{ANY}.{service}"), 1);
-        self.0.get(&any).map(|base| (base, format!("/{account}")))
+        self.to.get(&any).map(|base| (base, format!("/{account}")))
     }
 
     /// Reads a link in an answer from `base` (an operation URL, a `nextLink`): it must lead to the same origin, or
@@ -168,7 +183,7 @@ impl Routes {
         if link.origin() == base.origin() {
             return Ok(link);
         }
-        let Some(physical) = self.0.get(&origin(base)) else {
+        let Some(physical) = self.to.get(&origin(base)) else {
             return Err(foreign(origin(&link)));
         };
         let prefix = physical.path().trim_end_matches('/');
@@ -188,7 +203,7 @@ impl Routes {
 
 impl fmt::Display for Routes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (logical, physical)) in self.0.iter().enumerate() {
+        for (index, (logical, physical)) in self.to.iter().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(f, "{separator}{logical} -> {physical}")?;
         }

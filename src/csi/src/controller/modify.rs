@@ -6,14 +6,14 @@
 use csi_proto::csi::{ControllerModifyVolumeRequest, ControllerModifyVolumeResponse};
 use lazuli_journal::Word;
 use lazuli_model::{
-    ArmId,
+    ArmId, DiskId,
     event::{Event, Reason, Regarding},
     fault::Rpc,
 };
 use lazuli_volume::modify::ModifyPlan;
 use tonic::Status;
 
-use super::{ControllerService, managed, not_a_blob, volume};
+use super::{ControllerService, blobs::no_attributes, volume};
 use crate::{asked::Asked, capability::ordered, wire::required};
 
 impl ControllerService {
@@ -22,10 +22,12 @@ impl ControllerService {
         request: ControllerModifyVolumeRequest,
     ) -> Result<ControllerModifyVolumeResponse, Status> {
         required("volume_id", &request.volume_id)?;
-        not_a_blob(&request.volume_id)?;
         let id = volume(&request.volume_id)?;
         self.volumes.learn_handle_casing(&id);
-        let disk = managed(&id)?;
+        let disk = match id.disk() {
+            DiskId::Managed(disk) => disk,
+            DiskId::Blob(uri) => return Err(no_attributes(uri)),
+        };
         let asked = Asked::new(&self.journal, disk, Word::ModifyAsked);
         let class = ordered(request.mutable_parameters);
         match self.volumes.modify(disk, class, self.defaults.cloud).await {

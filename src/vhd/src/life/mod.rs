@@ -55,7 +55,7 @@ pub const GROWN_FROM_KEY: &str = "lazuligrownfrom";
 
 /// The metadata in which Azure names the machine of an attached blob (source: Azure's own error
 /// `DiskBlobAlreadyInUseByAnotherDisk`, which points to it).
-const MACHINE_KEY: &str = "microsoftazurecompute_vmname";
+pub(crate) const MACHINE_KEY: &str = "microsoftazurecompute_vmname";
 
 /// How often a step reads anew, because what it read has changed or an answer was lost.
 const MOST_ROUNDS: u32 = 8;
@@ -399,6 +399,20 @@ impl fmt::Display for Why {
 }
 
 impl<E> Failure<E> {
+    /// What a caller may do about it, for people: the code follows from more ([`Failure::code`]).
+    pub fn fault(&self) -> Fault {
+        match &self.why {
+            Why::Attached { .. } | Why::Snapshots(_) => Fault::InUse,
+            Why::PublicContainer | Why::Stranger | Why::OtherSize(_) | Why::Footer(_) | Why::NotAPageBlob => {
+                Fault::Invalid
+            }
+            Why::NoBlob => Fault::NotFound,
+            Why::NoAccount => Fault::ScopeNotFound,
+            Why::Unsettled => Fault::Conflict,
+            Why::Azure(_, fault) => fault.clone(),
+        }
+    }
+
     /// The gRPC code.
     pub fn code(&self, rpc: Rpc) -> Code {
         let code = match &self.why {

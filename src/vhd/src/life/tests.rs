@@ -444,3 +444,16 @@ fn a_read_tells_a_blob_that_is_gone_from_one_that_cannot_be_read() {
     assert_eq!(why(refused(forbidden)), Why::Azure("reading the blob", Fault::Forbidden));
     assert_eq!(why(done(1)), Why::Azure("reading the blob", Fault::Malformed));
 }
+
+#[test]
+fn what_no_repetition_cures_has_a_fault_that_says_so() {
+    let fault = |why| Failure::<()> { why, effect: Effect::None, azure: None }.fault();
+    for why in [Why::Attached { machine: None }, Why::Snapshots(Vec::new())] {
+        assert_eq!(fault(why), Fault::InUse);
+    }
+    for why in [Why::PublicContainer, Why::Stranger, Why::OtherSize(1), Why::NotAPageBlob] {
+        assert_eq!(fault(why), Fault::Invalid);
+    }
+    assert_eq!((fault(Why::NoBlob), fault(Why::NoAccount)), (Fault::NotFound, Fault::ScopeNotFound));
+    assert_eq!((fault(Why::Unsettled), fault(Why::Azure("", Fault::Locked))), (Fault::Conflict, Fault::Locked));
+}

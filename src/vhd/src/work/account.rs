@@ -15,8 +15,8 @@ use lazuli_model::{
     op::AccountSpec,
 };
 
-/// Azure's codes for the name of an account that is somewhere else: of another subscription, or of another resource group
-/// of this one.
+/// Azure's codes for the name of an account that is somewhere else: of another subscription, or of another resource
+/// group of this one.
 const TAKEN: [&str; 2] = ["StorageAccountAlreadyTaken", "StorageAccountAlreadyExists"];
 /// How long an account that is being made is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! The course of one request for a blob disk: its life ([`crate::life`]) behind permits.
 //!
-//! A write of a blob needs no permit, because the blob service counts none: what it rests on is the ETag of what was read.
-//! The deletion of an account has no such condition. So its permit comes first, then the reads that it rests on.
+//! A write of a blob needs no permit, because the blob service counts none: what it rests on is the ETag of what was
+//! read. The deletion of an account has no such condition. So its permit comes first, then the reads that it rests on.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! The step of the accounts of a cluster: in which of them blob disks are made ([`plan`]), and which one an address names.
+//! The step of the accounts of a cluster: in which of them blob disks are made ([`plan`]), and which one an address
+//! names.
 //!
 //! ```text
 //!   Requested ──▶ plan over what is known, for all that wait ──▶ Answer
@@ -7,10 +8,10 @@
 //!                 List, ListBlobs, Make, Look ──▶ plan again
 //! ```
 //!
-//! - All requests share what is read: one list of the accounts of the resource group, one list of the blobs of an account of
-//!   the pool, one PUT of a new account. Disks that were given a place are counted from then on.
-//! - A list of accounts that is older than [`LIST_LASTS`] answers no new request. That there is no account is said only by a
-//!   list that was sent after the request came.
+//! - All requests share what is read: one list of the accounts of the resource group, one list of the blobs of an
+//!   account of the pool, one PUT of a new account. Disks that were given a place are counted from then on.
+//! - A list of accounts that is older than [`LIST_LASTS`] answers no new request. That there is no account is said only
+//!   by a list that was sent after the request came.
 //! - The account of an address is looked for in the resource group of the cluster, then in the subscription.
 //! - What is known may be old: an account that a call did not find is forgotten, and lists that still show it are not
 //!   believed for a while. What an account holds is listed again after [`BLOBS_LAST`].
@@ -35,8 +36,8 @@ use crate::{
 
 /// How old a list of accounts may be for a request that comes.
 pub const LIST_LASTS: Duration = Duration::from_secs(60);
-/// How long the list of an account's blobs is believed, but for what was placed since, and how long a disk that was given
-/// a place counts without a list that shows it: longer than a creation takes.
+/// How long the list of an account's blobs is believed, but for what was placed since, and how long a disk that was
+/// given a place counts without a list that shows it: longer than a creation takes.
 pub const BLOBS_LAST: Duration = Duration::from_secs(10 * 60);
 /// How long a name is known to belong to somebody else.
 const TAKEN_LASTS: Duration = Duration::from_secs(10 * 60);

@@ -3,8 +3,9 @@
 //! Recorded: the creation of an account answers 202 without a body, with `Location` and `Retry-After: 17`, and so do its
 //! polls until the account is there; PATCH and DELETE of accounts are synchronous. Documented: all requests below an
 //! account are synchronous; what they refuse, the file service says, with the id and the time of the request in the text.
-//! Of queue and table services there are the lists, which are empty; what the provider says of blob services is not emulated. Of the data planes that the
-//! endpoints of an account lead to there are blobs ([`crate::blob`]) and the files of SMB shares ([`crate::smb`]).
+//! Of queue and table services there are the lists, which are empty; what the provider says of blob services is not
+//! emulated. Of the data planes that the endpoints of an account lead to there are blobs ([`crate::blob`]) and the
+//! files of SMB shares ([`crate::smb`]).
 
 pub(crate) mod accounts;
 pub(crate) mod base;

@@ -1,7 +1,7 @@
 //! The lists of tables and of queues of an account. Neither can be made here, so both are empty.
 //!
-//! Documented: the form of the lists (`ListTableResource`, `ListQueueResource`), and that accounts of premium page blobs have
-//! neither service. Unverified: the code of that refusal, which is the one that is documented for files.
+//! Documented: the form of the lists (`ListTableResource`, `ListQueueResource`), and that accounts of premium page
+//! blobs have neither service. Unverified: the code of that refusal, which is the one that is documented for files.
 
 use serde_json::json;
 
