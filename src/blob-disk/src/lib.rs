@@ -15,11 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use calls::{Calls, PATIENCE};
 use disk::Disks;
-use lazuli_azure::{
-    Until,
-    blob::Blobs,
-    storage::Storage,
-};
+use lazuli_azure::{Until, blob::Blobs, storage::Storage};
 use lazuli_journal::Recorder;
 use lazuli_model::{ArmId, BlobUri};
 use lazuli_reconcile::metrics::Metrics;
@@ -100,7 +96,8 @@ fn unix_seconds() -> u64 {
 impl BlobDisks {
     /// The disks of a cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { storage, blobs, suffix, is_stack_hub, subscription, resource_group, cluster_name, .. } = settings;
+        let Settings { storage, blobs, suffix, is_stack_hub, subscription, resource_group, cluster_name, .. } =
+            settings;
         let Settings { metrics, journal, .. } = settings;
         let name = accounts::cluster_key(&subscription, &resource_group, &cluster_name);
         let cluster = Cluster { name, is_stack_hub };

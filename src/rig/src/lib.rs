@@ -190,7 +190,8 @@ impl Lab {
         // Accounts that a driver makes are reached by https alone.
         let server = self.emulator.tls_url().unwrap_or_else(|| self.emulator.url());
         let authority = self.emulator.ca_pem().unwrap_or_default();
-        let routes = Routes::none().with_blob_services(STORAGE_SUFFIX, &server.parse()?)?.trusting(authority.as_bytes());
+        let routes =
+            Routes::none().with_blob_services(STORAGE_SUFFIX, &server.parse()?)?.trusting(authority.as_bytes());
         let mut azure = clients::connect(&self.config, routes, registry, self.seed).await?;
         azure.allow_resource_groups(self.allowed_resource_groups.clone());
         azure.cloud.storage_suffix = STORAGE_SUFFIX.to_owned();
