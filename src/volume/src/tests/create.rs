@@ -97,9 +97,9 @@ fn an_unknown_parameter_is_refused_with_those_that_are_known() {
 }
 
 #[test]
-fn a_storage_account_is_refused_because_blob_disks_are_not_available() {
+fn a_storage_account_is_refused_of_a_managed_disk() {
     let error = refused(&[("storageAccount", "acct")], "storageAccount");
-    assert!(error.to_string().contains("page blob"), "{error}");
+    assert!(error.to_string().contains("VHD blob disk"), "{error}");
     refused(&[("zones", "1,2")], "zones");
 }
 
