@@ -41,7 +41,7 @@ fn attached(rig: &Rig, machine: &str) -> Vec<(u64, String)> {
     disks.as_array().unwrap().iter().map(element).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn disk_a_blob_disk_is_made_attached_grown_and_deleted() {
     let (rig, client) = vhds(|_| {}).await;
     let shared = create_with(&client, "pvc-1", &[("kind", "Shared"), ("skuName", "Standard_LRS")]).await.unwrap();
@@ -92,7 +92,7 @@ async fn disk_a_blob_disk_is_made_attached_grown_and_deleted() {
     rig.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn disk_a_class_of_blobs_gets_a_managed_disk_where_the_machines_take_these() {
     let (rig, client) = vhds(|azure| azure.scenario.virtual_machines[0].os_disk.storage_account = None).await;
     let volume = create_with(&client, "pvc-1", &[("kind", "Shared")]).await.unwrap();
@@ -107,7 +107,7 @@ async fn disk_a_class_of_blobs_gets_a_managed_disk_where_the_machines_take_these
     rig.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn disk_a_retired_cloud_attaches_no_blob_and_names_the_way_out() {
     let (rig, client) = vhds(|azure| azure.unverified.set("unmanaged-disks-retired=true").unwrap()).await;
     let volume = create_with(&client, "pvc-1", &[("kind", "Shared")]).await.unwrap();

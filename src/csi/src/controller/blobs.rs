@@ -1,5 +1,7 @@
 //! Volumes that are VHDs in page blobs.
 
+use std::collections::BTreeMap;
+
 use csi_proto::csi::{
     ControllerExpandVolumeResponse, ControllerGetVolumeResponse, Volume, controller_get_volume_response,
 };
@@ -36,6 +38,15 @@ pub(super) fn no_copies(id: &BlobUri) -> Status {
 pub(super) fn no_attributes(id: &BlobUri) -> Status {
     let message = format!("volume {id} is a VHD in a page blob, which has no attributes that could be changed");
     status(Code::InvalidArgument, message)
+}
+
+/// Refuses what no node would do with the disk, before it is made. One machine has a blob disk at a time.
+fn check_mounting(class: &BlobClass, request: &plan::Request) -> Result<(), Status> {
+    let invalid = |error: &plan::CapabilityError| failure(Code::InvalidArgument, error);
+    plan::validate_capabilities(&request.capabilities, 1).map_err(|error| invalid(&error))?;
+    let attached = BTreeMap::from([("LUN".to_owned(), "0".to_owned())]);
+    let check = |capability| plan::stage_parameters(&class.written, capability, &attached).map(drop);
+    request.capabilities.iter().try_for_each(check).map_err(|error| refused(&error))
 }
 
 impl ControllerService {
@@ -88,6 +99,7 @@ impl ControllerService {
         request: &plan::Request,
         claim: Option<Claim>,
     ) -> Result<Created, Status> {
+        check_mounting(class, request)?;
         for warning in &class.warnings {
             tracing::warn!(volume = request.name, "{warning}");
         }
