@@ -128,7 +128,7 @@ fn of_disk(volume: &Volume, csi: &Csi, mounting: &Mounting<'_>) -> Verdict {
     let of_blobs = id.disk().blob().map(|uri| {
         format!(
             "{uri} is a VHD blob disk, which the Go driver does not serve: a machine takes it only where its own system disk is \
-             a VHD blob"
+             a VHD blob, and deploy/vhd.md makes a managed disk of it"
         )
     });
     let warnings = attached_and_staged(&csi.attributes, &capability, mounting);
