@@ -359,7 +359,8 @@ async fn a_cluster_of_the_go_projects_is_gone_through_before_a_move() {
     let odd = ["cloud-controller-manager", "--nonsense=1"];
     cluster.server.put("pods", go("ccm", "mcr/azure-cloud-controller-manager:v1.31.0", &odd)).unwrap();
     let volume = |name: &str, source: Value| json!({"metadata": {"name": name}, "spec": source});
-    let blob = json!({"azureDisk": {"kind": "Dedicated", "diskName": "d", "diskURI": "https://acct.blob.core.windows.net/vhds/d.vhd"}});
+    let uri = "https://acct.blob.core.windows.net/vhds/d.vhd";
+    let blob = json!({"azureDisk": {"kind": "Dedicated", "diskName": "d", "diskURI": uri}});
     cluster.server.put("persistentvolumes", volume("pv-blob", blob)).unwrap();
     let nfs =
         json!({"driver": "file.csi.azure.com", "volumeHandle": "g#a#s###n", "volumeAttributes": {"protocol": "nfs"}});
