@@ -76,7 +76,7 @@
 //! | 4 | `lazuli-storage` | attach and detach, and the steps of whole disks and snapshots | engine, model, quota, vhd, volume | |
 //! | 4 | `lazuli-azure` | the client of Azure | model, quota, telemetry, vhd | emulator, volume |
 //! | 4 | `lazuli-host` | Linux: devices, mkfs, mounts, SMB, resize, stats | model, staging, volume | |
-//! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services, shares, volume | |
+//! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services, shares, vhd, volume | |
 //! | 5 | `lazuli-vm-disks` | every decision on a VM's data disks | engine, model, quota, storage | |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, shares, storage, telemetry, volume | apiserver |
 //! | 5 | `lazuli-file` | file shares as volumes | azure, engine, journal, model, quota, reconcile, shares | emulator |
