@@ -43,7 +43,7 @@ const NAMED: [(&str, usize); 30] = [
     ("controllers/src/notes.rs", 2),
     ("controllers/src/objects.rs", 8),
     ("disk/src/client.rs", 1),
-    ("disk/src/error.rs", 1),
+    ("disk/src/error.rs", 2),
     ("disk/src/list.rs", 3),
     ("disk/src/occupied.rs", 1),
     ("disk/src/whole_disk/words.rs", 2),

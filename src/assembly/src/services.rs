@@ -118,6 +118,7 @@ pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy
         is_stack_hub: azure.stack,
         subscription: azure.defaults.subscription.clone(),
         resource_group: azure.defaults.resource_group.clone(),
+        allowed_resource_groups: azure.defaults.allowed_resource_groups.clone(),
         cluster_name: String::new(),
         metrics: metrics.clone(),
         journal: journal.clone(),

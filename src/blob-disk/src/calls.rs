@@ -107,7 +107,8 @@ impl Calls {
         let mut contents = Contents { containers, ..Contents::default() };
         for container in &contents.containers {
             let listed = self.blobs.list(&account, container, Show::Everything, until).await.map_err(by_service)?;
-            contents.blobs += listed.map_or(0, |blobs| u64::try_from(blobs.len()).unwrap_or(u64::MAX));
+            // A deleted container can be restored, with what was in it.
+            contents.blobs += listed.map_or(1, |blobs| u64::try_from(blobs.len()).unwrap_or(u64::MAX));
         }
         if !home.has_blobs_alone() {
             let region = self.region(&home.location);

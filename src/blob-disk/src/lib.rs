@@ -17,7 +17,7 @@ use calls::{Calls, PATIENCE};
 use disk::Disks;
 use lazuli_azure::{Until, blob::Blobs, storage::Storage};
 use lazuli_journal::Recorder;
-use lazuli_model::{ArmId, BlobUri};
+use lazuli_model::{AllowedResourceGroups, ArmId, BlobUri, parameter::ParameterError};
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_vhd::{
     accounts::{self, CONTAINER},
@@ -50,6 +50,8 @@ pub struct Settings {
     pub subscription: String,
     /// The resource group of the cluster, in which accounts are made.
     pub resource_group: String,
+    /// The resource groups, besides the cluster's own, in which disks may be.
+    pub allowed_resource_groups: AllowedResourceGroups,
     /// The name of the cluster, where its configuration has one.
     pub cluster_name: String,
     /// The metrics of the tasks.
@@ -86,6 +88,7 @@ pub struct BlobDisks {
     disks: Disks,
     suffix: String,
     cluster: Cluster,
+    allowed_resource_groups: AllowedResourceGroups,
 }
 
 /// Seconds since 1970, for the footers of new disks.
@@ -98,7 +101,7 @@ impl BlobDisks {
     pub fn new(settings: Settings) -> Self {
         let Settings { storage, blobs, suffix, is_stack_hub, subscription, resource_group, cluster_name, .. } =
             settings;
-        let Settings { metrics, journal, .. } = settings;
+        let Settings { allowed_resource_groups, metrics, journal, .. } = settings;
         let name = accounts::cluster_key(&subscription, &resource_group, &cluster_name);
         let cluster = Cluster { name, is_stack_hub };
         let calls = Calls { storage, blobs, subscription, resource_group };
@@ -108,6 +111,7 @@ impl BlobDisks {
             calls,
             suffix,
             cluster,
+            allowed_resource_groups,
         }
     }
 
@@ -177,6 +181,14 @@ impl BlobDisks {
     }
 
     async fn grow(&self, uri: &BlobUri, size: u64) -> Result<u64, BlobDiskError> {
+        // What is attached or changed is in a resource group that the operator allows.
+        if let Ok(home) = &self.home(uri).await? {
+            let group = (home.id.subscription(), home.id.resource_group());
+            let own = (&*self.calls.subscription, &*self.calls.resource_group);
+            let refused = |allowed: String| ParameterError::invalid("volume_id", uri, allowed);
+            let checked = self.allowed_resource_groups.check(group, own).map_err(refused);
+            checked.map_err(|error| BlobDiskError::parameter(&error))?;
+        }
         let spec = ExpandSpec { size, unique_id: unique_id(uri.as_str()), time_stamp: time_stamp(unix_seconds()) };
         self.existing(uri, Wanted::Grown(spec)).await.map(|done| self::size(&done))
     }

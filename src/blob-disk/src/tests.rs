@@ -125,6 +125,7 @@ fn replica_in(transport: Transport, seed: u64, is_stack_hub: bool) -> BlobDisks 
         is_stack_hub,
         subscription: scenario::SUBSCRIPTION.into(),
         resource_group: scenario::RESOURCE_GROUP.into(),
+        allowed_resource_groups: AllowedResourceGroups::Any,
         cluster_name: "kubernetes".into(),
         metrics: Metrics::unregistered(),
         journal: Recorder::nowhere(),

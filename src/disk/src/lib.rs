@@ -37,7 +37,7 @@ use std::{
 };
 
 use lazuli_azure::compute::Compute;
-use lazuli_blob_disk::BlobDisks;
+use lazuli_blob_disk::{BlobDiskError, BlobDisks};
 use lazuli_journal::Recorder;
 use lazuli_model::{
     ArmId, BlobUri, CachingMode, Disk, DiskId, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event,
@@ -324,6 +324,20 @@ impl Volumes {
         Ok(())
     }
 
+    /// Grows a page blob, while nothing attaches it. Returns its size then, in bytes.
+    ///
+    /// # Errors
+    /// [`BlobExpandError::Busy`] while it is being attached or detached; what the disk's own step says.
+    pub async fn expand_blob(
+        &self,
+        blobs: &BlobDisks,
+        uri: &BlobUri,
+        (required_bytes, limit_bytes): (i64, i64),
+    ) -> Result<u64, BlobExpandError> {
+        let _hold = self.occupied.whole_blob(uri, "its growth").map_err(BlobExpandError::Busy)?;
+        blobs.expand(uri, required_bytes, limit_bytes).await.map_err(BlobExpandError::Failed)
+    }
+
     /// The VHD blob disks, where there are any.
     pub fn blob_disks(&self) -> Option<&BlobDisks> {
         self.blobs.disks()
@@ -472,6 +486,17 @@ impl Volumes {
     fn handle_casing(&self) -> MutexGuard<'_, HandleCasing> {
         self.handle_casing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Why a page blob was not grown.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobExpandError {
+    /// It is being attached or detached.
+    #[error(transparent)]
+    Busy(VolumeError),
+    /// Its step says it.
+    #[error(transparent)]
+    Failed(BlobDiskError),
 }
 
 /// Why a disk was not made.

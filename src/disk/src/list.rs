@@ -16,7 +16,7 @@ use std::{
 
 use futures::{
     FutureExt, StreamExt, TryStreamExt,
-    future::{BoxFuture, Shared, WeakShared},
+    future::{BoxFuture, Shared, WeakShared, join},
     stream,
 };
 use lazuli_azure::compute::{ListedDisk, UnreadableDisk};
@@ -33,6 +33,8 @@ use super::{VolumeError, Volumes};
 
 /// How long a list waits for the cluster's VolumeAttachments and PersistentVolumes.
 const CLUSTER_WAIT: Duration = Duration::from_secs(10);
+/// How long a list of volumes waits for the blobs of storage accounts. external-attacher gives a list a minute.
+const BLOBS_WITHIN: Duration = Duration::from_secs(10);
 /// How many groups are listed at the same time. A page of a list is some megabytes.
 const GROUPS_AT_ONCE: usize = 4;
 
@@ -125,20 +127,23 @@ impl Volumes {
     async fn read_list(&self) -> Answer {
         let handles = self.known_handles().await?;
         let groups = groups(&self.group, &handles);
-        let listed: Vec<Vec<ListedVolume>> = stream::iter(groups)
+        let managed = stream::iter(groups)
             .map(|group| {
                 let handles = &handles;
                 async move { self.volumes_of(&group, handles).await }
             })
             .buffered(GROUPS_AT_ONCE)
-            .try_collect()
-            .await?;
+            .try_collect::<Vec<Vec<ListedVolume>>>();
+        // An account that does not answer must not keep the list of managed disks.
+        let blobs = timeout(BLOBS_WITHIN, self.blob_volumes(&handles));
+        let (listed, blobs) = join(managed, blobs).await;
+        let listed = listed?;
         let mut volumes: Vec<ListedVolume> = listed.into_iter().flatten().collect();
         volumes.sort_by(|a, b| folded(a).cmp(folded(b)));
         // A disk that is made between the reads of two pages may move another disk onto both.
         volumes.dedup_by(|a, b| a.volume_id.eq_ignore_ascii_case(&b.volume_id));
         // Behind them, for the letter case of their paths tells these apart.
-        volumes.extend(self.blob_volumes(&handles).await);
+        volumes.extend(blobs.inspect_err(|_| warn!("the storage accounts do not answer in time")).unwrap_or_default());
         Ok(volumes.into())
     }
 

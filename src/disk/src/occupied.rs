@@ -110,12 +110,12 @@ impl Occupied {
         self.hold(disk, one, || wanted.to_string())
     }
 
-    /// The same of a page blob that is to be deleted.
+    /// The same of a page blob.
     ///
     /// # Errors
     /// [`Fault::Busy`] while it is being attached or detached.
-    pub(crate) fn whole_blob(&self, uri: &BlobUri) -> Result<Hold, VolumeError> {
-        self.hold(DiskId::Blob(uri.clone()), Use::Whole, || "its deletion".to_owned())
+    pub(crate) fn whole_blob(&self, uri: &BlobUri, work: &str) -> Result<Hold, VolumeError> {
+        self.hold(DiskId::Blob(uri.clone()), Use::Whole, || work.to_owned())
     }
 
     /// Keeps a disk from being changed as a whole, for an attach or a detach of it. Several may do so at the same time.

@@ -123,7 +123,7 @@ impl Volumes {
         match disk {
             DiskId::Managed(disk) => self.whole_disks.request(disk, Wanted::Deleted).await.map(drop),
             DiskId::Blob(uri) => {
-                let _hold = self.occupied.whole_blob(uri)?;
+                let _hold = self.occupied.whole_blob(uri, "its deletion")?;
                 self.blobs.delete(uri).await
             }
         }

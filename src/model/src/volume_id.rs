@@ -32,6 +32,12 @@ impl VolumeId {
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
+
+    /// A handle as a key of tables and files: two handles of one volume have the same, and no others. The path of a page
+    /// blob keeps its letter case; a handle that names no disk is taken in lower case.
+    pub fn fold(handle: &str) -> String {
+        handle.parse::<Self>().map_or_else(|_| handle.to_ascii_lowercase(), |id| id.disk().folded().to_owned())
+    }
 }
 
 impl FromStr for VolumeId {
@@ -81,6 +87,9 @@ mod tests {
         assert_eq!(blob.as_str(), "HTTPS://ACCT.blob.core.windows.net/vhds/D.vhd");
         assert_eq!(blob.disk().folded(), "https://acct.blob.core.windows.net/vhds/D.vhd");
         assert_eq!((blob.disk().name(), blob.disk().managed()), ("D.vhd", None));
+        assert_eq!(VolumeId::fold(blob.as_str()), blob.disk().folded());
+        assert_eq!(VolumeId::fold(disk), disk.to_ascii_lowercase());
+        assert_eq!(VolumeId::fold("No-Disk"), "no-disk");
         for address in ["http://acct.blob.core.windows.net/vhds/d.vhd", "https://example.com/d.vhd"] {
             assert!(
                 matches!(address.parse::<VolumeId>(), Err(VolumeIdError::NotADisk(DiskIdError::NotABlob(_)))),

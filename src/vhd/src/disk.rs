@@ -1,11 +1,13 @@
 //! What a read of a blob says of it as a disk on machines.
 
-use lazuli_model::{ArmId, BlobUri, Disk, DiskId, DiskState, Gib};
+use std::collections::BTreeMap;
+
+use lazuli_model::{ArmId, BlobUri, Disk, DiskId, DiskState, Gib, disk_tags::REQUEST};
 
 use crate::{
     footer::disk_size,
     lease::Lease,
-    life::{Blob, MACHINE_KEY},
+    life::{Blob, CREATED_BY, MACHINE_KEY, VOLUME_KEY},
 };
 
 /// The metadata in which Azure names the resource group of the machine, beside [`MACHINE_KEY`].
@@ -27,9 +29,20 @@ pub fn of_blob(uri: &BlobUri, blob: &Blob, subscription: &str) -> Disk<DiskId> {
         bytes: Some(bytes),
         state,
         managed_by: machine(blob, subscription).filter(|_| blob.lease == Lease::Held),
-        tags: blob.metadata.clone(),
+        tags: tags(blob),
         ..Disk::plain(DiskId::Blob(uri.clone()), String::new())
     }
+}
+
+/// The metadata of a blob as tags. A blob that a driver made belongs to a claim, as a disk does whose tags say so.
+fn tags(blob: &Blob) -> BTreeMap<String, String> {
+    let mut tags = blob.metadata.clone();
+    let is_made = blob.metadata.get(CREATED_BY.0).is_some_and(|value| value == CREATED_BY.1);
+    let mark = blob.metadata.get(VOLUME_KEY).or_else(|| blob.metadata.get(CREATED_BY.0).filter(|_| is_made));
+    if let Some(mark) = mark {
+        tags.insert(REQUEST.to_owned(), mark.clone());
+    }
+    tags
 }
 
 /// The machine that the metadata of a blob names.

@@ -531,7 +531,9 @@ impl<E: AzureError> State<E> {
             Ok(read) => matches!(attach::attachable(&read.disk, &self.vm), Err(Unattachable::AttachedTo(_))),
             Err(error) => *error.fault() == Fault::NotFound,
         };
-        reads.into_iter().filter(|(_, read)| is_stale(read)).map(|(disk, _)| disk).collect()
+        // Whom the metadata of a page blob names proves nothing: it may be old, and its writer anybody.
+        let may_be = |disk: &DiskId, read: &Result<DiskSeen, E>| disk.managed().is_some() || read.is_err();
+        reads.into_iter().filter(|(disk, read)| may_be(disk, read) && is_stale(read)).map(|(disk, _)| disk).collect()
     }
 }
 

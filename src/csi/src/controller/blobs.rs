@@ -6,11 +6,12 @@ use csi_proto::csi::{
     ControllerExpandVolumeResponse, ControllerGetVolumeResponse, Volume, controller_get_volume_response,
 };
 use lazuli_blob_disk::{BlobDiskError, BlobDisks};
-use lazuli_disk::{Created, VolumeError};
+use lazuli_disk::{BlobExpandError, Created, VolumeError};
 use lazuli_model::{
     BlobUri, DiskId, Gib,
     event::{Claim, Event, Failure, Reason, Regarding},
     fault::{Code, Rpc},
+    parameter::ParameterError,
 };
 use lazuli_vhd::class::{self, BlobClass, Choice, Defaults, Machines};
 use lazuli_volume::{self as plan, Adopted};
@@ -42,6 +43,10 @@ pub(super) fn no_attributes(id: &BlobUri) -> Status {
 
 /// Refuses what no node would do with the disk, before it is made. One machine has a blob disk at a time.
 fn check_mounting(class: &BlobClass, request: &plan::Request) -> Result<(), Status> {
+    if let Some((key, value)) = request.mutable_parameters.iter().next() {
+        let allowed = "a blob disk has no attributes that could be changed; allowed is no VolumeAttributesClass";
+        return Err(refused(&ParameterError::invalid(key, value, allowed)));
+    }
     let invalid = |error: &plan::CapabilityError| failure(Code::InvalidArgument, error);
     plan::validate_capabilities(&request.capabilities, 1).map_err(|error| invalid(&error))?;
     let attached = BTreeMap::from([("LUN".to_owned(), "0".to_owned())]);
@@ -124,10 +129,13 @@ impl ControllerService {
         uri: &BlobUri,
         (required_bytes, limit_bytes): (i64, i64),
     ) -> Result<ControllerExpandVolumeResponse, Status> {
-        let grown = self.blobs(uri)?.expand(uri, required_bytes, limit_bytes).await;
-        let size = grown.map_err(|error| {
-            let what = format!("The blob disk {uri} cannot be expanded");
-            self.blob_failure(Rpc::Expand, Some(Regarding::ClaimOf(DiskId::Blob(uri.clone()))), &what, &error)
+        let grown = self.volumes.expand_blob(self.blobs(uri)?, uri, (required_bytes, limit_bytes)).await;
+        let size = grown.map_err(|error| match error {
+            BlobExpandError::Busy(error) => failed(Rpc::Expand, &error),
+            BlobExpandError::Failed(error) => {
+                let what = format!("The blob disk {uri} cannot be expanded");
+                self.blob_failure(Rpc::Expand, Some(Regarding::ClaimOf(DiskId::Blob(uri.clone()))), &what, &error)
+            }
         })?;
         Ok(ControllerExpandVolumeResponse {
             capacity_bytes: i64::try_from(size).unwrap_or(i64::MAX),

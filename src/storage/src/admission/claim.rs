@@ -33,22 +33,17 @@ pub fn growth<'c>(old: &Value, new: &'c Value) -> Option<Growth<'c>> {
 pub enum Review {
     /// The volume is not of Azure disks.
     NotOurs,
-    /// It cannot be. The sentence is for the person who asks.
-    Refused(String),
     /// It depends on this disk: see [`refusal`].
     ReadDisk(ArmId),
 }
 
 /// Reviews a growth by the PersistentVolume of the claim.
 #[must_use]
-pub fn review(growth: &Growth<'_>, volume: &Value) -> Review {
+pub fn review(volume: &Value) -> Review {
     match source(volume) {
         None => Review::NotOurs,
-        Some(DiskId::Blob(blob)) => Review::Refused(format!(
-            "PersistentVolume {} is the page blob {}, and only managed disks can be resized; make a new claim of the \
-             size that you need and copy the data",
-            growth.volume, blob
-        )),
+        // It grows while no machine has it, which the driver says.
+        Some(DiskId::Blob(_)) => Review::NotOurs,
         Some(DiskId::Managed(disk)) => Review::ReadDisk(disk),
     }
 }

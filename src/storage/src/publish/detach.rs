@@ -5,7 +5,7 @@
 use std::{collections::VecDeque, mem, time::Duration};
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, Disk, DiskId, fault::Fault};
+use lazuli_model::{ArmId, Disk, DiskId, DiskState, fault::Fault};
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{
@@ -277,7 +277,12 @@ impl UnpublishAll {
             (OfAll::Disk, Event::Disk(read)) => {
                 let read =
                     found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
-                read.map(|read| read.0.holders().into_iter().cloned().collect()).unwrap_or_default()
+                let holders: VecDeque<ArmId> = read.iter().flat_map(|read| read.0.holders()).cloned().collect();
+                let is_free = read.is_none_or(|read| read.0.state == Some(DiskState::Unattached));
+                if cx.of.disk.blob().is_some() && holders.is_empty() && !is_free {
+                    return Err(Failure::refused(Fault::BeingDetached, Why::Leased(cx.disk())));
+                }
+                holders
             }
             (OfAll::Detaching(holders), Event::Worked(outcome)) => {
                 outcome.map_err(Failure::work)?;

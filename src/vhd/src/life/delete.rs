@@ -20,6 +20,13 @@ pub struct DeleteSpec {
     pub cluster: String,
 }
 
+impl DeleteSpec {
+    /// Whether its account has a name that only the account of this disk alone has.
+    pub fn has_own_name(&self) -> bool {
+        is_dedicated_name(&self.cluster, self.uri.name(), self.uri.account())
+    }
+}
+
 /// What came of a deletion. There is no such blob any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deleted {
@@ -125,7 +132,7 @@ impl Delete {
     }
 
     fn has_own_name(&self) -> bool {
-        is_dedicated_name(&self.spec.cluster, self.spec.uri.name(), self.spec.uri.account())
+        self.spec.has_own_name()
     }
 
     fn blob_is_gone<E>(&mut self) -> Next<Deleted, E> {

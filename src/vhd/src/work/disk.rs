@@ -49,11 +49,17 @@ impl Wanted {
     /// How it ends where there is no account of the name.
     ///
     /// # Errors
-    /// [`Why::NoAccount`], but for a deletion, which is done.
+    /// [`Why::NoAccount`], but for the deletion of a disk that had an account of its own, which is done.
     pub fn without_account<E>(&self) -> Result<Done, Failure<E>> {
         match self {
-            Self::Deleted(spec) => Ok(Done::Deleted(Delete::new(spec.clone()).without_account())),
-            Self::Made(_) | Self::Grown(_) => Err(Failure { why: Why::NoAccount, effect: Effect::None, azure: None }),
+            // The account of one disk goes with it, and its name is known. Of another a list proves nothing: the identity may
+            // not see it any more.
+            Self::Deleted(spec) if spec.has_own_name() => {
+                Ok(Done::Deleted(Delete::new(spec.clone()).without_account()))
+            }
+            Self::Deleted(_) | Self::Made(_) | Self::Grown(_) => {
+                Err(Failure { why: Why::NoAccount, effect: Effect::None, azure: None })
+            }
         }
     }
 
