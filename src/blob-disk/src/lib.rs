@@ -181,14 +181,6 @@ impl BlobDisks {
     }
 
     async fn grow(&self, uri: &BlobUri, size: u64) -> Result<u64, BlobDiskError> {
-        // What is attached or changed is in a resource group that the operator allows.
-        if let Ok(home) = &self.home(uri).await? {
-            let group = (home.id.subscription(), home.id.resource_group());
-            let own = (&*self.calls.subscription, &*self.calls.resource_group);
-            let refused = |allowed: String| ParameterError::invalid("volume_id", uri, allowed);
-            let checked = self.allowed_resource_groups.check(group, own).map_err(refused);
-            checked.map_err(|error| BlobDiskError::parameter(&error))?;
-        }
         let spec = ExpandSpec { size, unique_id: unique_id(uri.as_str()), time_stamp: time_stamp(unix_seconds()) };
         self.existing(uri, Wanted::Grown(spec)).await.map(|done| self::size(&done))
     }
@@ -207,12 +199,26 @@ impl BlobDisks {
     /// Serves a request for a disk that exists, or should.
     async fn existing(&self, uri: &BlobUri, wanted: Wanted) -> Result<Done, BlobDiskError> {
         match self.home(uri).await? {
-            Ok(home) => self.request(uri, wanted, home).await,
+            Ok(home) => {
+                self.check_group(uri, &wanted, &home)?;
+                self.request(uri, wanted, home).await
+            }
             Err(unplaced) => match unplaced.serve(&wanted) {
                 Ok(outcome) => outcome.map_err(|failure| BlobDiskError::life(uri, failure)),
                 Err(unplaced) => Err(BlobDiskError::unplaced(unplaced)),
             },
         }
+    }
+
+    /// Refuses to attach or change what is in a resource group that the operator does not allow. What is there already may go.
+    fn check_group(&self, uri: &BlobUri, wanted: &Wanted, home: &Home) -> Result<(), BlobDiskError> {
+        if matches!(wanted, Wanted::Deleted(_)) {
+            return Ok(());
+        }
+        let group = (home.id.subscription(), home.id.resource_group());
+        let own = (&*self.calls.subscription, &*self.calls.resource_group);
+        let checked = self.allowed_resource_groups.check(group, own);
+        checked.map_err(|allowed| BlobDiskError::parameter(&ParameterError::invalid("volume_id", uri, allowed)))
     }
 
     async fn request(&self, uri: &BlobUri, wanted: Wanted, home: Home) -> Result<Done, BlobDiskError> {

@@ -308,6 +308,9 @@ pub enum Call {
     Delete,
 }
 
+/// A disk, and by which read.
+pub type ReadDisk = (Disk<DiskId>, Seen<Duration>);
+
 /// What has happened. `E` is a failed call of Azure's, `W` a failed request to the worker of a VM or of a whole disk.
 #[derive(Debug, Clone)]
 pub enum Event<E, W> {
@@ -323,7 +326,7 @@ pub enum Event<E, W> {
         read: Result<Box<Vm>, E>,
     },
     /// The disk.
-    Disk(Result<Box<(Disk<DiskId>, Seen<Duration>)>, E>),
+    Disk(Result<Box<ReadDisk>, E>),
     /// Machines, by a list that was sent no earlier than then.
     Listed(Result<(Duration, Arc<Vec<Vm>>), E>),
     /// The instance.
