@@ -14,7 +14,7 @@ use std::{
 
 use lazuli_engine::{Awaited, Id};
 use lazuli_model::{
-    DataDisk, DataDiskSource, DiskId, Lun, ProvisioningState, Vm,
+    ArmId, DataDisk, DataDiskSource, DiskId, Lun, ProvisioningState, Vm,
     fault::{Effect, Fault},
     op::{Attachment, VmWrite, VmWriteMethod},
 };
@@ -528,12 +528,17 @@ impl<E: AzureError> State<E> {
     /// fails (source: the Go drivers leave such disks out and try again).
     fn stale_of(&self, reads: Vec<(DiskId, Result<DiskSeen, E>)>) -> BTreeSet<DiskId> {
         let is_stale = |read: &Result<DiskSeen, E>| match read {
-            Ok(read) => matches!(attach::attachable(&read.disk, &self.vm), Err(Unattachable::AttachedTo(_))),
+            Ok(read) => match attach::attachable(&read.disk, &self.vm) {
+                // The metadata of a page blob keep the resource group that its machine was in before a move.
+                Err(Unattachable::AttachedTo(holders)) => {
+                    let has_its_name = |holder: &ArmId| holder.name().eq_ignore_ascii_case(self.vm.name());
+                    read.disk.id.managed().is_some() || !holders.iter().any(has_its_name)
+                }
+                _ => false,
+            },
             Err(error) => *error.fault() == Fault::NotFound,
         };
-        // Whom the metadata of a page blob names proves nothing: it may be old, and its writer anybody.
-        let may_be = |disk: &DiskId, read: &Result<DiskSeen, E>| disk.managed().is_some() || read.is_err();
-        reads.into_iter().filter(|(disk, read)| may_be(disk, read) && is_stale(read)).map(|(disk, _)| disk).collect()
+        reads.into_iter().filter(|(_, read)| is_stale(read)).map(|(disk, _)| disk).collect()
     }
 }
 
