@@ -33,7 +33,7 @@
 //! |                                                            | keys         broker     |               |
 //! +-----------+-----------+------------------+-----------------+------------+------------+ HTTP server   |
 //! | csi-proto | telemetry | disk             | host            | cluster    | config     |               |
-//! |           |           | file    disks    |                 | client of  | azure.json +---------------+
+//! |           |           | file  blob-disk  |                 | client of  | azure.json +---------------+
 //! | generated | logs,     +------------------+ Linux: devices, | Kubernetes |            | apiserver     |
 //! | code      | metrics,  | azure     client | file systems,   |            |            | Kubernetes'   |
 //! |           | probes    | reconcile tasks  | mounts          |            |            | API, in       |
@@ -66,29 +66,30 @@
 //! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
 //! | 1 | `lazuli-volume` | which disk, snapshot or copy a class asks for, and what comes next of it | model | |
-//! | 1 | `lazuli-vhd` | every decision about VHD blob disks and their storage accounts | model | |
 //! | 2 | `lazuli-staging` | every decision of a node about a device | model, volume | |
 //! | 2 | `lazuli-engine` | the reconcile engine: the steps of an object of Azure and of a Service | model, quota | |
-//! | 3 | `lazuli-storage` | attach and detach, and the steps of whole disks and snapshots | engine, model, quota, volume | |
+//! | 3 | `lazuli-vhd` | every decision about VHD blob disks and their storage accounts | engine, model, volume | |
 //! | 3 | `lazuli-balancing` | Services on the engine | engine, model, quota, services | |
 //! | 3 | `lazuli-nodes` | every decision about Nodes and routes | engine, model, quota | |
 //! | 3 | `lazuli-shares` | every decision about file shares and their storage accounts | engine, model | |
 //! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, journal, model, quota, telemetry | |
-//! | 4 | `lazuli-vm-disks` | every decision on a VM's data disks | engine, model, quota, storage | |
-//! | 4 | `lazuli-azure` | the client of Azure | model, quota, telemetry | emulator, volume |
+//! | 4 | `lazuli-storage` | attach and detach, and the steps of whole disks and snapshots | engine, model, quota, vhd, volume | |
+//! | 4 | `lazuli-azure` | the client of Azure | model, quota, telemetry, vhd | emulator, volume |
 //! | 4 | `lazuli-host` | Linux: devices, mkfs, mounts, SMB, resize, stats | model, staging, volume | |
-//! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services, shares, volume | |
-//! | 5 | `lazuli-disk` | managed disks as volumes | azure, engine, journal, model, quota, reconcile, storage, telemetry, vm-disks, volume | emulator |
+//! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services, shares, vhd, volume | |
+//! | 5 | `lazuli-vm-disks` | every decision on a VM's data disks | engine, model, quota, storage | |
 //! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, shares, storage, telemetry, volume | apiserver |
 //! | 5 | `lazuli-file` | file shares as volumes | azure, engine, journal, model, quota, reconcile, shares | emulator |
-//! | 6 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, file, host, journal, model, shares, staging, storage, telemetry, volume | |
+//! | 5 | `lazuli-blob-disk` | VHD blob disks as volumes | azure, engine, journal, model, quota, reconcile, vhd | emulator |
+//! | 6 | `lazuli-disk` | managed disks as volumes | azure, blob-disk, engine, journal, model, quota, reconcile, storage, telemetry, vhd, vm-disks, volume | emulator |
 //! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, journal, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
 //! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
 //! | 6 | `lazuli-keys` | how nodes get the keys of storage accounts: the broker and its client | cluster, model, shares, telemetry | apiserver |
 //! | 6 | `lazuli-test-cluster` | a real Kubernetes on this machine, for the tier `cluster` and `scripts/cluster`; in no program | cluster, emulator | |
-//! | 7 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, file, journal, keys, model, reconcile, shares, storage, telemetry, volume | |
-//! | 8 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, journal, model, reconcile, storage, telemetry, volume | |
-//! | 9 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, shares, storage, telemetry, volume, webhook | disk, test-cluster |
+//! | 7 | `lazuli-csi` | gRPC services, registration with kubelet | azure, blob-disk, csi-proto, disk, file, host, journal, model, shares, staging, storage, telemetry, vhd, volume | |
+//! | 8 | `lazuli-assembly` | from a configuration to clients and services | azure, blob-disk, cluster, config, csi, csi-proto, disk, file, journal, keys, model, reconcile, shares, storage, telemetry, vhd, volume | |
+//! | 9 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, journal, model, reconcile, storage, telemetry, vhd, volume | |
+//! | 10 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, shares, storage, telemetry, vhd, volume, webhook | disk, test-cluster |
 //!
 //! # How a request goes
 //!

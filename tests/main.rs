@@ -33,6 +33,7 @@ mod it {
     mod disk_admission;
     mod disk_adoption;
     mod disk_batch;
+    mod disk_blobs;
     mod disk_callers;
     mod disk_casing;
     mod disk_changes;
@@ -44,6 +45,7 @@ mod it {
     mod disk_expand;
     mod disk_force_detach;
     mod disk_gone;
+    mod disk_imports;
     mod disk_incidents;
     mod disk_kill;
     mod disk_late_attach;

@@ -21,6 +21,7 @@ use lazuli_storage::{
     lun::LunReservations,
 };
 use lazuli_telemetry::{BuildInfo, Readiness, http::Page, lossy, register_process};
+use lazuli_vhd::class::BlobDisks;
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -80,6 +81,11 @@ pub(super) struct Options {
     #[arg(long, value_parser = boolean, alias = "enable-list-volumes", env = "LAZULI_LIST_VOLUMES", default_value_t = true)]
     #[arg(action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     list_volumes: bool,
+    /// When a StorageClass that asks for a VHD blob disk (kind Shared or Dedicated, or storageAccount) gets one: auto, where
+    /// all VMs of the cluster have their system disks in VHD blobs; always; never. Where it gets none, kind makes a managed
+    /// disk with a warning, as by the Go driver, and storageAccount is refused.
+    #[arg(long, env = "LAZULI_BLOB_DISKS", default_value_t = BlobDisks::Auto, value_name = "WHEN")]
+    blob_disks: BlobDisks,
     /// How long requests in flight may finish after SIGTERM, in seconds.
     #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = whole::<u64>(0..=86_400))]
     drain_seconds: u64,
@@ -104,6 +110,7 @@ impl Options {
             detach_unused: if self.detach_unused_disks { DetachUnused::On } else { DetachUnused::Off },
             inline: if self.allow_inline_claimed_disks { InlineVolumes::Any } else { InlineVolumes::Unclaimed },
             list_volumes: if self.list_volumes { ListVolumes::On } else { ListVolumes::Off },
+            blob_disks: self.blob_disks,
         }
     }
 }
@@ -691,13 +698,21 @@ mod tests {
     fn what_the_arguments_say_of_attaches_is_what_the_driver_knows() {
         let policy = |arguments: &[&str]| {
             let arguments = ["csi-controller", "--endpoint=unix:///csi.sock"].iter().chain(arguments);
-            let Policy { force_detach, detach_unused, inline, .. } = Command::parse_from(arguments).options.policy();
-            (force_detach, detach_unused, inline)
+            let policy = Command::parse_from(arguments).options.policy();
+            (policy.force_detach, policy.detach_unused, policy.inline, policy.blob_disks)
         };
-        let usual = (ForceDetach::Off, DetachUnused::On, InlineVolumes::Unclaimed);
-        assert_eq!(policy(&[]), usual);
-        assert_eq!(policy(&["--detach-unused-disks=false"]), (usual.0, DetachUnused::Off, usual.2));
-        assert_eq!(policy(&["--force-detach-stopped-vms=true"]), (ForceDetach::StoppedVms, usual.1, usual.2));
-        assert_eq!(policy(&["--allow-inline-claimed-disks=true"]), (usual.0, usual.1, InlineVolumes::Any));
+        let (none, on, unclaimed, auto) =
+            (ForceDetach::Off, DetachUnused::On, InlineVolumes::Unclaimed, BlobDisks::Auto);
+        assert_eq!(policy(&[]), (none, on, unclaimed, auto));
+        assert_eq!(policy(&["--detach-unused-disks=false"]), (none, DetachUnused::Off, unclaimed, auto));
+        assert_eq!(policy(&["--force-detach-stopped-vms=true"]), (ForceDetach::StoppedVms, on, unclaimed, auto));
+        assert_eq!(policy(&["--allow-inline-claimed-disks=true"]), (none, on, InlineVolumes::Any, auto));
+        for blob_disks in [BlobDisks::Auto, BlobDisks::Always, BlobDisks::Never] {
+            let argument = format!("--blob-disks={blob_disks}");
+            assert_eq!(policy(&[&argument]), (none, on, unclaimed, blob_disks));
+        }
+        let arguments = ["csi-controller", "--blob-disks=sometimes"];
+        let refusal = Command::try_parse_from(arguments).err().unwrap().to_string();
+        assert!(refusal.contains("auto, always, never"), "{refusal}");
     }
 }

@@ -26,7 +26,26 @@ fn unknown_parameter() -> BTreeMap<String, String> {
 
 fn disk_parameters() -> Vec<String> {
     let request = disk::Request { name: "pvc".to_owned(), parameters: unknown_parameter(), ..disk::Request::default() };
-    listed(&disk::plan_create(&request, &disk::Defaults::default()).unwrap_err())
+    let managed = listed(&disk::plan_create(&request, &disk::Defaults::default()).unwrap_err());
+    with_those_of_blobs(
+        managed,
+        lazuli_vhd::PARAMETERS.iter().map(|row| row.name).filter(|name| !name.starts_with("csi.")),
+    )
+}
+
+fn disk_skus() -> Vec<String> {
+    let managed = SkuName::ALL.iter().map(|sku| sku.as_str().to_owned()).collect();
+    with_those_of_blobs(managed, lazuli_vhd::class::SKUS.iter().map(|sku| sku.as_str()))
+}
+
+/// The chart cannot know of which kind a class of disks is: `--blob-disks` and the VMs of the cluster decide too.
+fn with_those_of_blobs(mut names: Vec<String>, of_blobs: impl Iterator<Item = &'static str>) -> Vec<String> {
+    for name in of_blobs {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
 }
 
 fn file_parameters() -> Vec<String> {
@@ -47,7 +66,7 @@ fn names() -> Value {
         "cloudNames": Cloud::accepted_names().collect::<Vec<_>>(),
         "configurationKeys": known_keys(),
         "diskParameters": disk_parameters(),
-        "diskSkus": SkuName::ALL.iter().map(|sku| sku.as_str()).collect::<Vec<_>>(),
+        "diskSkus": disk_skus(),
         "cachingModes": CachingMode::ALL.iter().map(|mode| mode.as_str()).collect::<Vec<_>>(),
         "fileParameters": file_parameters(),
         "fileSkus": StorageSku::ALL.iter().map(|sku| sku.as_str()).collect::<Vec<_>>(),
@@ -81,7 +100,9 @@ fn every_name_of_the_chart_is_taken_by_the_program() {
         ("configurationKeys", "subscriptionId"),
         ("configurationKeys", "useManagedIdentityExtension"),
         ("diskParameters", "skuName"),
+        ("diskParameters", "storageAccount"),
         ("diskSkus", "Premium_LRS"),
+        ("diskSkus", "Standard_RAGRS"),
         ("cachingModes", "ReadOnly"),
         ("fileParameters", "shareNamePrefix"),
         ("fileSkus", "Premium_LRS"),

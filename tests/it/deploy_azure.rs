@@ -88,7 +88,7 @@ const ACCOUNT_OPERATION: &str = "microsoft.storage/locations/asyncoperations/rea
 #[track_caller]
 pub(super) fn assert_allowed(calls: &[Call]) {
     let mut allowed: BTreeSet<String> =
-        ["role.json", "role-whole-list.json", "role-files.json", "role-files-network.json"]
+        ["role.json", "role-whole-list.json", "role-blob-disks.json", "role-files.json", "role-files-network.json"]
             .into_iter()
             .flat_map(allowed)
             .collect();
@@ -187,6 +187,7 @@ fn every_action_of_a_role_has_one_row_that_says_how_it_is_known() {
     let files = [
         "role.json",
         "role-whole-list.json",
+        "role-blob-disks.json",
         "role-files.json",
         "role-files-network.json",
         "role-cloud-controllers.json",

@@ -642,11 +642,19 @@ fn an_alert_asks_for_metrics_that_there_are_and_says_what_to_do() {
     }
 }
 
-/// Every StorageClass of disks in `deploy`: its name and parameters.
+/// The classes of VHD blob disks, which a cluster of managed disks refuses in part.
+const OF_BLOBS: &str = "deploy/examples/blob-storage-classes.yaml";
+
+/// Every StorageClass of managed disks in `deploy`: its name and parameters.
 fn classes() -> Vec<(String, Vec<(String, String)>)> {
     let examples = fs::read_dir(root().join("deploy/examples")).unwrap();
     let files: Vec<PathBuf> =
         examples.map(|file| file.unwrap().path()).chain([root().join("deploy/manifests/lazuli.yaml")]).collect();
+    classes_of(&files.into_iter().filter(|file| *file != root().join(OF_BLOBS)).collect::<Vec<_>>())
+}
+
+/// The StorageClasses of disks in files.
+fn classes_of(files: &[PathBuf]) -> Vec<(String, Vec<(String, String)>)> {
     let classes = files.iter().flat_map(|file| of_kind(file, "StorageClass"));
     let classes = classes.filter(|class| class["provisioner"] != "file.csi.azure.com");
     let parameters = |class: &Value| {
@@ -654,6 +662,40 @@ fn classes() -> Vec<(String, Vec<(String, String)>)> {
         pairs.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().to_owned())).collect()
     };
     classes.map(|class| (class["metadata"]["name"].as_str().unwrap().to_owned(), parameters(&class))).collect()
+}
+
+#[test]
+fn the_examples_of_blob_disks_ask_for_the_disks_of_the_in_tree_plugin() {
+    use lazuli_vhd::class::{BlobDisks, Choice, Defaults, Machines, Place, Request, choose};
+
+    let defaults = Defaults {
+        blob_disks: BlobDisks::Auto,
+        machines: Machines::Blobs,
+        is_stack_hub: false,
+        subscription: "s".to_owned(),
+        resource_group: "g".to_owned(),
+        location: "westeurope".to_owned(),
+    };
+    let made = |(name, parameters): (String, Vec<(String, String)>)| {
+        let parameters = parameters.into_iter().collect();
+        let request = Request { name: "pvc-1".to_owned(), parameters, required_bytes: GIB, limit_bytes: 0 };
+        match choose(&request, &defaults) {
+            Ok(Choice::Managed { warning: None }) => (name, None),
+            Ok(Choice::Blob(class)) => (name, Some((class.place, class.sku.unwrap().to_string()))),
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    let classes: Vec<_> = classes_of(&[root().join(OF_BLOBS)]).into_iter().map(made).collect();
+    let blob = |place, sku: &str| Some((place, sku.to_owned()));
+    let expected = [
+        ("managedssd", None),
+        ("accounthdd", blob(Place::Account("azuretestx".to_owned()), "Standard_LRS")),
+        ("sharedssd", blob(Place::Shared, "Premium_LRS")),
+        ("dedicatedhdd", blob(Place::Dedicated, "Standard_LRS")),
+    ];
+    assert_eq!(classes, expected.map(|(name, made)| (name.to_owned(), made)));
+    let all = fs::read_to_string(root().join(OF_BLOBS)).unwrap();
+    assert_eq!(all.matches("provisioner: disk.csi.azure.com\n").count(), classes.len());
 }
 
 #[tokio::test(start_paused = true)]

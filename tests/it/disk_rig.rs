@@ -200,8 +200,13 @@ pub(super) struct OtherTool {
 impl OtherTool {
     /// Sends a request and gives status and body.
     pub(super) async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-        use tower::ServiceExt;
         let version = if path.contains("/disks/") { "2025-01-02" } else { "2025-04-01" };
+        self.call_in(version, method, path, body).await
+    }
+
+    /// The same, by this version of the API.
+    pub(super) async fn call_in(&self, version: &str, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+        use tower::ServiceExt;
         let request = http::Request::builder()
             .method(method)
             .uri(format!("{path}?api-version={version}"))

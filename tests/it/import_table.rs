@@ -230,7 +230,7 @@ fn only_the_rig_the_command_line_and_the_cluster_of_tests_import_the_emulator() 
         importers.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(who(|imports| &imports.always), ["lazuli", "rig", "test-cluster"]);
-    assert_eq!(who(|imports| &imports.in_tests), ["azure", "controllers", "disk", "file"]);
+    assert_eq!(who(|imports| &imports.in_tests), ["azure", "blob-disk", "controllers", "disk", "file"]);
 }
 
 #[test]

@@ -42,7 +42,7 @@
 //! | deleting a blob disk succeeds and leaks it | refused | `audit_a_blob_disk_is_never_deleted_or_attached_with_success` |
 //! | deleting an attached disk: code unknown | `FAILED_PRECONDITION` naming the node | `audit_an_attached_disk_is_not_deleted_and_its_node_is_named` |
 //! | a disk may be deleted while it is being attached (kubernetes#82714) | `ABORTED` | `disk_the_opposite_request_is_aborted_while_a_write_is_in_flight` `a_disk_is_worked_on_as_a_whole_or_attached_and_detached` |
-//! | any text of nine parts is a handle, and else publishing is an internal error | a managed disk's id, else `NOT_FOUND` | `only_the_id_of_a_managed_disk_is_a_volume_id` `disk_what_is_not_there_is_deleted_and_unpublished` |
+//! | any text of nine parts is a handle, and else publishing is an internal error | a managed disk's id, else `NOT_FOUND` | `only_the_id_of_a_managed_disk_or_the_address_of_a_blob_is_a_volume_id` `disk_what_is_not_there_is_deleted_and_unpublished` |
 //! | no list unless asked for; it fails whole for one unknown machine, and shared disks have one node | unless told otherwise; every holder is told | `audit_a_list_names_every_node_of_a_shared_disk_and_survives_a_machine_that_nobody_knows` `disk_the_pages_of_a_list_tell_what_was_so_at_the_first_and_read_nothing_more` |
 //! | handles are listed as Azure spells them | as Kubernetes does | `disk_listed_volumes_and_nodes_are_spelt_as_kubernetes_spells_them` |
 //! | a single volume cannot be asked for | it can | `disk_a_single_volume_is_told_with_its_size_and_its_nodes` |

@@ -91,7 +91,8 @@
 //! | a disk write names data disks and nothing else of a machine | others write its network | `the_whole_list_goes_with_location_and_nothing_else_under_if_match` `the_action_says_only_what_changes` |
 //! | a lost answer has one effect | the machine's state decides, not the answer | `disk_a_lost_answer_never_has_two_effects` `the_lost_answer_of_a_post_is_never_answered_with_another_post` |
 //! | ids are the same in any letter case, and are sent on as they came | no extra write, nothing dropped | `disk_a_whole_life_in_nasty_casing_costs_no_extra_write_and_drops_nothing` `ids_that_differ_only_in_case_are_the_same_id` `letter_case_makes_no_write` |
-//! | a class that asks for a blob disk writes nothing | refused, or told that the disk is a managed one | `a_storage_account_is_refused_because_blob_disks_are_not_available` `every_kind_makes_a_managed_disk_and_a_blob_kind_says_so` |
+//! | a class that asks for a blob disk and gets none writes no blob | refused, or told that the disk is a managed one | `a_switch_and_the_machines_decide_whether_a_blob_disk_is_made` `a_storage_account_is_refused_of_a_managed_disk` `every_kind_makes_a_managed_disk_and_a_blob_kind_says_so` |
+//! | a blob disk of a class of the in-tree provisioner, which the API server refuses | refused before anything is made | `a_class_of_the_in_tree_provisioner_is_refused_where_it_would_get_a_blob_disk` |
 //! | a write of an instance leaves its size as it is | the hardware profile that was just read goes with it, of disks and of pools | `disk_an_instance_with_a_size_of_its_own_keeps_it_when_its_disks_are_written` `an_instance_with_a_size_of_its_own_keeps_it_when_it_joins_a_pool` |
 //! | a disk of a cluster in an edge zone is made there | the extended location goes with the creation; half of one is a warning | `a_disk_of_a_cluster_in_an_edge_zone_is_made_in_that_edge_zone` `an_edge_zone_has_a_name_and_a_type_or_a_warning` |
 //!

@@ -121,6 +121,7 @@ impl Replica {
         let versions = if stack { ApiVersions::azure_stack() } else { ApiVersions::public() };
         let (informer, reservations) = watch::channel(LunReservations::Cold);
         let volumes = Volumes::new(Settings {
+            blobs: None,
             compute: Compute::new(arm, versions),
             subscription: scenario::SUBSCRIPTION.into(),
             resource_group: scenario::RESOURCE_GROUP.into(),

@@ -24,7 +24,7 @@ param identities identityType[] = [
 
 type identityType = {
   name: string
-  roles: ('disks' | 'whole-list' | 'files' | 'files-network' | 'cloud-controllers' | 'scale-set-pools' | 'add-ssh-key')[]
+  roles: ('disks' | 'whole-list' | 'blob-disks' | 'files' | 'files-network' | 'cloud-controllers' | 'scale-set-pools' | 'add-ssh-key')[]
   serviceAccount: string?
   principalId: string?
 }
@@ -35,6 +35,7 @@ var placeholder = '00000000-0000-0000-0000-000000000001'
 var roleFiles = {
   disks: loadJsonContent('../role.json')
   'whole-list': loadJsonContent('../role-whole-list.json')
+  'blob-disks': loadJsonContent('../role-blob-disks.json')
   files: loadJsonContent('../role-files.json')
   'files-network': loadJsonContent('../role-files-network.json')
   'cloud-controllers': loadJsonContent('../role-cloud-controllers.json')

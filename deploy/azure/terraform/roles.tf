@@ -7,6 +7,7 @@ locals {
   role_files = {
     disks             = jsondecode(file("${path.module}/../role.json"))
     whole-list        = jsondecode(file("${path.module}/../role-whole-list.json"))
+    blob-disks        = jsondecode(file("${path.module}/../role-blob-disks.json"))
     files             = jsondecode(file("${path.module}/../role-files.json"))
     files-network     = jsondecode(file("${path.module}/../role-files-network.json"))
     cloud-controllers = jsondecode(file("${path.module}/../role-cloud-controllers.json"))

@@ -50,8 +50,8 @@ variable "namespace" {
 
 variable "identities" {
   description = <<-TEXT
-    The identities by name, each with its roles: disks, whole-list, files, files-network, cloud-controllers, scale-set-pools or
-    add-ssh-key. service_account is who signs in by workload identity. existing is an identity that is there already, such as the
+    The identities by name, each with its roles: disks, whole-list, blob-disks, files, files-network, cloud-controllers,
+    scale-set-pools or add-ssh-key. service_account is who signs in by workload identity. existing is an identity that is there already, such as the
     one of the machines, by its object id principal_id: then none is made, and service_account does not count.
   TEXT
   type = map(object({
@@ -64,8 +64,8 @@ variable "identities" {
   }
   validation {
     condition = alltrue([for identity in values(var.identities) : length(setsubtract(identity.roles, [
-      "disks", "whole-list", "files", "files-network", "cloud-controllers", "scale-set-pools", "add-ssh-key",
+      "disks", "whole-list", "blob-disks", "files", "files-network", "cloud-controllers", "scale-set-pools", "add-ssh-key",
     ])) == 0])
-    error_message = "roles are disks, whole-list, files, files-network, cloud-controllers, scale-set-pools and add-ssh-key."
+    error_message = "roles are disks, whole-list, blob-disks, files, files-network, cloud-controllers, scale-set-pools and add-ssh-key."
   }
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use lazuli_azure::{
     arm::{Arm, Retry},
     auth::{Credential, ManagedIdentity, Secret, Tokens},
+    blob::{Blobs, ServiceVersion},
     compute::{ApiVersions, Compute},
     endpoints::{EndpointsError, read_endpoints},
     metrics::Metrics,
@@ -278,6 +279,8 @@ pub struct Azure {
     pub network: Network,
     /// The client of storage accounts and file shares.
     pub storage: Storage,
+    /// The client of page blobs.
+    pub blobs: Blobs,
     /// What stands where a StorageClass of disks says nothing.
     pub defaults: plan::Defaults,
     /// What stands where one of file shares does.
@@ -341,9 +344,12 @@ pub async fn connect_with(
     let arm = Arm::new(resource_manager, transport, tokens, metrics.clone(), retry, seed);
     let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };
     let of_network = if config.is_stack_cloud { network::AZURE_STACK_API_VERSION } else { network::API_VERSION };
+    let storage = Storage::new(arm.clone());
+    let version = if config.is_stack_cloud { ServiceVersion::StackHub } else { ServiceVersion::Newest };
     Ok(Azure {
         network: Network::new(arm.clone(), of_network),
-        storage: Storage::new(arm.clone()),
+        blobs: Blobs::new(storage.clone(), &cloud.storage_suffix, version),
+        storage,
         share_defaults: share_defaults(config, &cloud),
         compute: Compute::new(arm, versions),
         defaults: plan::Defaults {

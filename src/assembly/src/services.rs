@@ -1,10 +1,11 @@
 //! From clients to the gRPC services of a process.
 
 use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer};
+use lazuli_blob_disk::BlobDisks;
 pub use lazuli_csi::controller::ListVolumes;
 pub use lazuli_csi::file::controller::SecretWriter;
 use lazuli_csi::{controller::ControllerService, file, identity::IdentityService, node::NodeService, server::chain};
-use lazuli_disk::{Admission, Settings, Volumes};
+use lazuli_disk::{Admission, PageBlobs, Settings, Volumes};
 pub use lazuli_disk::{AttachmentSourceReader, NodeFactsReader};
 pub use lazuli_file::Shares;
 use lazuli_journal::Recorder;
@@ -20,6 +21,7 @@ use lazuli_storage::{
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
+use lazuli_vhd::class;
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -81,6 +83,8 @@ pub struct Policy {
     pub inline: InlineVolumes,
     /// Whether ListVolumes is offered.
     pub list_volumes: ListVolumes,
+    /// When a class that asks for a VHD blob disk gets one.
+    pub blob_disks: class::BlobDisks,
 }
 
 /// How to ask a cluster what a node uses.
@@ -105,9 +109,22 @@ pub fn attachment_source(client: kube::Client, driver_name: &str) -> AttachmentS
 
 /// The services of the disk driver's controller over an Azure.
 pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy: Policy, metrics: Metrics) -> Routes {
-    let Policy { method, force_detach, detach_unused, inline, list_volumes } = policy;
+    let Policy { method, force_detach, detach_unused, inline, list_volumes, blob_disks } = policy;
     let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events, journal } = cluster;
+    let blobs = BlobDisks::new(lazuli_blob_disk::Settings {
+        storage: azure.storage.clone(),
+        blobs: azure.blobs.clone(),
+        suffix: azure.cloud.storage_suffix.clone(),
+        is_stack_hub: azure.stack,
+        subscription: azure.defaults.subscription.clone(),
+        resource_group: azure.defaults.resource_group.clone(),
+        allowed_resource_groups: azure.defaults.allowed_resource_groups.clone(),
+        cluster_name: String::new(),
+        metrics: metrics.clone(),
+        journal: journal.clone(),
+    });
     let volumes = Volumes::new(Settings {
+        blobs: Some(blobs),
         compute: azure.compute.clone(),
         subscription: azure.defaults.subscription.clone(),
         resource_group: azure.defaults.resource_group.clone(),
@@ -128,8 +145,13 @@ pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy
         metrics,
         journal: journal.clone(),
     });
+    let volumes = volumes.with_page_blobs(PageBlobs::new(azure.storage.clone(), azure.blobs.clone()));
     let controller = ControllerService::new(volumes, azure.defaults.clone());
-    let controller = controller.with_list_volumes(list_volumes).with_events(events).with_journal(journal);
+    let controller = controller
+        .with_blob_disks(blob_disks)
+        .with_list_volumes(list_volumes)
+        .with_events(events)
+        .with_journal(journal);
     Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(ControllerServer::new(controller))
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_emulator::{Emulator, Options, incident::Incident, latency::Profile, scenario};
 use lazuli_model::{
-    ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm,
+    ArmId, CachingMode, Disk, DiskId, Gib, Lun, ProvisioningState, Vm,
     fault::Fault,
     op::{Attachment, VmWrite, VmWriteMethod},
 };
@@ -70,7 +70,7 @@ fn vm_id() -> ArmId {
 
 fn attachment(name: &str, lun: u8) -> Attachment {
     Attachment {
-        disk: disk_id(name),
+        disk: disk_id(name).into(),
         lun: Lun::try_from(i64::from(lun)).unwrap(),
         caching: CachingMode::ReadOnly,
         disk_encryption_set: None,
@@ -88,7 +88,7 @@ impl Rig {
         operation.wait(&an_hour()).await.unwrap();
     }
 
-    async fn write(&self, method: VmWriteMethod, attach: Vec<Attachment>, detach: Vec<ArmId>) {
+    async fn write(&self, method: VmWriteMethod, attach: Vec<Attachment>, detach: Vec<DiskId>) {
         let vm = self.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
         let write = VmWrite { vm: vm_id(), attach, detach, force: BTreeSet::new(), reapply: vec![] };
         let mut operation =
@@ -126,9 +126,9 @@ async fn life(rig: &Rig, method: VmWriteMethod) {
     rig.write(method, vec![attachment("a", 0)], vec![]).await;
     let disk = rig.compute.get_disk(&disk_id("a"), &an_hour()).await.unwrap().model;
     assert_eq!(disk.managed_by, Some(vm_id()));
-    rig.write(method, vec![attachment("b", 1)], vec![disk_id("a")]).await;
+    rig.write(method, vec![attachment("b", 1)], vec![disk_id("a").into()]).await;
     assert_eq!(rig.luns().await, [1]);
-    rig.write(method, vec![], vec![disk_id("b")]).await;
+    rig.write(method, vec![], vec![disk_id("b").into()]).await;
     assert!(rig.luns().await.is_empty());
     let mut grown = rig.compute.resize_disk(&disk_id("a"), Gib::new(20), None, &an_hour()).await.unwrap();
     grown.wait(&an_hour()).await.unwrap();

@@ -199,6 +199,11 @@ impl Failure {
         }
     }
 
+    /// The failed read of something that another service of Azure has.
+    pub fn elsewhere(fault: Fault, resource: &str, message: impl Into<String>) -> Self {
+        Self::ours(fault, Effect::None, Verb::Get, resource, message)
+    }
+
     /// A whole list lacks the resource. Azure was not asked for the resource itself.
     pub(crate) fn unlisted(list: &str) -> Self {
         Self::ours(Fault::NotFound, Effect::None, Verb::Get, list, "the list lacks the resource")

@@ -9,6 +9,7 @@
 //! | `broker` | reads of resources and looks at operations, shared by all who ask |
 //! | [`compute`] | disks and virtual machines: requests, answers, lossless edits |
 //! | [`network`] | load balancers, security groups, public IPs, NICs: requests and answers |
+//! | [`blob`] | page blobs and their containers: requests signed with an account's key, and answers |
 //! | [`storage`] | storage accounts with their keys, file services and file shares: requests and answers |
 //! | `decode` | members of Azure's JSON |
 //! | [`imds`] | what a machine is told about itself |
@@ -47,6 +48,7 @@
 pub mod arm;
 pub mod arm_requests;
 pub mod auth;
+pub mod blob;
 mod broker;
 pub mod compute;
 mod decode;

@@ -25,6 +25,11 @@ const MOST_READ: usize = 100;
 /// So many of them at a time.
 const AT_ONCE: usize = 8;
 
+/// The managed disk that a handle names.
+fn managed_disk(handle: &str) -> Option<ArmId> {
+    handle.parse::<VolumeId>().ok()?.disk().managed().cloned()
+}
+
 /// Examines the attached disks of one driver. `machines` are those of the Nodes, by name.
 ///
 /// # Errors
@@ -41,8 +46,8 @@ pub(super) async fn attached(
         volumes.iter().map(|volume| (volume.name.as_str(), volume.handle.as_str())).collect();
     let mut volumes_of: BTreeMap<ArmId, &str> = BTreeMap::new();
     for (name, handle) in &handles {
-        if let Ok(volume) = handle.parse::<VolumeId>() {
-            volumes_of.entry(volume.disk().clone()).or_insert(name);
+        if let Some(disk) = managed_disk(handle) {
+            volumes_of.entry(disk).or_insert(name);
         }
     }
     let allowed = flags.allowed_groups.iter().filter_map(|group| group.parse().ok()).collect();
@@ -57,13 +62,12 @@ pub(super) async fn attached(
             }
             AttachedVolume::Inline(handle) => (Some(handle.as_str()), AttachmentSource::Inline),
         };
-        let volume = handle.and_then(|handle| handle.parse::<VolumeId>().ok());
-        let (Some(volume), Some(vm)) = (volume, machines.get(&attachment.node)) else { continue };
-        let disk = volume.disk();
+        let disk = handle.and_then(managed_disk);
+        let (Some(disk), Some(vm)) = (disk, machines.get(&attachment.node)) else { continue };
         let resource_group = allowed.check((disk.subscription(), disk.resource_group()), cluster);
         let asked = Attachment { inline, source, resource_group, vm };
         if asked.needs_the_disk() {
-            due.push((disk.clone(), asked, attachment.node));
+            due.push((disk, asked, attachment.node));
         }
     }
     let until = Until::within(READS);

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use lazuli_azure::{Until, network::Network};
 use lazuli_config::Config;
 use lazuli_controllers::settings;
-use lazuli_csi::{identity::FILE_DRIVER, server::chain};
+use lazuli_csi::{
+    identity::{DISK_DRIVER, FILE_DRIVER},
+    server::chain,
+};
 use lazuli_diagnosis::{
     Grade,
     roles::{self, Needed, Permission, Role},
@@ -19,6 +22,8 @@ use super::cluster::{Listed, READS};
 pub(super) struct Needs {
     /// Machines are written with the whole list of their data disks.
     whole_list: bool,
+    /// How bad it is that VHD blob disks cannot be made. `None`: none is asked for.
+    blob_disks: Option<Grade>,
     /// Snapshots of disks are taken.
     snapshots: bool,
     /// Pools list the network interfaces of uniform scale sets.
@@ -30,9 +35,10 @@ pub(super) struct Needs {
 impl Needs {
     /// What the configuration says, and the cluster where it was listed.
     pub(super) fn of(config: &Config, listed: Option<&Listed>) -> Self {
-        let asks_for_whole_lists = |words: &[String]| {
-            let mut words = words.iter().flat_map(|word| word.split_whitespace());
-            words.any(|word| word == "--attach-method=whole-list")
+        let is_given = |argument: &str| {
+            let has =
+                |words: &[String]| words.iter().flat_map(|word| word.split_whitespace()).any(|word| word == argument);
+            listed.is_some_and(|listed| listed.containers.iter().any(|one| has(&one.command)))
         };
         let nodes = listed.and_then(|listed| listed.nodes.as_ref().ok());
         // Source: the form of provider ids of instances of uniform scale sets.
@@ -45,8 +51,13 @@ impl Needs {
         let classes = listed.and_then(|listed| listed.classes.as_deref().ok()).unwrap_or_default();
         let places = (config.network.vnet_resource_group.as_str(), config.cluster.resource_group.as_str());
         Self {
-            whole_list: config.is_stack_cloud
-                || listed.is_some_and(|listed| listed.containers.iter().any(|one| asks_for_whole_lists(&one.command))),
+            whole_list: config.is_stack_cloud || is_given("--attach-method=whole-list"),
+            blob_disks: match roles::asks_for_blob_disks(classes, DISK_DRIVER) {
+                true if is_given("--blob-disks=always") => Some(Grade::Wrong),
+                // What the machines take decides, and is not read here.
+                true if !is_given("--blob-disks=never") => Some(Grade::Note),
+                _ => None,
+            },
             snapshots: listed.is_some_and(|listed| listed.snapshots.are_of_disks()),
             scale_set_pools: lists_nics && has_instances,
             networks: roles::groups_of_network_classes(classes, FILE_DRIVER, places),
@@ -99,6 +110,12 @@ fn wanted(config: &Config, needs: &Needs, controllers: Grade) -> Vec<(Role, Plac
     ];
     if needs.whole_list {
         all.push((Role::whole_list(), own.clone(), "attaching by the whole list", Grade::Wrong));
+    }
+    if let Some(grade) = needs.blob_disks {
+        all.push((Role::blob_disks(), own.clone(), "VHD blob disks", grade));
+        if !needs.whole_list {
+            all.push((Role::whole_list(), own.clone(), "attaching VHD blob disks", grade));
+        }
     }
     let of_network = |group: &str| (network.subscription_id.clone(), group.to_owned());
     let networks = needs.networks.iter().map(|group| of_network(group));
@@ -188,6 +205,37 @@ mod tests {
             wanted.into_iter().find(|(_, _, purpose, _)| *purpose == "snapshots and copies").unwrap().3
         };
         assert_eq!((grade("disk.csi.azure.com"), grade("ebs.csi.aws.com")), (Grade::Wrong, Grade::Note));
+    }
+
+    #[test]
+    fn the_roles_of_blob_disks_are_compared_where_a_class_asks_for_such_disks() {
+        let vm = "azure:///s/virtualMachines/n";
+        let compared = |provisioner: &str, (key, value): (&str, &str), argument: &str| {
+            let mut listed = listed(vm, argument, "skuName");
+            let parameters = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+            listed.classes = Ok(vec![Class {
+                name: "c".to_owned(),
+                provisioner: provisioner.to_owned(),
+                parameters,
+                mount_options: vec![],
+            }]);
+            let config = config(&[]);
+            let wanted = wanted(&config, &Needs::of(&config, Some(&listed)), Grade::Wrong).into_iter();
+            let of_blobs = wanted.filter(|(_, _, purpose, _)| purpose.contains("VHD blob disks"));
+            of_blobs.map(|(role, (_, group), _, grade)| (role.file, group, grade)).collect::<Vec<_>>()
+        };
+        let both = |grade| {
+            ["role-blob-disks.json", "role-whole-list.json"].map(|file| (file, "own".to_owned(), grade)).to_vec()
+        };
+        let dedicated = ("Kind", "dedicated");
+        for parameter in [dedicated, ("kind", "Shared"), ("storageaccount", "acct")] {
+            assert_eq!(compared(DISK_DRIVER, parameter, "--v=2"), both(Grade::Note), "{parameter:?}");
+        }
+        assert_eq!(compared(DISK_DRIVER, dedicated, "--blob-disks=always"), both(Grade::Wrong));
+        assert_eq!(compared(DISK_DRIVER, dedicated, "--blob-disks=never"), []);
+        assert_eq!(compared(DISK_DRIVER, ("kind", "Managed"), "--blob-disks=always"), []);
+        // There it names the account of shares.
+        assert_eq!(compared(FILE_DRIVER, ("storageAccount", "acct"), "--blob-disks=always"), []);
     }
 
     #[test]

@@ -83,12 +83,18 @@ pub(super) fn parameters() -> Vec<Section> {
         rows.iter().map(row).collect()
     };
     let disk: Vec<&ParameterRow> = lazuli_volume::PARAMETERS.iter().chain([&lazuli_volume::DEVICE_SETTING]).collect();
+    let blobs: Vec<&ParameterRow> = lazuli_vhd::PARAMETERS.iter().chain([&lazuli_volume::DEVICE_SETTING]).collect();
     let file: Vec<&ParameterRow> = lazuli_shares::parameters::PARAMETERS.iter().collect();
     let snapshots: Vec<&ParameterRow> = lazuli_volume::snapshot::SNAPSHOT_PARAMETERS.iter().collect();
     let attributes: Vec<&ParameterRow> = lazuli_volume::modify::ATTRIBUTE_PARAMETERS.iter().collect();
     let (disks, shares) = ("disk.csi.azure.com", "file.csi.azure.com");
     vec![
         section("Parameters of disk.csi.azure.com", PARAMETER, rows("StorageClass", disks, disk)),
+        section(
+            "Parameters of disk.csi.azure.com for VHD blob disks",
+            PARAMETER,
+            rows("StorageClass of VHD blob disks", disks, blobs),
+        ),
         section("Parameters of file.csi.azure.com", PARAMETER, rows("StorageClass", shares, file)),
         section(
             "Parameters of VolumeSnapshotClasses of disk.csi.azure.com",

@@ -138,8 +138,8 @@ async fn rows_of(
     let own = own_group(config);
     let mut handles = HandleCasing::default();
     let managed = |element: &DataDisk| match &element.source {
-        DataDiskSource::Managed(id) => Some(id.clone()),
-        DataDiskSource::Vhd(_) | DataDiskSource::Other(_) => None,
+        DataDiskSource::Disk(id) => id.managed().cloned(),
+        DataDiskSource::Other(_) => None,
     };
     let managed: Vec<ArmId> = vm.data_disks.iter().filter_map(managed).collect();
     handles.extend(managed.iter().map(ArmId::as_str));

@@ -16,7 +16,7 @@ use kube::{
 };
 use lazuli_model::reference::{Metric, MetricType};
 use lazuli_model::{
-    ArmId, VolumeId,
+    DiskId, VolumeId,
     event::{Decision, Event, EventLog, Regarding},
 };
 use lazuli_storage::list::VolumeHandles;
@@ -276,7 +276,7 @@ impl Writer {
     }
 
     /// The name of the PersistentVolume whose handle names a disk.
-    fn volume_of(&self, disk: &ArmId) -> Option<String> {
+    fn volume_of(&self, disk: &DiskId) -> Option<String> {
         let VolumeHandles::Synced(handles) = &*self.handles.borrow() else { return None };
         let is_it = |handle: &str| handle.parse::<VolumeId>().is_ok_and(|volume| volume.disk() == disk);
         handles.iter().find(|(_, handle)| is_it(handle)).map(|(name, _)| name.clone())
@@ -364,7 +364,10 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use lazuli_model::event::{Claim, Pod, REPEAT, Reason, VolumeSnapshot};
+    use lazuli_model::{
+        ArmId,
+        event::{Claim, Pod, REPEAT, Reason, VolumeSnapshot},
+    };
     use tokio::task::JoinHandle;
     use tokio::time::{advance, sleep};
 
@@ -518,7 +521,11 @@ mod tests {
         let server = FakeApiServer::default();
         let recorder = Recorder::start(&server);
         let about = |disk: &str| {
-            Event::new(Regarding::ClaimOf(ArmId::disk("s", "g", disk).unwrap()), Reason::ExpansionNeedsDetach, "x")
+            Event::new(
+                Regarding::ClaimOf(ArmId::disk("s", "g", disk).unwrap().into()),
+                Reason::ExpansionNeedsDetach,
+                "x",
+            )
         };
         server.put(
             VOLUMES,

@@ -55,6 +55,11 @@ impl Role {
         Self::of("role-whole-list.json", include_str!("../../../deploy/azure/role-whole-list.json"))
     }
 
+    /// What the controller of disks needs on top for VHD blob disks, beside the role for whole lists.
+    pub fn blob_disks() -> Self {
+        Self::of("role-blob-disks.json", include_str!("../../../deploy/azure/role-blob-disks.json"))
+    }
+
     /// What the cloud controllers need on top where pools list the network interfaces of scale sets.
     pub fn scale_set_pools() -> Self {
         Self::of("role-scale-set-pools.json", include_str!("../../../deploy/azure/role-scale-set-pools.json"))
@@ -72,6 +77,17 @@ impl Role {
 /// Whether an action is used for snapshots and copies alone.
 fn is_of_snapshots(action: &str) -> bool {
     action.starts_with("Microsoft.Compute/snapshots/") || action.ends_with("/beginGetAccess/action")
+}
+
+/// Whether a StorageClass of the disk driver asks for a VHD blob disk: `kind` is Shared or Dedicated, or an account is named.
+pub fn asks_for_blob_disks(classes: &[Class], driver: &str) -> bool {
+    let asks = |(key, value): (&String, &String)| {
+        let value = value.trim();
+        (key.eq_ignore_ascii_case("storageAccount") && !value.is_empty())
+            || (key.eq_ignore_ascii_case("kind")
+                && ["Shared", "Dedicated"].iter().any(|kind| value.eq_ignore_ascii_case(kind)))
+    };
+    classes.iter().any(|class| class.provisioner == driver && class.parameters.iter().any(asks))
 }
 
 /// The resource groups in which StorageClasses of the file driver have networks, private endpoints and zones made: those

@@ -15,12 +15,15 @@ use lazuli_azure::{
 };
 use lazuli_engine::attempts::Limits;
 use lazuli_model::{
-    ArmId, Disk, Gib, InstanceView, Vm,
+    ArmId, Disk, DiskId, Gib, InstanceView, Vm,
     disk_spec::DiskSpec,
     fault::Fault,
     op::{DiskChange, VmWrite, VmWriteMethod},
 };
-use lazuli_quota::permit::Priority;
+use lazuli_quota::{
+    permit::Priority,
+    read::{By, Seen},
+};
 use lazuli_reconcile::Clock;
 use lazuli_storage::{list::ResourceGroup, whole_disk::SeenDisk};
 use serde_json::Value;
@@ -28,7 +31,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::known::KnownDisks;
+use crate::{
+    blobs::Blobs,
+    error::{Answer, unread_blob},
+    known::KnownDisks,
+};
 
 /// How long a list may take, with its repetitions and without its waits for permits.
 const LIST: Duration = Duration::from_secs(90);
@@ -42,11 +49,12 @@ const WRITE: Duration = Duration::from_secs(20 * 60);
 pub(crate) struct Client {
     compute: Compute,
     known: KnownDisks,
+    blobs: Blobs,
 }
 
 impl Client {
-    pub(crate) fn new(compute: Compute, known: KnownDisks) -> Self {
-        Self { compute, known }
+    pub(crate) fn new(compute: Compute, known: KnownDisks, blobs: Blobs) -> Self {
+        Self { compute, known, blobs }
     }
 
     /// The clock of all that is known.
@@ -67,6 +75,25 @@ impl Client {
         let read = self.compute.read_disk(disk, freshness, &unbounded()).await;
         read.iter().for_each(|read| self.known.learn(&read.model, read.seen));
         read
+    }
+
+    /// Reads a disk of either kind.
+    pub(crate) async fn read_any_disk(
+        &self,
+        disk: &DiskId,
+        freshness: Freshness,
+    ) -> Result<(Disk<DiskId>, Seen<Instant>), Answer> {
+        match disk {
+            DiskId::Managed(disk) => {
+                let read = self.read_disk(disk, freshness).await.map_err(Answer)?;
+                Ok((read.model.into(), read.seen))
+            }
+            DiskId::Blob(uri) => {
+                let sent_at = Instant::now();
+                let read = self.blobs.read(uri).await.map_err(|error| unread_blob(uri, &error))?;
+                Ok((read, Seen { by: By::Single, sent_at }))
+            }
+        }
     }
 
     /// Reads a disk alone, with what only a change of its attributes rests on.
@@ -194,6 +221,15 @@ impl Client {
     /// Whether a VM runs, read now.
     pub(crate) async fn instance_view(&self, vm: &ArmId, priority: Priority) -> Result<InstanceView, ArmError> {
         self.compute.instance_view(vm, priority, &Until::working(VIEW)).await
+    }
+
+    /// A VM and whether it runs, read now.
+    pub(crate) async fn machine_and_view(
+        &self,
+        vm: &ArmId,
+        priority: Priority,
+    ) -> Result<(Vm, InstanceView), ArmError> {
+        self.compute.machine_and_view(vm, priority, &Until::working(VIEW)).await
     }
 
     pub(crate) async fn list_vms(&self, subscription: &str, resource_group: &str) -> Result<Vec<Vm>, ArmError> {

@@ -87,7 +87,7 @@ impl Kind for Converting {
             Action::Report(report) => {
                 let what = words(disk, report);
                 info!(%disk, "{what}");
-                self.events.send(Event::new(Regarding::ClaimOf(disk.clone()), report.reason(), what));
+                self.events.send(Event::new(Regarding::ClaimOf(disk.into()), report.reason(), what));
                 None
             }
             Action::Read => {

@@ -110,7 +110,7 @@ impl Volumes {
     /// Deletes a disk, and the temporary snapshot that it was made from.
     /// `listed` is that by a list.
     pub(crate) async fn remove(&self, disk: &ArmId, listed: Option<ArmId>) -> Result<(), VolumeError> {
-        let mut remove = Remove::new(disk.clone(), self.workers.memory().sources.made_from(disk), listed);
+        let mut remove = Remove::new(disk.clone(), self.workers.memory().sources.made_from(&disk.into()), listed);
         self.follow(|event| remove.step(event)).await
     }
 
@@ -142,7 +142,10 @@ impl Volumes {
                 let made = self.whole_disks.request(&disk, whole_disk::Wanted::Made(spec)).await;
                 Event::DiskMade(made.map(resulting_disk))
             }
-            Call::DeleteDisk(disk) => Event::Deleted(self.carry(publish::Request::Delete { disk }).await.map(drop)),
+            Call::DeleteDisk(disk) => {
+                let request = publish::Request::Delete { disk: disk.into() };
+                Event::Deleted(self.carry(request).await.map(drop))
+            }
             Call::MakeSnapshot { snapshot, spec } => {
                 let made = self.whole_snapshots.request(&snapshot, whole_snapshot::Wanted::Made(spec)).await;
                 Event::SnapshotMade(made.map(resulting_snapshot))

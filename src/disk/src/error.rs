@@ -2,16 +2,15 @@
 
 use std::{fmt, sync::Arc};
 
-use lazuli_azure::error::ArmError;
+use lazuli_azure::error::{ArmError, Failure};
+use lazuli_blob_disk::BlobDiskError;
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
-    ArmId,
+    ArmId, BlobUri, DiskId,
     fault::{Effect, Fault},
 };
 use lazuli_storage::{dangling::NotDangling, publish::WorkFailure, whole_disk::Needed};
 use lazuli_vm_disks::AzureError;
-
-const DISK: &str = "Microsoft.Compute/disks";
 
 /// A failed volume operation: what a caller may do about it, and a sentence for the reader.
 ///
@@ -59,8 +58,21 @@ impl VolumeError {
         }
     }
 
+    /// A page blob is meant, and this program has no client of page blobs.
+    pub(crate) fn no_blob_disks(disk: &BlobUri) -> Self {
+        Self::new(
+            Fault::Unsupported,
+            format!("{disk} is a VHD in a page blob, and this program has no client of page blobs"),
+        )
+    }
+
+    /// The failure of a request for a page blob.
+    pub(crate) fn blob(error: &BlobDiskError) -> Self {
+        Self::new(error.fault(), chain(error))
+    }
+
     /// The detach of an unused disk was not sent, because its attachment is not, or not any more, the one to detach.
-    pub(crate) fn not_dangling(disk: &ArmId, reason: NotDangling) -> Self {
+    pub(crate) fn not_dangling(disk: &DiskId, reason: NotDangling) -> Self {
         let message = format!("{disk} is not detached, because {reason}");
         Self { not_dangling: Some(Arc::new(reason)), ..Self::new(Fault::Conflict, message) }
     }
@@ -112,6 +124,14 @@ impl VolumeError {
     pub(crate) fn with_effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
         self
+    }
+
+    /// The same failure of a request that may have left something before.
+    pub(crate) fn with_effect_of(self, before: Effect) -> Self {
+        match before {
+            Effect::Possible => self.with_effect(before),
+            Effect::None => self,
+        }
     }
 
     /// The same failure, with what a caller may want to know too.
@@ -174,14 +194,25 @@ impl AzureError for Answer {
         self.0.status
     }
 
-    fn named_disk(&self) -> Option<ArmId> {
+    fn named_disk(&self) -> Option<DiskId> {
         named_disk(&self.0)
     }
 }
 
+/// The failed read of a page blob, as a step sees it.
+pub(crate) fn unread_blob(disk: &BlobUri, error: &VolumeError) -> Answer {
+    Answer(Failure::elsewhere(error.fault.clone(), disk.as_str(), error.to_string()).into())
+}
+
+/// An error and its sources.
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
+}
+
 /// The disk that Azure's answer names as its target, if any.
-fn named_disk(error: &ArmError) -> Option<ArmId> {
-    error.target.as_deref()?.parse().ok().filter(|id: &ArmId| id.is_type(DISK))
+fn named_disk(error: &ArmError) -> Option<DiskId> {
+    error.target.as_deref()?.parse().ok()
 }
 
 impl fmt::Display for VolumeError {

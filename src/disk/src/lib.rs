@@ -9,11 +9,13 @@
 //! PersistentVolumes. Its memory of nodes and of handle casing saves reads, and may be lost at any moment.
 
 mod admission;
+mod blobs;
 mod client;
 mod cluster_snapshot;
 mod conversions;
 mod copies;
 mod error;
+mod imports;
 mod known;
 mod list;
 mod node_facts;
@@ -35,10 +37,11 @@ use std::{
 };
 
 use lazuli_azure::compute::Compute;
+use lazuli_blob_disk::{BlobDiskError, BlobDisks};
 use lazuli_journal::Recorder;
 use lazuli_model::{
-    ArmId, CachingMode, Disk, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event, node::ClusterNodes,
-    op::VmWriteMethod, size::SizeLimits,
+    ArmId, BlobUri, CachingMode, Disk, DiskId, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event,
+    node::ClusterNodes, op::VmWriteMethod, size::SizeLimits,
 };
 use lazuli_reconcile::{Clock, metrics::Metrics};
 use lazuli_storage::{
@@ -46,10 +49,11 @@ use lazuli_storage::{
     force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
-    publish::{Policy, Request, SourceReader},
+    publish::{MachineList, Policy, Request, SourceReader},
     whole_disk::{Done, Needed, Wanted},
 };
 use lazuli_telemetry::lossy;
+use lazuli_vhd::class::Machines;
 use lazuli_vm_disks::Memory;
 use lazuli_volume::{
     Adopted, Cloud, CreatePlan, Expand, ParameterError,
@@ -60,12 +64,14 @@ use lazuli_volume::{
 use tokio::{sync::watch, time::Instant};
 
 pub use admission::{Admission, AttachmentSourceReader};
+use blobs::Blobs;
 use client::Client;
 use cluster_snapshot::ClusterSnapshot;
 use conversions::Conversions;
 use copies::Copies;
 pub use copies::CopyError;
 pub use error::VolumeError;
+pub use imports::{ImportError, PageBlobs};
 use known::KnownDisks;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
@@ -85,6 +91,8 @@ use worker::VmWorkers;
 pub struct Settings {
     /// The client.
     pub compute: Compute,
+    /// The VHD blob disks. `None`: page blobs are neither made nor attached.
+    pub blobs: Option<BlobDisks>,
     /// The subscription of the cluster.
     pub subscription: String,
     /// The resource group of the cluster's VMs.
@@ -148,6 +156,7 @@ pub struct Created {
 #[derive(Debug, Clone)]
 pub struct Volumes {
     client: Client,
+    blobs: Blobs,
     /// The cluster's own resource group.
     group: ResourceGroup,
     nodes: Nodes,
@@ -171,6 +180,8 @@ pub struct Volumes {
     lists: Lists,
     copies: Arc<Mutex<Copies>>,
     sweeps: Sweeps,
+    /// The page blobs that disks are imported from.
+    page_blobs: Option<PageBlobs>,
 }
 
 impl Volumes {
@@ -178,6 +189,7 @@ impl Volumes {
     pub fn new(settings: Settings) -> Self {
         let Settings {
             compute,
+            blobs,
             subscription,
             resource_group,
             reservations,
@@ -195,7 +207,8 @@ impl Volumes {
         } = settings;
         let clock = Clock::start();
         let known = KnownDisks::new(clock);
-        let client = Client::new(compute, known.clone());
+        let blobs = Blobs::new(blobs, &subscription);
+        let client = Client::new(compute, known.clone(), blobs.clone());
         let nodes = Nodes::new(&subscription, &resource_group, nodes);
         let reservations = ClusterSnapshot::new(reservations, |luns| *luns != LunReservations::Cold);
         let occupied = Occupied::default();
@@ -229,6 +242,7 @@ impl Volumes {
         };
         Self {
             client,
+            blobs,
             group,
             nodes,
             workers,
@@ -249,7 +263,14 @@ impl Volumes {
             lists: Lists::default(),
             copies: Arc::default(),
             sweeps,
+            page_blobs: None,
         }
+    }
+
+    /// The same volumes, some of which may be made from page blobs.
+    #[must_use]
+    pub fn with_page_blobs(self, page_blobs: PageBlobs) -> Self {
+        Self { page_blobs: Some(page_blobs), ..self }
     }
 
     /// Makes the disk of a plan, or finds a disk of that name that fits.
@@ -271,7 +292,7 @@ impl Volumes {
         self.copies().learn(disk);
         self.known.made(disk);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
-        let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
+        let volume_id = self.handle_casing().of_or_add(&(&disk.id).into()).to_string();
         Created { volume_id, adopted }
     }
 
@@ -284,11 +305,42 @@ impl Volumes {
     pub async fn delete(&self, disk: &ArmId) -> Result<(), DeleteError> {
         let carrier = self.carrier_of(disk).await;
         self.remove(disk, carrier).await?;
-        self.handle_casing().remove(disk);
-        self.workers.forget(disk);
+        self.handle_casing().remove(&disk.into());
+        self.workers.forget(&disk.into());
         self.copies().forget(disk);
         self.known.forget(disk);
         Ok(())
+    }
+
+    /// Deletes a page blob. Succeeds when there is none. One that is attached is refused.
+    ///
+    /// # Errors
+    /// `Fault::InUse` while its lease is held, naming the machine, or while it has snapshots; otherwise Azure's own failures.
+    pub async fn delete_blob(&self, uri: &BlobUri) -> Result<(), VolumeError> {
+        let disk = DiskId::Blob(uri.clone());
+        self.carry(Request::Delete { disk: disk.clone() }).await?;
+        self.handle_casing().remove(&disk);
+        self.workers.forget(&disk);
+        Ok(())
+    }
+
+    /// Grows a page blob, while nothing attaches it. Returns its size then, in bytes.
+    ///
+    /// # Errors
+    /// [`BlobExpandError::Busy`] while it is being attached or detached; what the disk's own step says.
+    pub async fn expand_blob(
+        &self,
+        blobs: &BlobDisks,
+        uri: &BlobUri,
+        (required_bytes, limit_bytes): (i64, i64),
+    ) -> Result<u64, BlobExpandError> {
+        let _hold = self.occupied.whole_blob(uri, "its growth").map_err(BlobExpandError::Busy)?;
+        blobs.expand(uri, required_bytes, limit_bytes).await.map_err(BlobExpandError::Failed)
+    }
+
+    /// The VHD blob disks, where there are any.
+    pub fn blob_disks(&self) -> Option<&BlobDisks> {
+        self.blobs.disks()
     }
 
     /// Attaches a disk to a node.
@@ -298,11 +350,11 @@ impl Volumes {
     /// node, `Fault::Busy` while it is being detached; otherwise Azure's own failures.
     pub async fn publish(
         &self,
-        disk: &ArmId,
+        disk: impl Into<DiskId>,
         node: &str,
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
-        let request = Request::Publish { disk: disk.clone(), node: node.to_owned(), caching };
+        let request = Request::Publish { disk: disk.into(), node: node.to_owned(), caching };
         match self.carry(request).await? {
             publish::Done::Published { lun, source } => Ok(Published { lun, source }),
             publish::Done::Unpublished | publish::Done::Deleted => unreachable!("only a publish attaches a disk"),
@@ -313,8 +365,8 @@ impl Volumes {
     ///
     /// # Errors
     /// Azure's own failures. It is an error when it cannot be proved that the VM of the node is gone.
-    pub async fn unpublish(&self, disk: &ArmId, node: Option<&str>) -> Result<(), VolumeError> {
-        let request = Request::Unpublish { disk: disk.clone(), node: node.map(str::to_owned) };
+    pub async fn unpublish(&self, disk: impl Into<DiskId>, node: Option<&str>) -> Result<(), VolumeError> {
+        let request = Request::Unpublish { disk: disk.into(), node: node.map(str::to_owned) };
         self.carry(request).await.map(drop)
     }
 
@@ -390,8 +442,28 @@ impl Volumes {
             .get_disk(disk)
             .await
             .map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
-        let handle = self.handle_casing().of(&read.model.id).cloned();
+        let handle = self.handle_casing().of(&(&read.model.id).into()).cloned();
         Ok(self.found(read.model, handle.as_deref()))
+    }
+
+    /// A page blob as a disk, and its nodes.
+    ///
+    /// # Errors
+    /// `Fault::NotFound`; otherwise Azure's own failures.
+    pub async fn get_blob(&self, uri: &BlobUri) -> Result<(Gib, Vec<String>), VolumeError> {
+        let disk = self.blobs.read(uri).await?;
+        Ok((disk.size, disk.holders().into_iter().map(|vm| self.nodes.name_of(vm)).collect()))
+    }
+
+    /// What the machines of the cluster take: blobs, or managed disks.
+    ///
+    /// # Errors
+    /// Azure's own failures.
+    pub async fn machines(&self) -> Result<Machines, VolumeError> {
+        let of = MachineList::group(&self.group.subscription, &self.group.name);
+        let failed = |error| VolumeError::azure(format!("{of} cannot be listed"), error);
+        let (_, listed) = self.nodes.list(&self.client, of.clone(), None).await.map_err(failed)?;
+        Ok(Machines::of(listed.iter().map(|vm| vm.system_disk).chain(self.nodes.of_scale_sets())))
     }
 
     /// Records the letter case of a volume's handle, as Kubernetes sent it.
@@ -414,6 +486,17 @@ impl Volumes {
     fn handle_casing(&self) -> MutexGuard<'_, HandleCasing> {
         self.handle_casing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Why a page blob was not grown.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobExpandError {
+    /// It is being attached or detached.
+    #[error(transparent)]
+    Busy(VolumeError),
+    /// Its step says it.
+    #[error(transparent)]
+    Failed(BlobDiskError),
 }
 
 /// Why a disk was not made.

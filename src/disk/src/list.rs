@@ -16,11 +16,11 @@ use std::{
 
 use futures::{
     FutureExt, StreamExt, TryStreamExt,
-    future::{BoxFuture, Shared, WeakShared},
+    future::{BoxFuture, Shared, WeakShared, join},
     stream,
 };
 use lazuli_azure::compute::{ListedDisk, UnreadableDisk};
-use lazuli_model::{ArmId, Gib, disk_tags::is_made_by_driver, fault::Fault};
+use lazuli_model::{ArmId, BlobUri, Gib, disk_tags::is_made_by_driver, fault::Fault};
 use lazuli_storage::{
     list::{GroupFailure, HandleCasing, ResourceGroup, VolumeHandles, group_failure, groups},
     lun::LunReservations,
@@ -33,6 +33,8 @@ use super::{VolumeError, Volumes};
 
 /// How long a list waits for the cluster's VolumeAttachments and PersistentVolumes.
 const CLUSTER_WAIT: Duration = Duration::from_secs(10);
+/// How long a list of volumes waits for the blobs of storage accounts. external-attacher gives a list a minute.
+const BLOBS_WITHIN: Duration = Duration::from_secs(10);
 /// How many groups are listed at the same time. A page of a list is some megabytes.
 const GROUPS_AT_ONCE: usize = 4;
 
@@ -125,19 +127,51 @@ impl Volumes {
     async fn read_list(&self) -> Answer {
         let handles = self.known_handles().await?;
         let groups = groups(&self.group, &handles);
-        let listed: Vec<Vec<ListedVolume>> = stream::iter(groups)
+        let managed = stream::iter(groups)
             .map(|group| {
                 let handles = &handles;
                 async move { self.volumes_of(&group, handles).await }
             })
             .buffered(GROUPS_AT_ONCE)
-            .try_collect()
-            .await?;
+            .try_collect::<Vec<Vec<ListedVolume>>>();
+        // An account that does not answer must not keep the list of managed disks.
+        let blobs = timeout(BLOBS_WITHIN, self.blob_volumes(&handles));
+        let (listed, blobs) = join(managed, blobs).await;
+        let listed = listed?;
         let mut volumes: Vec<ListedVolume> = listed.into_iter().flatten().collect();
         volumes.sort_by(|a, b| folded(a).cmp(folded(b)));
         // A disk that is made between the reads of two pages may move another disk onto both.
         volumes.dedup_by(|a, b| a.volume_id.eq_ignore_ascii_case(&b.volume_id));
+        // Behind them, for the letter case of their paths tells these apart.
+        volumes.extend(blobs.inspect_err(|_| warn!("the storage accounts do not answer in time")).unwrap_or_default());
         Ok(volumes.into())
+    }
+
+    /// The page blobs that handles name, and those beside them. Accounts that cannot be read are left out, so that they fail
+    /// no list of managed disks: external-attacher asks for the attach of a volume anew that a list lacks.
+    async fn blob_volumes(&self, handles: &HandleCasing) -> Vec<ListedVolume> {
+        let known: Vec<BlobUri> = handles.iter().filter_map(|handle| handle.parse().ok()).collect();
+        let Some(blobs) = self.blobs.disks().filter(|_| !known.is_empty()) else { return Vec::new() };
+        let listing = match blobs.list(known).await {
+            Ok(listing) => listing,
+            Err(error) => {
+                warn!(%error, "the storage accounts cannot be listed; the list of volumes has no blob disks");
+                return Vec::new();
+            }
+        };
+        for (account, error) in &listing.unreadable {
+            warn!(account, %error, "the list of volumes has no blob disks of this storage account");
+        }
+        let listed = listing.disks.iter().map(|listed| {
+            let disk = self.blobs.disk(&listed.uri, &listed.blob);
+            let handle = handles.of(&disk.id).cloned();
+            ListedVolume {
+                volume_id: handle.unwrap_or_else(|| disk.id.as_str().into()),
+                size: disk.size,
+                nodes: disk.holders().into_iter().map(|vm| self.nodes.name_of(vm).into()).collect(),
+            }
+        });
+        listed.collect()
     }
 
     /// The known handles with their casing: from requests, then from PersistentVolumes, then from VolumeAttachments. The
@@ -186,7 +220,7 @@ impl Volumes {
         let mut nodes = NodeNames::default();
         let take = |disk: Result<ListedDisk, UnreadableDisk>| match disk {
             Ok(disk) => {
-                let handle = handles.of(&disk.id);
+                let handle = handles.of(&(&disk.id).into());
                 if disk.made_by_driver || handle.is_some() {
                     if is_converting(disk.sku, disk.completion, disk.source.as_deref(), disk.made_as) {
                         self.conversions.found(&disk.id);

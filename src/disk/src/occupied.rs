@@ -11,14 +11,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lazuli_model::{ArmId, fault::Fault};
+use lazuli_model::{ArmId, BlobUri, DiskId, fault::Fault};
 use lazuli_storage::{snapshot::dependents, whole_disk::Wanted, whole_snapshot};
 
 use super::VolumeError;
 
 /// The disks that are in use. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Occupied(Arc<Mutex<BTreeMap<ArmId, Uses>>>);
+pub(crate) struct Occupied(Arc<Mutex<BTreeMap<DiskId, Uses>>>);
 
 /// What a disk is in use for.
 #[derive(Debug, Default)]
@@ -73,30 +73,31 @@ impl Uses {
 #[derive(Debug)]
 pub(crate) struct Hold {
     occupied: Occupied,
-    disk: ArmId,
+    disk: DiskId,
     one: Use,
 }
 
 impl Occupied {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ArmId, Uses>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<DiskId, Uses>> {
         // Every change is a single insertion or removal, so a panic elsewhere leaves the table consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Uses a disk. Several requests may have the same use at the same time.
-    fn hold(&self, disk: &ArmId, one: Use, goal: impl FnOnce() -> String) -> Result<Hold, VolumeError> {
+    fn hold(&self, disk: impl Into<DiskId>, one: Use, goal: impl FnOnce() -> String) -> Result<Hold, VolumeError> {
+        let disk = disk.into();
         let mut table = self.lock();
-        if let Some(uses) = table.get(disk)
+        if let Some(uses) = table.get(&disk)
             && let Some(other) = one.excludes().iter().find(|other| uses.has(**other))
         {
-            return Err(busy_disk(disk, &uses.says(*other)));
+            return Err(busy_disk(&disk, &uses.says(*other)));
         }
         let uses = table.entry(disk.clone()).or_default();
         if !uses.has(Use::Whole) && !uses.has(Use::WholeAgainstSnapshots) {
             uses.goal = goal();
         }
         uses.counts[one as usize] += 1;
-        Ok(Hold { occupied: self.clone(), disk: disk.clone(), one })
+        Ok(Hold { occupied: self.clone(), disk, one })
     }
 
     /// Keeps a disk from being attached and detached, and from snapshots where the work may cost those their content. Several
@@ -109,11 +110,19 @@ impl Occupied {
         self.hold(disk, one, || wanted.to_string())
     }
 
+    /// The same of a page blob.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] while it is being attached or detached.
+    pub(crate) fn whole_blob(&self, uri: &BlobUri, work: &str) -> Result<Hold, VolumeError> {
+        self.hold(DiskId::Blob(uri.clone()), Use::Whole, || work.to_owned())
+    }
+
     /// Keeps a disk from being changed as a whole, for an attach or a detach of it. Several may do so at the same time.
     ///
     /// # Errors
     /// [`Fault::Busy`] while the disk is being made, changed or deleted.
-    pub(crate) fn attachment(&self, disk: &ArmId) -> Result<Hold, VolumeError> {
+    pub(crate) fn attachment(&self, disk: impl Into<DiskId>) -> Result<Hold, VolumeError> {
         self.hold(disk, Use::Attachment, String::new)
     }
 
@@ -126,12 +135,12 @@ impl Occupied {
     }
 
     /// Whether an attach or a detach of the disk is requested or in flight.
-    pub(crate) fn is_attaching_or_detaching(&self, disk: &ArmId) -> bool {
-        self.lock().get(disk).is_some_and(|uses| uses.has(Use::Attachment))
+    pub(crate) fn is_attaching_or_detaching(&self, disk: impl Into<DiskId>) -> bool {
+        self.lock().get(&disk.into()).is_some_and(|uses| uses.has(Use::Attachment))
     }
 }
 
-fn busy_disk(disk: &ArmId, why: &str) -> VolumeError {
+fn busy_disk(disk: &DiskId, why: &str) -> VolumeError {
     busy(format_args!("the disk {disk}"), why)
 }
 

@@ -9,7 +9,7 @@ use lazuli_azure::{
 };
 use lazuli_reconcile::Clock;
 
-use crate::{client::Client, known::KnownDisks};
+use crate::{blobs::Blobs, client::Client, known::KnownDisks};
 
 /// A client that reaches nothing.
 pub(crate) fn client() -> Client {
@@ -21,5 +21,5 @@ pub(crate) fn client() -> Client {
     let metrics = azure_metrics::Metrics::unregistered();
     let arm = Arm::new(authority, transport, tokens, metrics, Retry::default(), 1);
     let known = KnownDisks::new(Clock::start());
-    Client::new(Compute::new(arm, ApiVersions::public()), known)
+    Client::new(Compute::new(arm, ApiVersions::public()), known, Blobs::new(None, "s"))
 }

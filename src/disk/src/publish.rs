@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lazuli_azure::compute::Freshness;
-use lazuli_model::ArmId;
+use lazuli_model::DiskId;
 use lazuli_storage::{
     dangling::NodeFacts,
     inline_volume::AttachmentSource,
@@ -61,7 +61,7 @@ impl Volumes {
         state.step(&mut env, self.workers.clock().now(), event)
     }
 
-    async fn carry_out(&self, disk: &ArmId, call: Call) -> Event {
+    async fn carry_out(&self, disk: &DiskId, call: Call) -> Event {
         let clock = self.workers.clock();
         match call {
             Call::AwaitNodes(longest) => {
@@ -77,8 +77,8 @@ impl Volumes {
             Call::ReadDisk { accept, priority, not_before } => {
                 self.wait_until(not_before).await;
                 let freshness = Freshness { accept, ..Freshness::single().priority(priority) };
-                let read = self.client.read_disk(disk, freshness).await;
-                Event::Disk(read.map(|read| Box::new((read.model, self.workers.seen(read.seen)))).map_err(Answer))
+                let read = self.client.read_any_disk(disk, freshness).await;
+                Event::Disk(read.map(|(disk, seen)| Box::new((disk, self.workers.seen(seen)))))
             }
             Call::List { of, not_before } => {
                 self.wait_until(not_before).await;
@@ -106,7 +106,26 @@ impl Volumes {
                 }
                 .await,
             ),
-            Call::Delete => Event::Deleted(self.whole_disks.request(disk, Wanted::Deleted).await.map(drop)),
+            Call::Prepare => Event::Prepared(self.prepare(disk).await),
+            Call::Delete => Event::Deleted(self.delete_whole(disk).await),
+        }
+    }
+
+    /// Makes a disk ready for its attach: a page blob needs a footer.
+    async fn prepare(&self, disk: &DiskId) -> Result<(), VolumeError> {
+        match disk {
+            DiskId::Managed(_) => Ok(()),
+            DiskId::Blob(uri) => self.blobs.prepare(uri).await,
+        }
+    }
+
+    async fn delete_whole(&self, disk: &DiskId) -> Result<(), VolumeError> {
+        match disk {
+            DiskId::Managed(disk) => self.whole_disks.request(disk, Wanted::Deleted).await.map(drop),
+            DiskId::Blob(uri) => {
+                let _hold = self.occupied.whole_blob(uri, "its deletion")?;
+                self.blobs.delete(uri).await
+            }
         }
     }
 
@@ -121,7 +140,7 @@ impl Volumes {
         reader.read(node).await
     }
 
-    async fn source(&self, disk: &ArmId, node: String) -> Result<AttachmentSource, String> {
+    async fn source(&self, disk: &DiskId, node: String) -> Result<AttachmentSource, String> {
         let reader = self.attachment_source.as_ref().expect("a step asks only where the policy says that it can");
         reader.read(disk.to_string(), node).await
     }

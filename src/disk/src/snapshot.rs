@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lazuli_azure::compute::Freshness;
 use lazuli_model::{
-    ArmId, VolumeId,
+    ArmId,
     fault::{Code, Rpc},
 };
 use lazuli_storage::{
@@ -116,7 +116,7 @@ impl Volumes {
     ///
     /// # Errors
     /// Azure's own failures.
-    pub async fn list_snapshots(&self, source: Option<&VolumeId>) -> Result<SnapshotList, VolumeError> {
+    pub async fn list_snapshots(&self, source: Option<&ArmId>) -> Result<SnapshotList, VolumeError> {
         let mut handles = self.known_handles().await?;
         if let Some(volume) = source {
             handles.add(volume.as_str());

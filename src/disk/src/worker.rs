@@ -23,7 +23,7 @@ use lazuli_azure::{
 use lazuli_engine::{Awaited, Id};
 use lazuli_journal::{Key, Note, Recorder};
 use lazuli_model::{
-    ArmId, Disk, Vm,
+    ArmId, Disk, DiskId, Vm,
     event::{self, Reason, Regarding},
     fault::{Effect, Fault},
     op::VmWrite,
@@ -72,7 +72,7 @@ pub(crate) struct VmDisks {
     clock: Clock,
     memory: Mutex<Memory>,
     /// How many requests there are, by VM and disk.
-    requested: Arc<Mutex<BTreeMap<(ArmId, ArmId), usize>>>,
+    requested: Arc<Mutex<BTreeMap<(ArmId, DiskId), usize>>>,
     callers: AtomicU64,
     journal: Recorder,
 }
@@ -95,8 +95,8 @@ pub(crate) struct Policy {
 #[derive(Debug)]
 pub(crate) struct Hold {
     _disk: DiskHold,
-    requested: Arc<Mutex<BTreeMap<(ArmId, ArmId), usize>>>,
-    of: (ArmId, ArmId),
+    requested: Arc<Mutex<BTreeMap<(ArmId, DiskId), usize>>>,
+    of: (ArmId, DiskId),
 }
 
 impl Drop for Hold {
@@ -154,7 +154,7 @@ impl VmWorkers {
     /// Records what a disk was made from that has been created and was read singly since `requested_at`.
     pub(crate) fn created(&self, disk: &Disk, requested_at: Instant) {
         let seen = self.kind.seen(Seen { by: By::Single, sent_at: requested_at });
-        self.memory().sources.learn_before_attach(disk, seen);
+        self.memory().sources.learn_before_attach(&disk.clone().into(), seen);
     }
 
     /// The clock of the steps.
@@ -170,18 +170,18 @@ impl VmWorkers {
     }
 
     /// Until when an attach of the disk to the VM of a node may be under way of which Azure shows nothing.
-    pub(crate) fn late_attach(&self, vm: &ArmId, node: &str, disk: &ArmId) -> Option<Duration> {
+    pub(crate) fn late_attach(&self, vm: &ArmId, node: &str, disk: &DiskId) -> Option<Duration> {
         let attachments = self.kind.reservations.now();
         self.memory().late_attach(&attachments, vm, &[node], disk, self.kind.clock.now())
     }
 
     /// Whether an attach or detach of the disk on this VM is requested or under way.
-    pub(crate) fn is_requested(&self, vm: &ArmId, disk: &ArmId) -> bool {
-        lock(&self.kind.requested).contains_key(&(vm.clone(), disk.clone()))
+    pub(crate) fn is_requested(&self, vm: &ArmId, disk: impl Into<DiskId>) -> bool {
+        lock(&self.kind.requested).contains_key(&(vm.clone(), disk.into()))
     }
 
     /// Forgets a disk that has been deleted.
-    pub(crate) fn forget(&self, disk: &ArmId) {
+    pub(crate) fn forget(&self, disk: &DiskId) {
         self.memory().forget(disk);
     }
 
@@ -191,7 +191,7 @@ impl VmWorkers {
     /// Those of [`Self::work`].
     #[cfg(test)]
     pub(crate) async fn request(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal, hold: DiskHold) -> Outcome {
-        self.work(vm, node, disk, goal, None, hold).await
+        self.work(vm, node, &disk.into(), goal, None, hold).await
     }
 
     /// Requests the attach of a disk to a VM or its detach from it, if wanted for one attachment alone, and waits for the
@@ -204,7 +204,7 @@ impl VmWorkers {
         &self,
         vm: &ArmId,
         node: &str,
-        disk: &ArmId,
+        disk: &DiskId,
         goal: Goal,
         only_if: Option<Dangling>,
         hold: DiskHold,
@@ -226,7 +226,7 @@ impl VmWorkers {
 pub(crate) struct Request {
     caller: Caller,
     node: String,
-    disk: ArmId,
+    disk: DiskId,
     goal: Goal,
     only_if: Option<Dangling>,
     hold: Hold,
@@ -260,7 +260,7 @@ pub(crate) struct VmState {
     step: Option<State<Answer>>,
     answers: BTreeMap<Caller, oneshot::Sender<Outcome>>,
     /// By disk of a request.
-    holds: BTreeMap<ArmId, Held>,
+    holds: BTreeMap<DiskId, Held>,
     permits: BTreeMap<Id, Permit>,
     /// The last read that a write may name.
     snapshot: Option<(Id, Box<Snapshot<Vm>>)>,
@@ -275,7 +275,7 @@ impl fmt::Debug for VmDisks {
 }
 
 impl VmDisks {
-    fn hold(&self, vm: &ArmId, disk: &ArmId, hold: DiskHold) -> Hold {
+    fn hold(&self, vm: &ArmId, disk: &DiskId, hold: DiskHold) -> Hold {
         let of = (vm.clone(), disk.clone());
         *lock(&self.requested).entry(of.clone()).or_default() += 1;
         Hold { _disk: hold, requested: self.requested.clone(), of }
@@ -347,14 +347,14 @@ impl VmDisks {
     async fn read_disks(
         client: Client,
         clock: Clock,
-        disks: Vec<ArmId>,
+        disks: Vec<DiskId>,
         freshness: Freshness,
-    ) -> Vec<(ArmId, Result<DiskSeen, Answer>)> {
+    ) -> Vec<(DiskId, Result<DiskSeen, Answer>)> {
         join_all(disks.into_iter().map(|disk| {
             let client = client.clone();
             async move {
-                let read = client.read_disk(&disk, freshness).await.map_err(Answer);
-                let read = read.map(|read| DiskSeen { seen: by_clock(clock, read.seen), disk: read.model });
+                let read = client.read_any_disk(&disk, freshness).await;
+                let read = read.map(|(disk, seen)| DiskSeen { seen: by_clock(clock, seen), disk });
                 (disk, read)
             }
         }))

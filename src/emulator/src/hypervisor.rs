@@ -37,10 +37,18 @@
 //!   file behind it is exchanged for a copy, so that what the last user still writes is lost and
 //!   reaches no later user of the disk. (Not so while another machine shares the disk.)
 //!
+//! # VHDs
+//!
+//! A disk may have its bytes in a file of others: a page blob with a VHD in it **is** the disk. The device ends where
+//! the disk does, before the footer. What the node writes is what the blob service reads, as soon as the node has
+//! flushed it; what the node discards is a hole in the file. Such files are named in `ROOT/lent` from before they are
+//! on a device until they are on none, by a link to each, so that a killed emulator leaves no device that the next one
+//! does not know.
+//!
 //! # Start, stop, kill
 //!
 //! One emulator at a time uses a root: it holds a lock on `ROOT/lock`, which dies with the process. At
-//! the start the loop devices backed by files of this root are compared with what should be attached:
+//! the start the loop devices backed by files of this root, or lent to it, are compared with what should be attached:
 //! right ones are adopted without a blink, others are detached, missing ones are attached. So a killed
 //! emulator can start again, with or without its state. [`Hypervisor::shutdown`] detaches everything.
 //! Disk files stay until their disk is deleted.
@@ -157,13 +165,13 @@ impl Hypervisor {
         self.run(move |backend| backend.copy_disk(&from, &to)).await
     }
 
-    /// Makes the file of a new disk from the first bytes of another file, as many as the disk has.
+    /// Makes the file of a new disk from the first `bytes` of another file. What the disk has beyond them is zero.
     ///
     /// # Errors
     /// When the other file cannot be read or the copy fails.
-    pub async fn import_disk(&self, file: &Path, to: &DiskFacts) -> Result<(), HypervisorError> {
+    pub async fn import_disk(&self, file: &Path, bytes: u64, to: &DiskFacts) -> Result<(), HypervisorError> {
         let (file, to) = (file.to_owned(), to.clone());
-        self.run(move |backend| backend.import_disk(&file, &to)).await
+        self.run(move |backend| backend.import_disk(&file, bytes, &to)).await
     }
 
     /// Removes the file of a disk or snapshot. Succeeds when there is none.
@@ -201,6 +209,15 @@ impl Hypervisor {
     pub async fn detach(&self, vm: &str, lun: u8) -> Result<(), HypervisorError> {
         let vm = vm.to_owned();
         self.run(move |backend| backend.detach(&vm, lun)).await
+    }
+
+    /// Takes a disk away from a machine, if that is what the machine has at the LUN.
+    ///
+    /// # Errors
+    /// When the contract cannot be written or the loop device not be released.
+    pub async fn withdraw(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        let (vm, disk) = (vm.to_owned(), disk.clone());
+        self.run(move |backend| backend.withdraw(&vm, lun, &disk)).await
     }
 
     /// Detaches everything. The hypervisor can be used again afterwards.

@@ -93,7 +93,7 @@ type AskAttached = Box<dyn Fn(&str, Duration) -> BTreeMap<u8, String> + Send + S
 pub(crate) struct Cloud {
     /// The documents of all virtual machines, in a fixed order.
     pub(crate) machines: Box<dyn Fn() -> Vec<Document> + Send + Sync>,
-    /// Any document by ARM id, in any letter case.
+    /// Any document by ARM id, in any letter case, and the size of a VHD by its address.
     pub(crate) document: AskById<Option<Document>>,
     /// Fault and update domain of a machine, by its document.
     pub(crate) domains: AskDomains,

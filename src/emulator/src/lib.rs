@@ -164,7 +164,7 @@
 //! | too many shares, sizes and speeds that the SKU does not have | 409 / 400 `InvalidHeaderValue` | D, of speeds U |
 //! | storage requests over the windows of a subscription and region | 429 `TooManyRequests` | D, `Retry-After` U |
 //! | a machine with a blob as its system disk | made, changed and started; with [`Switches::unmanaged_disks_retired`] 400 | D, the code U |
-//! | … with blobs as data disks | made or taken, and leased, at the end of the write, as `blob::vhd` tells | told there |
+//! | … with blobs as data disks | made or taken, and leased, at the end of the write or with their devices, as `blob::vhd` tells | told there |
 //! | a blob and a managed disk in one machine | 409 `OperationNotAllowed` | D |
 //! | disk PUT, imported from a VHD | the size of the VHD without its footer, 400 for what is no VHD of the account that is named | D, texts U; one that is leased U: [`Switches::leased_blob_importable`] |
 //! | blob service of a storage account | containers and page blobs, as `blob` tells | told there |
@@ -434,6 +434,11 @@ impl Emulator {
         self.router.clone()
     }
 
+    /// The same for requests that stand for such over TLS, which accounts that take https alone ask for.
+    pub fn service_over_tls(&self) -> Router {
+        self.router.clone().layer(axum::Extension(tls::OverTls))
+    }
+
     /// The typed control interface.
     #[must_use]
     pub fn control(&self) -> Control {
@@ -505,13 +510,11 @@ fn attachments(state: &State) -> Vec<Attachment> {
     for vm in state.store.machines() {
         let id = vm["id"].as_str().unwrap_or("");
         for (lun, disk) in state.store.lun_map(id) {
-            if let Some(doc) = state.store.disk(&disk) {
-                attachments.push(Attachment {
-                    vm: path::machine_name(id),
-                    lun,
-                    disk: arm::compute::disk_work::facts(&doc),
-                });
-            }
+            let facts = match blob::vhd::is_address(&disk) {
+                true => blob::vhd::device_of(state, id, &disk),
+                false => state.store.disk(&disk).map(|doc| arm::compute::disk_work::facts(&doc)),
+            };
+            attachments.extend(facts.map(|disk| Attachment { vm: path::machine_name(id), lun, disk }));
         }
     }
     attachments

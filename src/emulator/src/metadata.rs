@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::arm::compute::instance_view;
+use crate::blob::vhd;
 use crate::imds::{Cloud, Imds};
 use crate::state::Shared;
 use crate::store::Store;
@@ -17,7 +20,12 @@ pub(crate) fn service(shared: &Arc<Shared>) -> Imds {
         cloud: Cloud {
             machines: Box::new(move || machines.store(Store::machines)),
             domains: Box::new(move |doc| domains.store(|store| instance_view::domains(store, doc))),
-            document: Box::new(move |id| document.store(|store| store.document(id))),
+            document: Box::new(move |id| match vhd::is_address(id) {
+                // A blob has no document; what the service tells of it is its size.
+                true => vhd::size(&document.state(), id)
+                    .map(|bytes| json!({"properties": {"diskSizeGB": bytes >> 30, "diskSizeBytes": bytes}}).into()),
+                false => document.store(|store| store.document(id)),
+            }),
             attached: Box::new(move |id, ago| {
                 let then = attached.clock.elapsed().saturating_sub(ago);
                 attached.state().luns.held(id, then)

@@ -302,6 +302,9 @@ pub struct Switches {
     /// A blob with a lease, such as that of a machine which is deallocated, can be imported into a managed disk. Default
     /// true.
     pub leased_blob_importable: bool,
+    /// The blob service knows no version after 2017-11-09, as Azure Stack Hub, of which that is documented; the refusal
+    /// of a later one is unverified there. Default false.
+    pub blob_service_of_2017: bool,
 }
 
 /// How old an item of a list is at most with [`Switches::list_lag`]. Unverified: the reports give no time. Longer than
@@ -343,6 +346,7 @@ impl Default for Switches {
             permissions_need_a_role: false,
             unmanaged_disks_retired: false,
             leased_blob_importable: true,
+            blob_service_of_2017: false,
         }
     }
 }
@@ -378,7 +382,7 @@ pub enum SwitchError {
 
 /// Every switch by the name that the command line and the documentation use, with its positions; the
 /// first is the default.
-pub const SWITCHES: [(&str, &str); 32] = [
+pub const SWITCHES: [(&str, &str); 33] = [
     ("concurrent-vm-write", "conflict|preempt"),
     ("left-out-of-put", "detach|keep"),
     ("left-out-of-patch", "detach|keep"),
@@ -411,6 +415,7 @@ pub const SWITCHES: [(&str, &str); 32] = [
     ("permissions-need-a-role", "false|true"),
     ("unmanaged-disks-retired", "false|true"),
     ("leased-blob-importable", "true|false"),
+    ("blob-service-of-2017", "false|true"),
 ];
 
 impl Switches {
@@ -496,6 +501,7 @@ impl Switches {
             "permissions-need-a-role" => &mut self.permissions_need_a_role,
             "unmanaged-disks-retired" => &mut self.unmanaged_disks_retired,
             "leased-blob-importable" => &mut self.leased_blob_importable,
+            "blob-service-of-2017" => &mut self.blob_service_of_2017,
             "all-protocols-need-port-0" => &mut self.all_protocols_need_port_0,
             "network-update-answers-created" => &mut self.network_update_answers_created,
             _ => return None,

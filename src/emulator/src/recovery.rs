@@ -13,6 +13,7 @@ use crate::arm::compute::scale_sets::{members, nics};
 use crate::arm::compute::{attachments, background_copy, disk_access, disk_plan, instant_access, vm_create, vm_work};
 use crate::arm::resources::groups;
 use crate::arm::{engine, kinds};
+use crate::blob::vhd;
 use crate::path;
 use crate::state::State;
 
@@ -117,7 +118,7 @@ impl State {
                 kept.push(element);
                 continue;
             };
-            let held = self.store.lun_map(id).get(&lun).is_some_and(|held| path::same(held, disk));
+            let held = self.store.lun_map(id).get(&lun).is_some_and(|held| vhd::key(held) == vhd::key(disk));
             if element["toBeDetached"] == json!(true) {
                 if held {
                     attachments::release(self, &own_id, lun, disk, START);
@@ -125,11 +126,13 @@ impl State {
             } else if held {
                 kept.push(element);
             } else if attachments::empty_blob(&element)
-                .is_none_or(|blob| disk_plan::make_blobs(self, &[blob], START).is_ok())
+                .is_none_or(|blob| disk_plan::make_blobs(self, &own_id, &[blob], START).is_ok())
                 && attachments::still_free(self, &own_id, disk).is_ok()
             {
                 attachments::take(self, &own_id, lun, disk, START);
                 kept.push(element);
+            } else {
+                attachments::give_back(self, &own_id, disk, START);
             }
         }
         self.store.change(id, START, |resource| {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::arm::compute::attachments;
+use crate::blob::vhd;
 use crate::fault::Fault;
-use crate::hypervisor::HypervisorError;
+use crate::hypervisor::{DiskFacts, HypervisorError};
 use crate::path;
 use crate::state::{HypervisorStep, Pending, Shared};
 
@@ -41,42 +43,97 @@ async fn run(shared: &Shared, work: Pending) {
             failed = carry_all(shared, &work.operation, steps).await;
         }
         let mut state = shared.state();
-        if let Some(error) = failed {
-            tracing::warn!(operation = %work.operation, error = %error, "the hypervisor failed");
-            state.operations.fail_late(
-                &work.operation,
-                Fault::new(500, "InternalExecutionError", format!("The hypervisor failed: {error}")),
-            );
+        if let Some(fault) = failed {
+            state.operations.fail_late(&work.operation, fault);
         }
         state.operations.release(&work.operation);
     }
     shared.clock.sleep_until(work.due).await;
     drop(shared.state());
     shared.saver.changed();
+    take_back(shared, &work.steps).await;
 }
 
 /// Carries steps out up to the first that fails. An incident may have ordered the failure of the operation already: then
 /// the hypervisor does nothing.
-async fn carry_all(shared: &Shared, operation: &str, steps: &[HypervisorStep]) -> Option<HypervisorError> {
+async fn carry_all(shared: &Shared, operation: &str, steps: &[HypervisorStep]) -> Option<Fault> {
     if steps.is_empty() || shared.state().operations.will_fail(operation) {
         return None;
     }
     for step in steps {
-        if let Err(error) = carry_step(shared, step).await {
-            return Some(error);
+        let failed = match step {
+            HypervisorStep::AttachBlob { vm, lun, uri, gib } => match hand_over(shared, operation, vm, uri, *gib) {
+                Ok(Some(disk)) => shared.hypervisor.attach(&path::machine_name(vm), *lun, &disk).await,
+                Ok(None) => Ok(()),
+                Err(fault) => return Some(fault),
+            },
+            step => carry_step(shared, step).await,
+        };
+        if let Err(error) = failed {
+            tracing::warn!(operation, error = %error, "the hypervisor failed");
+            let message = format!("The hypervisor failed: {error}");
+            return Some(Fault::new(500, "InternalExecutionError", message));
         }
     }
     None
 }
 
+/// Gives a blob to a machine as its device. Without devices that has time until the end of the operation.
+fn hand_over(
+    shared: &Shared,
+    operation: &str,
+    vm: &str,
+    uri: &str,
+    gib: Option<u64>,
+) -> Result<Option<DiskFacts>, Fault> {
+    let mut state = shared.state();
+    if !shared.hypervisor.is_loop() || !state.operations.is_running(operation) {
+        return Ok(None);
+    }
+    let at = shared.clock.elapsed();
+    vhd::hand_over(&mut state, vm, uri, gib, at).map(Some)
+}
+
+/// Takes back the blobs that were devices and are no disks of their machine, since the operation has failed.
+async fn take_back(shared: &Shared, steps: &[HypervisorStep]) {
+    for step in steps {
+        let HypervisorStep::AttachBlob { vm, lun, uri, .. } = step else { continue };
+        let is_wanted = |state: &crate::state::State| {
+            let is_busy = state.store.get(vm).and_then(|resource| resource.machine.as_ref()?.busy.clone());
+            let goes_on = is_busy.is_some_and(|busy| state.operations.is_running(&busy));
+            state.store.lun_map(vm).values().any(|held| held == uri)
+                || goes_on && attachments::wanted(state, vm).iter().any(|(_, disk)| disk == uri)
+        };
+        let disk = {
+            let state = shared.state();
+            if !shared.hypervisor.is_loop() || is_wanted(&state) {
+                continue;
+            }
+            vhd::device_of(&state, vm, uri)
+        };
+        let Some(disk) = disk else { continue };
+        if let Err(error) = shared.hypervisor.withdraw(&path::machine_name(vm), *lun, &disk).await {
+            tracing::warn!(blob = uri, error = %error, "a blob was not taken back");
+        }
+        let mut state = shared.state();
+        if !is_wanted(&state) {
+            let at = shared.clock.elapsed();
+            attachments::give_back(&mut state, vm, uri, at);
+        }
+    }
+    shared.saver.changed();
+}
+
 async fn carry_step(shared: &Shared, step: &HypervisorStep) -> Result<(), HypervisorError> {
     let hypervisor = &shared.hypervisor;
     match step {
+        // With an operation of its own.
+        HypervisorStep::AttachBlob { .. } => Ok(()),
         HypervisorStep::Attach { vm, lun, disk } => hypervisor.attach(&path::machine_name(vm), *lun, disk).await,
         HypervisorStep::Detach { vm, lun } => hypervisor.detach(&path::machine_name(vm), *lun).await,
         HypervisorStep::Create { disk } => hypervisor.create_disk(disk).await,
         HypervisorStep::Copy { from, disk } => hypervisor.copy_disk(from, disk).await,
-        HypervisorStep::Import { file, disk } => hypervisor.import_disk(file, disk).await,
+        HypervisorStep::Import { file, bytes, disk } => hypervisor.import_disk(file, *bytes, disk).await,
         HypervisorStep::Resize { disk } => hypervisor.resize(disk).await,
         HypervisorStep::Delete { disk } => hypervisor.delete_disk(&disk.id).await,
         HypervisorStep::CreateMachine { vm } => hypervisor.create_machine(&path::machine_name(vm)).await,

@@ -131,6 +131,13 @@ pub(crate) enum HypervisorStep {
         lun: u8,
         disk: DiskFacts,
     },
+    /// The same for a blob, which is made first where it is to have so many GiB.
+    AttachBlob {
+        vm: String,
+        lun: u8,
+        uri: String,
+        gib: Option<u64>,
+    },
     Detach {
         vm: String,
         lun: u8,
@@ -145,6 +152,7 @@ pub(crate) enum HypervisorStep {
     /// Makes a disk of the first bytes of a file.
     Import {
         file: PathBuf,
+        bytes: u64,
         disk: DiskFacts,
     },
     Resize {

@@ -34,6 +34,7 @@ mod state_file;
 mod storage_accounts;
 mod switches;
 mod unusual_requests;
+mod vhd_data;
 mod vhds;
 
 use std::time::Duration;

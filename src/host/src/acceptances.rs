@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lazuli_model::VolumeId;
+use lazuli_model::{DiskId, VolumeId};
 
 use super::volume_records::VolumeRecordsError;
 
@@ -30,8 +30,11 @@ impl Acceptances {
 
     /// The file that accepts this content for the volume.
     pub fn path(&self, volume: &VolumeId, content: &str) -> PathBuf {
-        let disk = volume.disk();
-        let name = format!("{}.{}.{content}", disk.resource_group(), disk.name()).to_lowercase();
+        let name = match volume.disk() {
+            DiskId::Managed(disk) => format!("{}.{}.{content}", disk.resource_group(), disk.name()).to_lowercase(),
+            // The letter case of a path tells blobs apart.
+            DiskId::Blob(uri) => format!("{}.{}.{}.{content}", uri.account(), uri.container(), uri.name()),
+        };
         // What is on a disk was written by its user, and is one file name at most.
         self.0.join(name.replace(|letter: char| !letter.is_alphanumeric() && !"._-()".contains(letter), "_"))
     }

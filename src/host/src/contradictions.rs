@@ -39,7 +39,7 @@ impl Entry {
     }
 
     fn is_of(&self, volume: &VolumeId, lun: Lun) -> bool {
-        self.lun == lun.get() && self.volume.eq_ignore_ascii_case(volume.as_str())
+        self.lun == lun.get() && VolumeId::fold(&self.volume) == volume.disk().folded()
     }
 
     fn contradiction(&self) -> Option<Contradiction> {

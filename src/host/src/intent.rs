@@ -18,6 +18,7 @@
 //!
 //! This file does not decide whether a device may be formatted; [`super::probe`] does.
 
+use lazuli_model::VolumeId;
 use uuid::Uuid;
 
 use super::fs_type::{FsType, Make as _};
@@ -113,7 +114,7 @@ impl IntentBlock {
 }
 
 fn identity(volume: &str) -> Uuid {
-    Uuid::new_v5(&IDENTITY_SPACE, volume.to_ascii_lowercase().as_bytes())
+    Uuid::new_v5(&IDENTITY_SPACE, VolumeId::fold(volume).as_bytes())
 }
 
 /// CRC-32 as in IEEE 802.3, bit by bit: half a kilobyte needs no table.

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use lazuli_model::VolumeId;
 pub use lazuli_staging::{Record, RecordedDevice};
 use uuid::Uuid;
 
@@ -106,7 +107,7 @@ impl VolumeRecords {
     pub fn get(&self, volume: &str) -> Result<Option<Record>, VolumeRecordsError> {
         let path = self.path(volume);
         match read(&path)? {
-            Some(record) if !record.volume_id.eq_ignore_ascii_case(volume) => {
+            Some(record) if VolumeId::fold(&record.volume_id) != VolumeId::fold(volume) => {
                 Err(VolumeRecordsError::Misplaced { path, found: record.volume_id })
             }
             other => Ok(other),
@@ -135,7 +136,7 @@ impl VolumeRecords {
         for path in self.files("json")? {
             match read(&path) {
                 Ok(Some(record)) => {
-                    records.insert(record.volume_id.to_ascii_lowercase(), record);
+                    records.insert(VolumeId::fold(&record.volume_id), record);
                 }
                 Ok(None) => {}
                 Err(error) => {
@@ -172,7 +173,7 @@ impl VolumeRecords {
     pub fn others_with_uuid(&self, volume: &str, fs_uuid: &str) -> Result<Vec<Record>, VolumeRecordsError> {
         let records = self.all()?.into_values();
         Ok(records
-            .filter(|record| !record.volume_id.eq_ignore_ascii_case(volume))
+            .filter(|record| VolumeId::fold(&record.volume_id) != VolumeId::fold(volume))
             .filter(|record| {
                 let known = record.fs_uuid.as_deref();
                 known.is_some_and(|known| known.eq_ignore_ascii_case(fs_uuid))
@@ -183,7 +184,7 @@ impl VolumeRecords {
     /// Volume ids are longer than file names may be and contain slashes, so the name is a UUID made
     /// from the id; the id itself is in the record.
     fn path(&self, volume: &str) -> PathBuf {
-        let name = Uuid::new_v5(&NAME_SPACE, volume.to_ascii_lowercase().as_bytes());
+        let name = Uuid::new_v5(&NAME_SPACE, VolumeId::fold(volume).as_bytes());
         self.folder.join(format!("{name}.json"))
     }
 

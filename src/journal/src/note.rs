@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use lazuli_model::{ArmId, ServiceKey, fault::Fault};
+use lazuli_model::{ArmId, DiskId, ServiceKey, fault::Fault};
 
 use crate::{FaultKind, words::Word};
 
@@ -87,6 +87,11 @@ impl<'a> Key<'a> {
 
     /// A managed disk.
     pub fn disk(id: &'a ArmId) -> Self {
+        Self::new(Subject::Disk, id.as_str())
+    }
+
+    /// A disk of either kind.
+    pub fn disk_id(id: &'a DiskId) -> Self {
         Self::new(Subject::Disk, id.as_str())
     }
 

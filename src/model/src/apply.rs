@@ -63,7 +63,7 @@ pub fn requested(vm: &Vm, write: &VmWrite, method: VmWriteMethod) -> Vm {
     }
     after.data_disks.extend(write.attach.iter().map(|attachment| DataDisk {
         lun: attachment.lun,
-        source: DataDiskSource::Managed(attachment.disk.clone()),
+        source: DataDiskSource::Disk(attachment.disk.clone()),
         caching: attachment.caching,
         to_be_detached: false,
     }));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use super::{ArmId, AzureTime, Completion, Gib};
+use super::{ArmId, AzureTime, Completion, DiskId, Gib};
 
 /// A name that is not one of those Azure knows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -138,11 +138,14 @@ impl ProvisioningState {
     }
 }
 
-/// A managed disk.
+/// A disk, as a read shows it: a managed one by its ARM id, or `Disk<DiskId>` where it may be a page blob.
+///
+/// A page blob has little of what is said here. It is in no zone, has no SKU, no attributes and no holders that Azure names
+/// by their ids; its lease is its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disk {
+pub struct Disk<I = ArmId> {
     /// As Azure spells it.
-    pub id: ArmId,
+    pub id: I,
     /// The region.
     pub location: String,
     /// The zones it is in; empty when it is regional.
@@ -193,7 +196,7 @@ pub struct Disk {
     pub completion: Option<Completion>,
 }
 
-impl Disk {
+impl<I> Disk<I> {
     /// Every VM that Azure says holds this disk, without repeats.
     pub fn holders(&self) -> Vec<&ArmId> {
         let mut holders: Vec<&ArmId> = self.managed_by_extended.iter().chain(&self.managed_by).collect();
@@ -228,16 +231,52 @@ impl Disk {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl Disk {
-    /// A disk of one VM at most, which no VM holds.
+impl<I: From<ArmId>> Disk<I> {
+    /// A managed disk of one VM at most, which no VM holds.
     pub fn unattached(name: &str) -> Self {
-        Self::plain(ArmId::disk("s", "g", name).expect("this is a name"), "local".into())
+        Self::plain(ArmId::disk("s", "g", name).expect("this is a name").into(), "local".into())
     }
 }
 
-impl Disk {
+impl<I> Disk<I> {
+    /// The same disk by another id.
+    fn with_id<J>(self, id: impl FnOnce(I) -> J) -> Disk<J> {
+        Disk {
+            id: id(self.id),
+            location: self.location,
+            zones: self.zones,
+            sku: self.sku,
+            size: self.size,
+            state: self.state,
+            provisioning_state: self.provisioning_state,
+            managed_by: self.managed_by,
+            managed_by_extended: self.managed_by_extended,
+            ownership_changed: self.ownership_changed,
+            max_shares: self.max_shares,
+            disk_encryption_set: self.disk_encryption_set,
+            tags: self.tags,
+            iops: self.iops,
+            mbps: self.mbps,
+            logical_sector_size: self.logical_sector_size,
+            network_access_policy: self.network_access_policy,
+            source: self.source,
+            source_unique_id: self.source_unique_id,
+            unique_id: self.unique_id,
+            bytes: self.bytes,
+            completion: self.completion,
+        }
+    }
+}
+
+impl From<Disk> for Disk<DiskId> {
+    fn from(disk: Disk) -> Self {
+        disk.with_id(DiskId::Managed)
+    }
+}
+
+impl<I> Disk<I> {
     /// A disk of 1 GiB and of one VM at most, which no VM holds and of which nothing else is known.
-    pub fn plain(id: ArmId, location: String) -> Self {
+    pub fn plain(id: I, location: String) -> Self {
         Self {
             id,
             location,

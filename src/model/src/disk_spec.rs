@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-use crate::{ArmId, Disk, Gib, SkuName, UnknownName, disk_tags as tags, names};
+use crate::{ArmId, BlobUri, Disk, Gib, SkuName, UnknownName, disk_tags as tags, names};
 
 names! {
     /// Who may export or import the disk's content over the network.
@@ -49,6 +49,68 @@ pub enum CreateOption {
     Empty,
     /// A disk or a snapshot of the same region.
     Copy(CopyOf),
+    /// A VHD in a page blob of the same region.
+    Import(ImportOf),
+}
+
+/// What a disk is imported from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportOf {
+    /// `properties.creationData.sourceUri`
+    pub blob: BlobUri,
+    /// The blob as it was read. `None` while it has not been read: a disk of any version of it fits then.
+    pub seen: Option<ImportedBlob>,
+}
+
+/// A blob that a disk is imported from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedBlob {
+    /// `properties.creationData.storageAccountId`
+    pub account: ArmId,
+    /// In the body only as a tag: which content it has.
+    pub version: ImportVersion,
+}
+
+/// Which content of a blob a disk is imported from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportVersion(String);
+
+/// Behind the version in the tag of a disk of which it is certain that the blob did not change while Azure read it.
+const CHECKED: &str = " checked";
+
+impl ImportVersion {
+    /// The version of a blob with this ETag and this length in bytes.
+    pub fn of(etag: &str, length: u64) -> Self {
+        Self(format!("{} {length}", etag.trim_matches('"')))
+    }
+
+    /// The value of the tag [`tags::IMPORTED`] of a disk that is being made.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The value of the tag of a disk whose content is certain.
+    pub fn checked(&self) -> String {
+        format!("{}{CHECKED}", self.0)
+    }
+}
+
+/// What the tag of an imported disk says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// Of which version of the blob Azure was to read.
+    pub version: ImportVersion,
+    /// Whether the blob was seen to be the same after it.
+    pub is_checked: bool,
+}
+
+impl Imported {
+    /// Reads the tag of a disk.
+    pub fn of(disk: &Disk) -> Option<Self> {
+        let text = tags::value(&disk.tags, tags::IMPORTED)?;
+        let (version, is_checked) = text.strip_suffix(CHECKED).map_or((text, false), |version| (version, true));
+        Some(Self { version: ImportVersion(version.to_owned()), is_checked })
+    }
 }
 
 /// What a disk is a copy of.
@@ -316,6 +378,13 @@ impl CreateOption {
                 Ok(source) if source == of.source => of,
                 _ => return differs(source.clone(), of.source.to_string()),
             },
+            (Self::Import(of), None) => return differs("none".to_owned(), of.blob.to_string()),
+            (Self::Import(of), Some(source)) => {
+                return match source.parse::<BlobUri>() {
+                    Ok(source) if source == of.blob => of.check_version(disk),
+                    _ => differs(source.clone(), of.blob.to_string()),
+                };
+            }
         };
         match (&of.unique_id, &disk.source_unique_id) {
             (Some(requested), Some(existing)) if !requested.eq_ignore_ascii_case(existing) => differs(
@@ -327,12 +396,39 @@ impl CreateOption {
     }
 }
 
+impl ImportOf {
+    /// Whether a disk has the content of this version of the blob.
+    fn check_version(&self, disk: &Disk) -> Result<(), Mismatch> {
+        let differs = |existing: String, requested: &str| {
+            let requested = requested.to_owned();
+            Err(Mismatch::Property { property: "source", existing, requested })
+        };
+        let tag = tags::IMPORTED;
+        match (Imported::of(disk), &self.seen) {
+            (None, _) => differs(format!("{} in an unknown version", self.blob), &format!("a disk with the tag {tag}")),
+            (Some(_), None) => Ok(()),
+            (Some(there), Some(seen)) if there.version == seen.version => Ok(()),
+            (Some(there), Some(seen)) => {
+                differs(format!("{} as its tag {tag} {:?} says", self.blob, there.version.0), &seen.version.0)
+            }
+        }
+    }
+}
+
 impl DiskSpec {
     /// What it is a copy of, if it is one.
     pub fn copy_of(&self) -> Option<&CopyOf> {
         match &self.create_option {
-            CreateOption::Empty => None,
+            CreateOption::Empty | CreateOption::Import(_) => None,
             CreateOption::Copy(of) => Some(of),
+        }
+    }
+
+    /// What it is imported from, if it is.
+    pub fn import_of(&self) -> Option<&ImportOf> {
+        match &self.create_option {
+            CreateOption::Empty | CreateOption::Copy(_) => None,
+            CreateOption::Import(of) => Some(of),
         }
     }
 
@@ -406,6 +502,38 @@ impl DiskSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tag_of_an_imported_disk_says_its_version_and_whether_it_is_certain() {
+        let version = ImportVersion::of("\"0x8D1\"", 1024);
+        assert_eq!(version.as_str(), "0x8D1 1024");
+        let mut disk = Disk::unattached("d");
+        assert_eq!(Imported::of(&disk), None);
+        for (value, is_checked) in [(version.as_str().to_owned(), false), (version.checked(), true)] {
+            disk.tags.insert(tags::IMPORTED.to_uppercase(), value);
+            assert_eq!(Imported::of(&disk), Some(Imported { version: version.clone(), is_checked }));
+        }
+    }
+
+    #[test]
+    fn an_imported_disk_is_that_of_its_blob_and_of_the_version_that_was_read() {
+        let blob: BlobUri = "https://acct.blob.core.windows.net/vhds/d.vhd".parse().unwrap();
+        let account = ArmId::storage_account("s", "g", "acct").unwrap();
+        let seen = |etag| Some(ImportedBlob { account: account.clone(), version: ImportVersion::of(etag, 1024) });
+        let option = |seen| CreateOption::Import(ImportOf { blob: blob.clone(), seen });
+        let mut disk = Disk::unattached("d");
+        assert!(option(None).check(&disk).is_err(), "it is empty");
+        disk.source = Some("https://ACCT.blob.core.windows.net/vhds/d.vhd".into());
+        assert!(option(None).check(&disk).is_err(), "nothing says its version");
+        disk.tags.insert(tags::IMPORTED.into(), "1 1024".into());
+        for good in [None, seen("1")] {
+            option(good).check(&disk).unwrap();
+        }
+        assert!(option(seen("2")).check(&disk).is_err());
+        assert!(CreateOption::Empty.check(&disk).is_err());
+        disk.source = Some("https://acct.blob.core.windows.net/vhds/D.vhd".into());
+        assert!(option(None).check(&disk).is_err(), "it is another blob");
+    }
 
     #[test]
     fn a_premium_disk_has_the_tier_of_its_size_and_takes_higher_ones() {

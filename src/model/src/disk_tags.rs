@@ -51,6 +51,11 @@ pub const COPY_OF: &str = "lazuli-copy-of";
 /// nor reads it.
 pub const MADE_AS: &str = "lazuli-made-as";
 
+/// The tag of a disk that was imported from a page blob: of which version of it, and whether the blob was seen to be the
+/// same afterwards. Azure reads the blob while it makes the disk, and another writer may change it meanwhile. The Go
+/// driver neither sets nor reads it.
+pub const IMPORTED: &str = "lazuli-imported";
+
 /// The value of a tag of a disk or snapshot. Azure ignores the letter case of a tag's name.
 pub fn value<'a>(tags: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
     tags.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())

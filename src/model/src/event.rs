@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
-    ArmId, ServiceKey,
+    DiskId, ServiceKey,
     fault::{self, Fault, Rpc},
 };
 
@@ -124,7 +124,7 @@ pub enum Regarding {
     /// A claim.
     Claim(Claim),
     /// The claim whose volume is this disk.
-    ClaimOf(ArmId),
+    ClaimOf(DiskId),
     /// A VolumeSnapshot.
     Snapshot(VolumeSnapshot),
     /// A Pod.

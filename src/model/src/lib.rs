@@ -8,6 +8,7 @@
 //! | [`address`] | IP families and address ranges |
 //! | [`op`], [`apply`] | every write to a virtual machine, a storage account or a file share and the change of a disk, as data, and what those of machines and disks do to the model |
 //! | [`storage_account`], [`file_share`] | their resource types, and the metadata that says who made a share |
+//! | [`blob_uri`] | the address of a page blob that is a disk |
 //! | [`by_key`] | a value for each key, while the key is used |
 //! | [`digest`] | a digest for names |
 //! | [`disk_details`] | what a change of a disk compares with |
@@ -31,10 +32,12 @@ pub mod address;
 pub mod apply;
 mod arm_id;
 mod azure_time;
+pub mod blob_uri;
 pub mod by_key;
 pub mod digest;
 mod disk;
 pub mod disk_details;
+mod disk_id;
 pub mod disk_spec;
 pub mod disk_tags;
 pub mod event;
@@ -70,8 +73,10 @@ pub mod zones;
 pub use access_mode::AccessMode;
 pub use arm_id::{ArmId, ArmIdError};
 pub use azure_time::AzureTime;
+pub use blob_uri::{BlobUri, BlobUriError, UriDefect};
 pub(crate) use disk::names;
 pub use disk::{CachingMode, Disk, DiskState, ProvisioningState, SkuName, UnknownName};
+pub use disk_id::{DiskId, DiskIdError};
 pub use file_share::{DeletedShare, FileShare, RootSquash, ShareAccessTier, ShareProtocol};
 pub use instance_view::{InstanceView, PowerState};
 pub use quantity::{Completion, Gib, Lun, LunError};
@@ -83,5 +88,5 @@ pub use storage_account::{
     AccountAccessTier, AccountKey, AccountKind, AccountNetworkAccess, Billing, FileService, NetworkAction,
     NetworkRules, PrivateEndpointConnection, StorageAccount, StorageSku, VirtualNetworkRule,
 };
-pub use vm::{DataDisk, DataDiskSource, Vm};
+pub use vm::{DataDisk, DataDiskSource, SystemDisk, Vm};
 pub use volume_id::{VolumeId, VolumeIdError};

@@ -279,6 +279,12 @@ impl KnownNodes {
 }
 
 impl ClusterNodes {
+    /// Whether a Node is an instance of a uniform scale set.
+    pub fn has_instances(&self) -> bool {
+        let is_instance = |node: &Node| matches!(node.machine, Some(Machine::Instance(_)));
+        matches!(self, Self::Known(nodes) if nodes.nodes.values().any(is_instance))
+    }
+
     /// The VM sizes of the cluster's nodes; none while the Nodes are not known.
     pub fn vm_sizes(&self) -> BTreeSet<&str> {
         match self {

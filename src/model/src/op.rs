@@ -6,16 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    AccountAccessTier, AccountKind, AccountNetworkAccess, ArmId, CachingMode, Gib, Lun, NetworkRules, RootSquash,
-    ShareAccessTier, ShareProtocol, SkuName, StorageSku,
+    AccountAccessTier, AccountKind, AccountNetworkAccess, ArmId, CachingMode, DiskId, Gib, Lun, NetworkRules,
+    RootSquash, ShareAccessTier, ShareProtocol, SkuName, StorageSku,
     disk_spec::{NetworkAccessPolicy, PerformanceTier, PublicNetworkAccess},
 };
 
-/// A managed disk at a slot of a VM.
+/// A disk at a slot of a VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
     /// The disk.
-    pub disk: ArmId,
+    pub disk: DiskId,
     /// Its slot.
     pub lun: Lun,
     /// How the host caches it.
@@ -35,12 +35,12 @@ pub struct VmWrite {
     /// Disks that come, in the order of their slots.
     pub attach: Vec<Attachment>,
     /// Disks that leave, in the order of their ids.
-    pub detach: Vec<ArmId>,
+    pub detach: Vec<DiskId>,
     /// Those of [`VmWrite::detach`] that leave by force (`lazuli_storage::force_detach`).
-    pub force: BTreeSet<ArmId>,
+    pub force: BTreeSet<DiskId>,
     /// Disks that the VM lists and does not hold, in the order of their ids. A write, whatever it says, makes Azure
     /// bring a VM to what its model says, so these are not named in the request.
-    pub reapply: Vec<ArmId>,
+    pub reapply: Vec<DiskId>,
 }
 
 impl VmWrite {

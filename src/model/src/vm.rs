@@ -1,6 +1,6 @@
 //! A virtual machine as Azure describes it, as far as disks are concerned.
 
-use super::{ArmId, CachingMode, Lun, ProvisioningState};
+use super::{ArmId, CachingMode, DiskId, Lun, ProvisioningState};
 
 /// A virtual machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +19,19 @@ pub struct Vm {
     pub provisioning_state: ProvisioningState,
     /// Its version, for conditional writes; absent on old API versions.
     pub etag: Option<String>,
+    /// Where its system disk is, which says which data disks it takes.
+    pub system_disk: SystemDisk,
     /// The data disks in its model, in Azure's order.
     pub data_disks: Vec<DataDisk>,
+}
+
+/// Where the system disk of a machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SystemDisk {
+    /// `storageProfile.osDisk.vhd`
+    Blob,
+    /// `storageProfile.osDisk.managedDisk`, or that of an instance of a scale set.
+    Managed,
 }
 
 /// An element of `storageProfile.dataDisks`.
@@ -39,24 +50,22 @@ pub struct DataDisk {
 /// What a data disk is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataDiskSource {
-    /// A managed disk.
-    Managed(ArmId),
-    /// A VHD in a page blob, by its URI.
-    Vhd(String),
+    /// A managed disk, or a VHD in a page blob.
+    Disk(DiskId),
     /// Something this version does not know; its slot counts all the same.
     Other(String),
 }
 
 impl DataDisk {
-    /// Whether this element is that managed disk.
-    pub fn is(&self, disk: &ArmId) -> bool {
-        matches!(&self.source, DataDiskSource::Managed(id) if id == disk)
+    /// Whether this element is that disk.
+    pub fn is(&self, disk: &DiskId) -> bool {
+        matches!(&self.source, DataDiskSource::Disk(id) if id == disk)
     }
 }
 
 impl Vm {
-    /// The element of a managed disk, if it is in the model, leaving or not.
-    pub fn data_disk(&self, disk: &ArmId) -> Option<&DataDisk> {
+    /// The element of a disk, if it is in the model, leaving or not.
+    pub fn data_disk(&self, disk: &DiskId) -> Option<&DataDisk> {
         self.data_disks.iter().find(|element| element.is(disk))
     }
 }

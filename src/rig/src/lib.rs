@@ -15,11 +15,12 @@ pub use lazuli_assembly::services::{
     AttachMethod, AttachmentSourceReader, ListVolumes, NodeFactsReader, ShareView, secret_writer,
 };
 use lazuli_assembly::{
-    clients,
+    clients::{self, Azure},
     services::{self, ClusterView, Policy},
 };
 use lazuli_azure::{
     arm::Write,
+    blob::{Blobs, ServiceVersion},
     imds::Imds,
     transport::{Routes, Tls, Transport},
 };
@@ -39,6 +40,7 @@ use lazuli_storage::{
     lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
+use lazuli_vhd::class::BlobDisks;
 use lazuli_volume::AllowedResourceGroups;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -85,6 +87,8 @@ pub struct Options {
     pub detach_unused: DetachUnused,
     /// Whether controllers offer ListVolumes.
     pub list_volumes: ListVolumes,
+    /// When controllers make VHD blob disks for classes that ask for them.
+    pub blob_disks: BlobDisks,
     /// Seed of the provider's jitter and request ids.
     pub seed: u64,
 }
@@ -108,6 +112,7 @@ impl Options {
             force_detach: ForceDetach::Off,
             detach_unused: DetachUnused::On,
             list_volumes: ListVolumes::On,
+            blob_disks: BlobDisks::Auto,
             seed: 1,
         }
     }
@@ -167,12 +172,32 @@ impl Lab {
                 detach_unused: options.detach_unused,
                 inline: options.inline,
                 list_volumes: options.list_volumes,
+                blob_disks: options.blob_disks,
             },
             seed: options.seed,
             stop: CancellationToken::new(),
             tasks: Vec::new(),
             journals: PrintedAtFailure::default(),
         })
+    }
+
+    /// The clients of a controller. Page blobs have the addresses of the public cloud: below the address of the emulator, which
+    /// it names as the domain of its storage services, no host can be.
+    ///
+    /// # Errors
+    /// When the emulator cannot be reached.
+    pub async fn azure(&self, registry: &mut Registry) -> Result<Azure, AnyError> {
+        // Accounts that a driver makes are reached by https alone.
+        let server = self.emulator.tls_url().unwrap_or_else(|| self.emulator.url());
+        let authority = self.emulator.ca_pem().unwrap_or_default();
+        let routes =
+            Routes::none().with_blob_services(STORAGE_SUFFIX, &server.parse()?)?.trusting(authority.as_bytes());
+        let mut azure = clients::connect(&self.config, routes, registry, self.seed).await?;
+        azure.allow_resource_groups(self.allowed_resource_groups.clone());
+        azure.cloud.storage_suffix = STORAGE_SUFFIX.to_owned();
+        let version = if azure.stack { ServiceVersion::StackHub } else { ServiceVersion::Newest };
+        azure.blobs = Blobs::new(azure.storage.clone(), STORAGE_SUFFIX, version);
+        Ok(azure)
     }
 
     /// Starts a controller of this name and connects to it. A second one is a second replica. Where a test that holds this lab
@@ -182,8 +207,7 @@ impl Lab {
     /// When it cannot serve.
     pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
         let mut registry = Registry::default();
-        let mut azure = clients::connect(&self.config, Routes::none(), &mut registry, self.seed).await?;
-        azure.allow_resource_groups(self.allowed_resource_groups.clone());
+        let azure = self.azure(&mut registry).await?;
         let start = Instant::now();
         let journal = self.journals.recorder(name, move || start.elapsed());
         let cluster = ClusterView { journal, ..self.cluster.clone() };
@@ -304,6 +328,9 @@ pub fn may_grow_mounted_ext4() -> bool {
         .and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
         .is_none_or(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
 }
+
+/// The domain of the storage services of the public cloud.
+const STORAGE_SUFFIX: &str = "core.windows.net";
 
 /// The security group that the cloud configuration of an emulator names where its scenario has none.
 pub const SECURITY_GROUP: &str = "nodes-nsg";

@@ -7,6 +7,8 @@
 //! record or has made ours stale), the instance metadata does. Where that is silent too, a record that speaks against it
 //! counts, and no record at all does not.
 
+use lazuli_model::VolumeId;
+
 use super::{Device, Record, RecordedDevice};
 
 /// What was seen so far.
@@ -57,8 +59,9 @@ impl Seen {
             Some(None) => {}
         }
         let Some(records) = &self.records else { return Next::Look(Look::Records) };
-        let speaks_against =
-            |record: &Record| record.volume_id.eq_ignore_ascii_case(volume) || record.device == Some(device.number);
+        let speaks_against = |record: &Record| {
+            VolumeId::fold(&record.volume_id) == VolumeId::fold(volume) || record.device == Some(device.number)
+        };
         of(!records.iter().any(speaks_against))
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use lazuli_model::{ArmId, VolumeId};
+use lazuli_model::{DiskId, VolumeId};
 use lazuli_volume::copy::{Line, are_related};
 
 use super::{Device, DeviceNumber};
@@ -60,7 +60,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lineage {
     /// The disk.
-    pub disk: ArmId,
+    pub disk: DiskId,
     /// What it was made from; empty where it was made empty, or nothing is known of it.
     pub line: Line,
 }

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use lazuli_model::Lun;
+use lazuli_model::{Lun, VolumeId};
 
 use super::{AtPath, Device, DeviceNumber, Record, RecordedDevice};
 
@@ -136,7 +136,7 @@ impl Seen {
         let Some(records) = &self.records else { return Next::Look(Look::Records) };
         let is_of_it =
             |record: &&Record| record.device == Some(number) && record.staging_path.as_deref() == Some(request.staging);
-        let is_own = |record: &&Record| record.volume_id.eq_ignore_ascii_case(request.volume);
+        let is_own = |record: &&Record| VolumeId::fold(&record.volume_id) == VolumeId::fold(request.volume);
         let owners: Vec<&Record> = records.iter().filter(is_of_it).collect();
         match (owners.first(), owners.iter().any(is_own), &self.numbered) {
             (Some(other), false, _) => Next::PathOfAnother(other.volume_id.clone()),
@@ -179,7 +179,7 @@ impl Seen {
     /// knows which device to prove released.
     #[must_use]
     pub fn missing_record(&self, request: Request<'_>, device: &Device) -> Option<Record> {
-        let is_own = |record: &Record| record.volume_id.eq_ignore_ascii_case(request.volume);
+        let is_own = |record: &Record| VolumeId::fold(&record.volume_id) == VolumeId::fold(request.volume);
         let has_own = self.own.iter().flatten().chain(self.records.iter().flatten()).any(is_own);
         (!has_own).then(|| Record {
             volume_id: request.volume.to_owned(),

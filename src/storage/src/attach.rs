@@ -10,13 +10,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lazuli_model::{
-    ArmId, CachingMode, DataDisk, Disk, DiskState, Lun, ProvisioningState, Vm,
+    ArmId, CachingMode, DataDisk, Disk, DiskId, DiskState, Lun, ProvisioningState, Vm,
     fault::Fault,
     op::{Attachment, VmWrite, VmWriteMethod},
 };
 use lazuli_quota::read::By;
 
 use crate::lun::{self, NodeReservations};
+use lazuli_vhd::attach as blob;
 use lazuli_volume::is_zone_redundant;
 
 pub use conflict::{Doubt, Explained, Refused};
@@ -43,15 +44,15 @@ pub struct Terms {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct DesiredDisks {
     /// Disks that must be attached.
-    attach: BTreeMap<ArmId, Terms>,
+    attach: BTreeMap<DiskId, Terms>,
     /// Disks that must not be attached; none of them is in `attach`.
-    detach: BTreeSet<ArmId>,
+    detach: BTreeSet<DiskId>,
     /// Those of `detach` that may be detached by force.
-    force: BTreeSet<ArmId>,
+    force: BTreeSet<DiskId>,
     /// Disks that must be attached, and that the VM lists although the disk's own state does not confirm the attach
     /// ([`confirmed_attached`] is false): an attach failed, and Azure left its element in the VM's model. None of them
     /// is in `attach` or `detach`.
-    listed_not_attached: BTreeSet<ArmId>,
+    listed_not_attached: BTreeSet<DiskId>,
 }
 
 /// The outcome of a disk that needs no write.
@@ -98,14 +99,14 @@ impl Resolved {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WritePlan {
     /// The outcome of each disk that needs no write.
-    resolved: BTreeMap<ArmId, Resolved>,
+    resolved: BTreeMap<DiskId, Resolved>,
     /// The one write. It is empty when there is nothing to do.
     write: VmWrite,
     /// Disks that cannot be attached now, and may be after this write, because it detaches other disks or these disks
     /// themselves. Plan again after the write.
-    postponed: BTreeSet<ArmId>,
+    postponed: BTreeSet<DiskId>,
     /// Disks that get no LUN before the VolumeAttachments are known.
-    unplaced: BTreeSet<ArmId>,
+    unplaced: BTreeSet<DiskId>,
 }
 
 /// The write of one VM.
@@ -222,7 +223,7 @@ enum Leaving {
 
 /// What becomes of a disk that must be attached and that Azure was told to detach. A VolumeAttachment whose volume is
 /// unknown may be the disk's.
-fn leaving(vm: &Vm, element: &DataDisk, disk: &ArmId, reservations: &NodeReservations) -> Leaving {
+fn leaving(vm: &Vm, element: &DataDisk, disk: &DiskId, reservations: &NodeReservations) -> Leaving {
     if vm.provisioning_state == ProvisioningState::InProgress {
         return Leaving::Resolved(Resolved::StillLeaving);
     }
@@ -240,11 +241,15 @@ pub enum Unattachable {
     AttachedTo(Vec<ArmId>),
     /// The disk is being read, written or uploaded through a shared access signature.
     InUse(DiskState),
+    /// The lease of the page blob is held, and nothing says by which VM.
+    Leased,
+    /// The VM takes no page blobs.
+    NoBlobs(blob::Refusal),
 }
 
 /// Whether the disk's own state allows its attach to this VM. A state that is unknown here or contradicts itself allows
 /// it: Azure decides.
-pub fn attachable(disk: &Disk, vm: &ArmId) -> Result<(), Unattachable> {
+pub fn attachable<I>(disk: &Disk<I>, vm: &ArmId) -> Result<(), Unattachable> {
     let holders = disk.holders();
     let shares = usize::try_from(disk.max_shares.max(1)).unwrap_or(usize::MAX);
     if !holders.contains(&vm) && holders.len() >= shares {
@@ -261,17 +266,27 @@ pub fn attachable(disk: &Disk, vm: &ArmId) -> Result<(), Unattachable> {
     }
 }
 
+/// Whether a page blob may be attached to this VM, which does not list it. A lease says that a VM has it: Azure would refuse
+/// the whole write. Whether the cloud attaches blobs at all is said by Azure's answer alone.
+fn blob_attachable(disk: &Disk<DiskId>, vm: &Vm) -> Result<(), Unattachable> {
+    blob::check(blob::Machine::of(vm), blob::Service::Offered).map_err(Unattachable::NoBlobs)?;
+    match disk.state {
+        Some(DiskState::Attached) if disk.holders().is_empty() => Err(Unattachable::Leased),
+        _ => Ok(()),
+    }
+}
+
 /// Whether a read of a disk gives the terms of its attach to this VM, even if that read is a list's or was sent a while
 /// ago. It then leads to a write, and Azure refuses a write that does not fit the disk's present state. A read that does
 /// not give the terms may be out of date: read the disk by a single read, and decide by that.
-pub fn gives_terms(disk: &Disk, vm: &ArmId) -> bool {
+pub fn gives_terms<I>(disk: &Disk<I>, vm: &ArmId) -> bool {
     disk.provisioning_state == ProvisioningState::Succeeded && attachable(disk, vm).is_ok()
 }
 
 /// Whether the zones of a disk and a VM explain why Azure refused the attach (source: Azure attaches a zonal disk only to
 /// a VM in its zone, a regional disk only to a regional VM, and a zone-redundant disk to both). Not for a decision before
 /// the write: Azure decides.
-pub fn zone_mismatch(disk: &Disk, vm: &Vm) -> bool {
+pub fn zone_mismatch<I>(disk: &Disk<I>, vm: &Vm) -> bool {
     match &vm.zone {
         _ if disk.sku.is_some_and(is_zone_redundant) => false,
         Some(zone) => !disk.zones.contains(zone),
@@ -281,7 +296,7 @@ pub fn zone_mismatch(disk: &Disk, vm: &Vm) -> bool {
 
 /// Whether the disk's own state confirms that it is attached to a VM that lists it. A disk that is attached and names
 /// no VM counts as confirmed: some Azure clouds do not say to which VM a disk is attached.
-pub fn confirmed_attached(disk: &Disk, vm: &ArmId) -> bool {
+pub fn confirmed_attached<I>(disk: &Disk<I>, vm: &ArmId) -> bool {
     let holders = disk.holders();
     holders.contains(&vm) || holders.is_empty() && matches!(disk.state, Some(DiskState::Attached | DiskState::Reserved))
 }
@@ -289,7 +304,7 @@ pub fn confirmed_attached(disk: &Disk, vm: &ArmId) -> bool {
 /// Whether the disk's own state proves that it is not attached to a VM: the disk is unattached, or names other VMs
 /// only. A state that is absent or unknown here proves nothing. So a disk can be neither confirmed nor proved not
 /// attached.
-pub fn proved_not_attached(disk: &Disk, vm: &ArmId) -> bool {
+pub fn proved_not_attached<I>(disk: &Disk<I>, vm: &ArmId) -> bool {
     let holders = disk.holders();
     match holders.is_empty() {
         true => disk.state == Some(DiskState::Unattached),

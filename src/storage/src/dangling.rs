@@ -22,7 +22,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lazuli_model::{ArmId, AzureTime, Disk, VolumeId, disk_tags::is_made_by_driver};
+use lazuli_model::{ArmId, AzureTime, Disk, DiskId, VolumeId, disk_tags::is_made_by_driver};
 
 /// How old the last sign of life of a node may be (source: the node controller takes a node for dead after 40 s without
 /// a renewal of its Lease, and kubelet renews it every 10 s).
@@ -59,7 +59,7 @@ pub enum AttachedBy {
 /// The last attachment of each disk that this process has made for a VolumeAttachment, or found made when it was asked to.
 /// It holds what this process has seen, and may be lost: then a person decides.
 #[derive(Debug, Default)]
-pub struct SeenAttachments(BTreeMap<ArmId, Attachment>);
+pub struct SeenAttachments(BTreeMap<DiskId, Attachment>);
 
 /// An attachment that this process has seen.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ impl SeenAttachments {
     /// An attach of the disk to the VM, which Kubernetes asked for, has ended, and an answer of that time shows it; `None`
     /// where the answer has no time. So no other VM holds the disk: a disk that several may hold is never detached here
     /// ([`NotDangling::Shared`]).
-    pub fn attached(&mut self, disk: &ArmId, vm: &ArmId, answered: Option<AzureTime>) {
+    pub fn attached(&mut self, disk: &DiskId, vm: &ArmId, answered: Option<AzureTime>) {
         let Some(answered) = answered else { return self.forget(disk) };
         if self.0.len() >= MOST_SEEN && !self.0.contains_key(disk) {
             self.0.pop_first();
@@ -85,26 +85,26 @@ impl SeenAttachments {
     }
 
     /// The disk was detached from the VM, or is to be: who attaches it next is not known.
-    pub fn detached(&mut self, disk: &ArmId, vm: &ArmId) {
+    pub fn detached(&mut self, disk: &DiskId, vm: &ArmId) {
         if self.0.get(disk).is_some_and(|attachment| attachment.vm == *vm) {
             self.0.remove(disk);
         }
     }
 
     /// A read shows these VMs as the disk's holders. One that is not among them has let it go.
-    pub fn held_by(&mut self, disk: &ArmId, holders: &[&ArmId]) {
+    pub fn held_by(&mut self, disk: &DiskId, holders: &[&ArmId]) {
         if self.0.get(disk).is_some_and(|attachment| !holders.contains(&&attachment.vm)) {
             self.0.remove(disk);
         }
     }
 
     /// The disk was deleted.
-    pub fn forget(&mut self, disk: &ArmId) {
+    pub fn forget(&mut self, disk: &DiskId) {
         self.0.remove(disk);
     }
 
     /// Who attached the disk to the VM, by a single read of the disk.
-    pub fn attached_by(&self, disk: &Disk, vm: &ArmId) -> AttachedBy {
+    pub fn attached_by(&self, disk: &Disk<DiskId>, vm: &ArmId) -> AttachedBy {
         match self.0.get(&disk.id) {
             Some(seen) if seen.vm == *vm && disk.is_held_since(vm, seen.answered) => AttachedBy::ThisProcess,
             _ => AttachedBy::Unknown,
@@ -125,7 +125,7 @@ pub struct Dangling {
 
 impl Dangling {
     /// The attachment of a disk to its holder, by the single read of the disk that was judged.
-    pub fn new(blocked: Blocked, disk: &Disk, holder: &ArmId) -> Self {
+    pub fn new(blocked: Blocked, disk: &Disk<DiskId>, holder: &ArmId) -> Self {
         Self { blocked, vm: holder.clone(), ownership_changed: disk.ownership_changed }
     }
 
@@ -134,7 +134,7 @@ impl Dangling {
     ///
     /// # Errors
     /// [`NotDangling::Named`], [`NotDangling::MayBeAPersons`], [`NotDangling::Changed`].
-    pub fn check_again(&self, disk: &Disk, attached_by: AttachedBy, named: bool) -> Result<(), NotDangling> {
+    pub fn check_again(&self, disk: &Disk<DiskId>, attached_by: AttachedBy, named: bool) -> Result<(), NotDangling> {
         if named {
             return Err(NotDangling::Named);
         }
@@ -262,7 +262,7 @@ pub fn may_detach(blocked: Blocked, switch: DetachUnused, attached_by: AttachedB
 }
 
 /// The command of Azure's command line that detaches a disk from a machine.
-pub fn detach_command(vm: &ArmId, disk: &ArmId) -> String {
+pub fn detach_command(vm: &ArmId, disk: &DiskId) -> String {
     let (subscription, group) = (vm.subscription(), vm.resource_group());
     match vm.parent() {
         Some(set) => format!(
@@ -271,6 +271,11 @@ pub fn detach_command(vm: &ArmId, disk: &ArmId) -> String {
             set.name(),
             vm.name(),
             disk.name()
+        ),
+        None if disk.blob().is_some() => format!(
+            "az vm unmanaged-disk detach --subscription {subscription} --resource-group {group} --vm-name {} --name NAME, with \
+             the NAME by which the machine lists {disk}",
+            vm.name()
         ),
         None => format!(
             "az vm disk detach --subscription {subscription} --resource-group {group} --vm-name {} --name {}",
@@ -285,7 +290,7 @@ pub fn detach_command(vm: &ArmId, disk: &ArmId) -> String {
 /// # Errors
 /// [`NotDangling::Shared`] where other VMs may hold the disk at the same time, [`NotDangling::NotMadeByDriver`] where no
 /// driver of Kubernetes made it.
-pub fn holder(disk: &Disk) -> Result<Option<&ArmId>, NotDangling> {
+pub fn holder<I>(disk: &Disk<I>) -> Result<Option<&ArmId>, NotDangling> {
     match disk.holders()[..] {
         [] => Ok(None),
         [holder] if disk.max_shares <= 1 => {
@@ -303,7 +308,7 @@ pub fn holder(disk: &Disk) -> Result<Option<&ArmId>, NotDangling> {
 ///
 /// # Errors
 /// The first [`NotDangling`].
-pub fn check(disk: &ArmId, driver: &str, facts: &NodeFacts) -> Result<(), NotDangling> {
+pub fn check(disk: &DiskId, driver: &str, facts: &NodeFacts) -> Result<(), NotDangling> {
     let is_disk = |handle: &str| handle.parse::<VolumeId>().is_ok_and(|volume| volume.disk() == disk);
     for attachment in &facts.attachments {
         match &attachment.handle {
@@ -321,8 +326,7 @@ pub fn check(disk: &ArmId, driver: &str, facts: &NodeFacts) -> Result<(), NotDan
     for volume in &facts.volumes {
         match handle_of(volume, driver) {
             Some(handle) if is_disk(handle) => return Err(NotDangling::Listed),
-            // The handle of a page blob is a URL, and no managed disk.
-            Some(handle) if handle.parse::<VolumeId>().is_err() && !handle.starts_with("https://") => {
+            Some(handle) if handle.parse::<VolumeId>().is_err() => {
                 return Err(NotDangling::UnknownVolume(volume.clone()));
             }
             _ => {}
@@ -346,12 +350,12 @@ mod tests {
 
     const DRIVER: &str = "disk.csi.azure.com";
 
-    fn disk() -> ArmId {
-        ArmId::disk("s", "g", "d0").unwrap()
+    fn disk() -> DiskId {
+        DiskId::from(ArmId::disk("s", "g", "d0").unwrap())
     }
 
     fn idle() -> NodeFacts {
-        let other = ArmId::disk("s", "g", "d1").unwrap().to_string();
+        let other = DiskId::from(ArmId::disk("s", "g", "d1").unwrap()).to_string();
         NodeFacts {
             attachments: vec![NodeAttachment { name: "csi-1".into(), handle: Some(other.clone()) }],
             ready: true,
@@ -369,7 +373,7 @@ mod tests {
     fn only_a_disk_of_a_driver_that_one_vm_may_hold_is_looked_at() {
         let vm = ArmId::virtual_machine("s", "g", "n0").unwrap();
         let tags: BTreeMap<_, _> = [("k8s-azure-created-by".to_owned(), "kubernetes-azure-dd".to_owned())].into();
-        let ours = || Disk { managed_by: Some(vm.clone()), tags: tags.clone(), ..Disk::unattached("d0") };
+        let ours = || Disk::<DiskId> { managed_by: Some(vm.clone()), tags: tags.clone(), ..Disk::unattached("d0") };
         assert_eq!(holder(&ours()), Ok(Some(&vm)));
         assert_eq!(holder(&Disk { max_shares: 2, ..ours() }), Err(NotDangling::Shared));
         assert_eq!(holder(&Disk { tags: Default::default(), ..ours() }), Err(NotDangling::NotMadeByDriver));

@@ -6,7 +6,7 @@
 //! that the machine runs no more and that no operation on it is in flight which might start it.
 
 use lazuli_model::{
-    ArmId, AzureTime, Disk, ProvisioningState,
+    ArmId, AzureTime, Disk, DiskId, ProvisioningState,
     fault::{Effect, Fault},
 };
 use lazuli_model::{InstanceView, PowerState};
@@ -86,14 +86,14 @@ pub fn check(view: InstanceView) -> Result<(), NotForced> {
 /// The ordinary detaches that failed, by VM and disk, each with the time of the answer by which the disk was attached when
 /// its detach was sent. It holds what this process has seen, and may be lost: then one more ordinary detach comes first.
 #[derive(Debug, Default)]
-pub struct FailedDetaches(std::collections::BTreeMap<(ArmId, ArmId), AzureTime>);
+pub struct FailedDetaches(std::collections::BTreeMap<(ArmId, DiskId), AzureTime>);
 
 /// How many failed detaches are remembered.
 const MOST: usize = 1_024;
 
 impl FailedDetaches {
     /// Records how an ordinary or forced detach ended: with which failure, and how its last write ended.
-    pub fn ended(&mut self, vm: &ArmId, disk: &ArmId, failure: Option<(Detach, &Fault)>) {
+    pub fn ended(&mut self, vm: &ArmId, disk: &DiskId, failure: Option<(Detach, &Fault)>) {
         let key = (vm.clone(), disk.clone());
         match failure {
             None => drop(self.0.remove(&key)),
@@ -109,18 +109,18 @@ impl FailedDetaches {
     }
 
     /// The disk is to be attached to the VM again: its next detach begins as an ordinary one.
-    pub fn attached(&mut self, vm: &ArmId, disk: &ArmId) {
+    pub fn attached(&mut self, vm: &ArmId, disk: &DiskId) {
         self.0.remove(&(vm.clone(), disk.clone()));
     }
 
     /// Whether an ordinary detach of the disk from the VM has failed. It may be of an earlier attachment.
-    pub fn contains(&self, vm: &ArmId, disk: &ArmId) -> bool {
+    pub fn contains(&self, vm: &ArmId, disk: &DiskId) -> bool {
         self.0.contains_key(&(vm.clone(), disk.clone()))
     }
 
     /// Whether an ordinary detach of this very attachment has failed, by a single read of the disk: it has been neither
     /// detached nor attached again since, and its VM was neither deallocated nor started.
-    pub fn is_of_this_attachment(&self, vm: &ArmId, disk: &Disk) -> bool {
+    pub fn is_of_this_attachment(&self, vm: &ArmId, disk: &Disk<DiskId>) -> bool {
         self.0.get(&(vm.clone(), disk.id.clone())).is_some_and(|attached| disk.is_held_since(vm, *attached))
     }
 }
@@ -179,7 +179,7 @@ mod tests {
             for (vm, disk, step) in steps {
                 let at = (vm, disk);
                 let vm = ArmId::virtual_machine("s", "g", &format!("n{vm}")).unwrap();
-                let disk = ArmId::disk("s", "g", &format!("d{disk}")).unwrap();
+                let disk = DiskId::from(ArmId::disk("s", "g", &format!("d{disk}")).unwrap());
                 match step {
                     0 => { failed.ended(&vm, &disk, None); expected.remove(&at); }
                     1 => {
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    fn attached_disk(stamp: Option<AzureTime>) -> (ArmId, Disk) {
+    fn attached_disk(stamp: Option<AzureTime>) -> (ArmId, Disk<DiskId>) {
         let vm = ArmId::virtual_machine("s", "g", "n0").unwrap();
         let disk = Disk { managed_by: Some(vm.clone()), ownership_changed: stamp, ..Disk::unattached("d0") };
         (vm, disk)

@@ -84,7 +84,7 @@ impl Attachment<'_> {
     }
 
     /// What becomes of the request. `persistent_volume` is the name of a PersistentVolume that is about the disk.
-    pub fn judge(&self, persistent_volume: Option<&str>, disk: &Disk) -> Verdict {
+    pub fn judge<I>(&self, persistent_volume: Option<&str>, disk: &Disk<I>) -> Verdict {
         let is_inline = self.inline == InlineVolumes::Unclaimed && self.source == AttachmentSource::Inline;
         let objection = if let Err(allowed) = &self.resource_group {
             Objection::ResourceGroup(allowed.clone())

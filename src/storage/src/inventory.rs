@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use lazuli_model::{
-    ArmId, CachingMode, Completion, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, SkuName, Vm,
+    ArmId, CachingMode, Completion, DataDisk, DataDiskSource, Disk, DiskId, DiskState, Gib, Lun, SkuName, Vm,
     disk_tags::{FOR_CLAIM, FOR_NAMESPACE, FOR_PV, is_made_by_driver},
 };
 
@@ -112,7 +112,7 @@ impl Inventory {
     pub fn rows_of(&self, machine: &ArmId, disks: &[Disk]) -> Vec<Row> {
         let listed = self.listed();
         let of_element = |element: &DataDisk| match &element.source {
-            DataDiskSource::Managed(id) => match disks.iter().find(|disk| disk.id == *id) {
+            DataDiskSource::Disk(DiskId::Managed(id)) => match disks.iter().find(|disk| disk.id == *id) {
                 Some(disk) => self.row(disk, listed.get(id)),
                 None => Row {
                     name: id.name().to_owned(),
@@ -121,7 +121,8 @@ impl Inventory {
                     ..self.bare(machine, element, id.as_str())
                 },
             },
-            DataDiskSource::Vhd(other) | DataDiskSource::Other(other) => self.bare(machine, element, other),
+            DataDiskSource::Disk(DiskId::Blob(uri)) => self.bare(machine, element, uri.as_str()),
+            DataDiskSource::Other(other) => self.bare(machine, element, other),
         };
         let mut elements: Vec<&DataDisk> = self.machines.get(machine).iter().flat_map(|vm| &vm.data_disks).collect();
         elements.sort_by_key(|element| element.lun);
@@ -133,7 +134,7 @@ impl Inventory {
         let mut listed: BTreeMap<&ArmId, Vec<(&ArmId, &DataDisk)>> = BTreeMap::new();
         for machine in self.machines.values() {
             for element in &machine.data_disks {
-                if let DataDiskSource::Managed(disk) = &element.source {
+                if let DataDiskSource::Disk(DiskId::Managed(disk)) = &element.source {
                     listed.entry(disk).or_default().push((&machine.id, element));
                 }
             }
@@ -294,7 +295,7 @@ mod tests {
     fn machine(id: &ArmId, disks: &[(&str, i64)]) -> Vm {
         let element = |(name, at): &(&str, i64)| DataDisk {
             lun: lun(*at),
-            source: DataDiskSource::Managed(ArmId::disk("s", "G", name).unwrap()),
+            source: DataDiskSource::Disk(ArmId::disk("s", "G", name).unwrap().into()),
             caching: CachingMode::ReadOnly,
             to_be_detached: *name == "leaving",
         };
@@ -306,6 +307,7 @@ mod tests {
             computer_name: Some("Computer".into()),
             provisioning_state: ProvisioningState::Succeeded,
             etag: None,
+            system_disk: lazuli_model::SystemDisk::Managed,
             data_disks: disks.iter().map(element).collect(),
         }
     }
@@ -383,7 +385,7 @@ mod tests {
     fn the_rows_of_a_machine_are_those_of_its_disks_in_the_order_of_luns() {
         let vm = ArmId::virtual_machine("s", "g", "vm-1").unwrap();
         let mut holder = machine(&vm, &[("b", 2), ("a", 0), ("unread", 1)]);
-        let source = DataDiskSource::Vhd("https://account/vhds/old.vhd".into());
+        let source = DataDiskSource::Disk("https://account.blob.core.windows.net/vhds/old.vhd".parse().unwrap());
         holder.data_disks.push(DataDisk { lun: lun(3), source, ..holder.data_disks[0].clone() });
         let tags = [(FOR_PV, "pv"), (FOR_CLAIM, "data"), (FOR_NAMESPACE, "shop")];
         let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into();

@@ -23,7 +23,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lazuli_model::{ArmId, ProvisioningState, Vm, op::VmWrite};
+use lazuli_model::{ArmId, DiskId, ProvisioningState, Vm, op::VmWrite};
 use lazuli_quota::read::{By, Seen};
 
 use crate::{attach::Moment, lun::Record};
@@ -53,15 +53,15 @@ pub fn may_be_under_way_until<T: Moment>(record: Record, leading_since: T) -> Op
 /// The detaches of which an attach is suspected, by VM and disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspicions<T> {
-    of: BTreeMap<(ArmId, ArmId), Suspicion<T>>,
+    of: BTreeMap<(ArmId, DiskId), Suspicion<T>>,
     /// Until when an attach of this process may be under way whose answer was lost.
-    lost: BTreeMap<(ArmId, ArmId), T>,
+    lost: BTreeMap<(ArmId, DiskId), T>,
     /// The last write of each VM that its reads may lack.
     unshown: BTreeMap<ArmId, Unshown<T>>,
     /// The detaches of this process that failed after Azure had accepted them, by VM and disk. Azure may carry them out with a
     /// later write, and an old API does not show which they are. A read in the state Succeeded that is sent from this time on
     /// shows that it will not.
-    leaving: BTreeMap<(ArmId, ArmId), T>,
+    leaving: BTreeMap<(ArmId, DiskId), T>,
 }
 
 /// A write of a VM's data disks that a read may lack.
@@ -76,7 +76,7 @@ struct Unshown<T> {
 impl<T: Moment> Unshown<T> {
     fn is_shown_by(&self, vm: &Vm, seen: Seen<T>) -> bool {
         let Some((write, sent_at)) = &self.sent else { return false };
-        let stays = |disk: &ArmId| vm.data_disk(disk).is_some_and(|element| !element.to_be_detached);
+        let stays = |disk: &DiskId| vm.data_disk(disk).is_some_and(|element| !element.to_be_detached);
         let is_done = !write.says_nothing()
             && write.attach.iter().all(|attachment| stays(&attachment.disk))
             && !write.detach.iter().any(stays);
@@ -101,7 +101,7 @@ impl<T> Default for Suspicions<T> {
 impl<T: Moment> Suspicions<T> {
     /// Until when an attach of the disk to the VM may be under way of which Azure shows nothing. A detach of it is requested
     /// now.
-    pub fn of_detach(&mut self, vm: &ArmId, disk: &ArmId, record: Record, leading_since: T, now: T) -> Option<T> {
+    pub fn of_detach(&mut self, vm: &ArmId, disk: &DiskId, record: Record, leading_since: T, now: T) -> Option<T> {
         self.forget_old(now);
         let key = (vm.clone(), disk.clone());
         let lost = self.lost.get(&key).copied();
@@ -143,7 +143,7 @@ impl<T: Moment> Suspicions<T> {
             self.unshown.remove(&vm.id);
         }
         if seen.by == By::Single {
-            let is_over = |disk: &ArmId, until: &T| {
+            let is_over = |disk: &DiskId, until: &T| {
                 vm.data_disk(disk).is_none()
                     || seen.sent_at >= *until && vm.provisioning_state == ProvisioningState::Succeeded
             };
@@ -155,7 +155,7 @@ impl<T: Moment> Suspicions<T> {
     pub fn with_marks(&self, vm: &Vm) -> Vm {
         let mut vm = vm.clone();
         for element in &mut vm.data_disks {
-            let is_it = |(of, disk): &(ArmId, ArmId)| *of == vm.id && element.is(disk);
+            let is_it = |(of, disk): &(ArmId, DiskId)| *of == vm.id && element.is(disk);
             element.to_be_detached |= self.leaving.keys().any(is_it);
         }
         vm
@@ -185,7 +185,7 @@ impl<T: Moment> Suspicions<T> {
     }
 
     /// A single read of the VM shows the disk of a detach: its attach is not under way any more.
-    pub fn shown(&mut self, vm: &ArmId, disk: &ArmId, now: T) {
+    pub fn shown(&mut self, vm: &ArmId, disk: &DiskId, now: T) {
         self.forget_old(now);
         self.lost.remove(&(vm.clone(), disk.clone()));
         let shown = Suspicion { until: now, last_requested: now, answered: None };
@@ -193,20 +193,20 @@ impl<T: Moment> Suspicions<T> {
     }
 
     /// An attach of the disk to the VM is shown to have ended.
-    pub fn ended(&mut self, vm: &ArmId, disk: &ArmId) {
+    pub fn ended(&mut self, vm: &ArmId, disk: &DiskId) {
         self.lost.remove(&(vm.clone(), disk.clone()));
     }
 
     /// The detach of the disk from the VM is answered OK. It is repeated only where that answer is lost. After another
     /// replica may have led, the next detach is another VolumeAttachment's.
-    pub fn answered(&mut self, vm: &ArmId, disk: &ArmId, now: T) {
+    pub fn answered(&mut self, vm: &ArmId, disk: &DiskId, now: T) {
         if let Some(suspicion) = self.of.get_mut(&(vm.clone(), disk.clone())) {
             suspicion.answered = Some(now);
         }
     }
 
     /// An attach of the disk to the VM is requested: the next detach is another VolumeAttachment's.
-    pub fn forget(&mut self, vm: &ArmId, disk: &ArmId) {
+    pub fn forget(&mut self, vm: &ArmId, disk: &DiskId) {
         self.of.remove(&(vm.clone(), disk.clone()));
     }
 }
@@ -227,8 +227,8 @@ mod tests {
         ArmId::virtual_machine("s", "g", "node-0").unwrap()
     }
 
-    fn disk() -> ArmId {
-        ArmId::disk("s", "g", "d0").unwrap()
+    fn disk() -> DiskId {
+        DiskId::from(ArmId::disk("s", "g", "d0").unwrap())
     }
 
     fn attach() -> VmWrite {
@@ -251,7 +251,7 @@ mod tests {
     fn machine(has_disk: bool) -> Vm {
         let element = DataDisk {
             lun: Lun::try_from(0).unwrap(),
-            source: DataDiskSource::Managed(disk()),
+            source: DataDiskSource::Disk(disk()),
             caching: CachingMode::None,
             to_be_detached: false,
         };
@@ -263,6 +263,7 @@ mod tests {
             computer_name: None,
             provisioning_state: ProvisioningState::InProgress,
             etag: None,
+            system_disk: lazuli_model::SystemDisk::Managed,
             data_disks: has_disk.then_some(element).into_iter().collect(),
         }
     }
@@ -309,7 +310,7 @@ mod tests {
     #[test]
     fn where_too_many_disks_may_leave_later_the_oldest_is_forgotten() {
         let mut suspicions = Suspicions::default();
-        let id = |n: usize| ArmId::disk("s", "g", &format!("d{n}")).unwrap();
+        let id = |n: usize| DiskId::from(ArmId::disk("s", "g", &format!("d{n}")).unwrap());
         for n in (0..=MOST_LEAVING).rev() {
             let detach = VmWrite { detach: vec![id(n)], ..detach() };
             suspicions.operation_failed(&detach, at(u64::try_from(10_000 - n).unwrap()));

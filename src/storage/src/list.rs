@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use lazuli_model::{ArmId, VolumeId, fault::Fault};
+use lazuli_model::{ArmId, DiskId, VolumeId, fault::Fault};
 
 /// Most bytes of one page, the message around its entries included. gRPC clients refuse a message of more than 4 MiB
 /// unless told otherwise (source: the default `MaxCallRecvMsgSize` of grpc-go, which the CSI sidecars keep).
@@ -38,8 +38,7 @@ pub struct HandleCasing {
 }
 
 impl HandleCasing {
-    /// Adds a handle. One that names no managed disk is ignored, such as the URL of a page blob. A spelling that is known
-    /// takes no further memory.
+    /// Adds a handle. One that names no disk is ignored. A spelling that is known takes no further memory.
     pub fn add(&mut self, handle: impl AsRef<str> + Into<Arc<str>>) {
         let Ok(volume) = handle.as_ref().parse::<VolumeId>() else { return };
         if self.of(volume.disk()).is_none_or(|known| **known != *handle.as_ref()) {
@@ -48,17 +47,17 @@ impl HandleCasing {
     }
 
     /// The handle of a disk. The disk's own id becomes it, if none is known.
-    pub fn of_or_add(&mut self, disk: &ArmId) -> &Arc<str> {
+    pub fn of_or_add(&mut self, disk: &DiskId) -> &Arc<str> {
         self.by_disk.entry(disk.folded().into()).or_insert_with(|| disk.as_str().into())
     }
 
     /// Forgets the handle of a disk.
-    pub fn remove(&mut self, disk: &ArmId) {
+    pub fn remove(&mut self, disk: &DiskId) {
         self.by_disk.remove(disk.folded());
     }
 
     /// The handle of a disk, if one is known.
-    pub fn of(&self, disk: &ArmId) -> Option<&Arc<str>> {
+    pub fn of(&self, disk: &DiskId) -> Option<&Arc<str>> {
         self.by_disk.get(disk.folded())
     }
 
@@ -234,7 +233,7 @@ mod tests {
     fn the_handle_that_was_added_last_spells_the_disk() {
         let (first, last) = (handle("s", "g", "Disk"), handle("S", "G", "disk"));
         let handles = casing([first.clone(), last.clone()]);
-        let disk: ArmId = first.parse().unwrap();
+        let disk: DiskId = first.parse().unwrap();
         assert_eq!(handles.of(&disk), Some(&last));
         let mut same = handles.clone();
         same.add(&*last);
@@ -243,7 +242,7 @@ mod tests {
         assert!(handles.names(&first.to_uppercase()));
         assert!(!handles.names("nonsense"));
         let mut handles = handles;
-        let other: ArmId = handle("s", "G", "other").parse().unwrap();
+        let other: DiskId = handle("s", "G", "other").parse().unwrap();
         assert_eq!(handles.of(&other), None);
         assert_eq!(&**handles.of_or_add(&other), other.as_str());
         handles.remove(&handle("s", "g", "OTHER").parse().unwrap());

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lazuli_model::{ArmId, Lun};
+use lazuli_model::{DiskId, Lun};
 
 /// A LUN that a VolumeAttachment names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub enum Record {
 }
 
 /// Each reserved LUN, with the disks whose attachments name it; `None` stands for one that cannot be told.
-pub type Reserved = BTreeMap<Lun, BTreeSet<Option<ArmId>>>;
+pub type Reserved = BTreeMap<Lun, BTreeSet<Option<DiskId>>>;
 
 impl LunReservations {
     /// The reservations of one node, by whatever names it is known: a CSI driver may call it otherwise than Kubernetes
@@ -78,7 +78,7 @@ impl LunReservations {
     }
 
     /// What the attachment of a disk on a node says of its attach. The node may have several names.
-    pub fn record(&self, names: &[&str], disk: &ArmId) -> Record {
+    pub fn record(&self, names: &[&str], disk: &DiskId) -> Record {
         match self.of_node(names) {
             _ if *self == Self::NoCluster => Record::NoCluster,
             NodeReservations::Unknown => Record::Unknown,
@@ -90,20 +90,20 @@ impl LunReservations {
     }
 
     /// The nodes whose attachments name a LUN of the disk; none while they are not known.
-    pub fn nodes_naming(&self, disk: &ArmId) -> impl Iterator<Item = &str> {
+    pub fn nodes_naming(&self, disk: &DiskId) -> impl Iterator<Item = &str> {
         let nodes = match self {
             Self::NoCluster | Self::Cold => None,
             Self::Synced(nodes) => Some(nodes),
         };
         let names_it = |reservation: &Reservation| {
             let handle = reservation.volume_handle.as_deref();
-            handle.and_then(|handle| handle.parse::<ArmId>().ok()).is_some_and(|named| named == *disk)
+            handle.and_then(|handle| handle.parse::<DiskId>().ok()).is_some_and(|named| named == *disk)
         };
         nodes.into_iter().flatten().filter(move |(_, of_node)| of_node.iter().any(names_it)).map(|(node, _)| &**node)
     }
 
     /// Whether an attachment on the node names a LUN of the disk, or may do so.
-    pub fn may_name(&self, node: &str, disk: &ArmId) -> bool {
+    pub fn may_name(&self, node: &str, disk: &DiskId) -> bool {
         match self {
             Self::NoCluster => false,
             Self::Cold => true,
@@ -118,8 +118,8 @@ impl LunReservations {
 /// Gives each disk a LUN: the one its own attachment names if that is free, else the lowest that is neither occupied
 /// nor reserved. Disks are served in the order of their ids, so the order of requests does not matter. A disk that
 /// finds no LUN is absent from the answer.
-pub fn allocate(disks: &BTreeSet<ArmId>, occupied: &BTreeSet<Lun>, reserved: &Reserved) -> BTreeMap<ArmId, Lun> {
-    let mut given: BTreeMap<ArmId, Lun> = BTreeMap::new();
+pub fn allocate(disks: &BTreeSet<DiskId>, occupied: &BTreeSet<Lun>, reserved: &Reserved) -> BTreeMap<DiskId, Lun> {
+    let mut given: BTreeMap<DiskId, Lun> = BTreeMap::new();
     let mut taken = occupied.clone();
     // A LUN that two disks' attachments name is given to neither: either could stage the other.
     for (lun, owners) in reserved {
@@ -153,11 +153,13 @@ pub fn next_free(occupied: &BTreeSet<Lun>, reserved: &Reserved, most: Option<u8>
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use lazuli_model::ArmId;
     use proptest::prelude::*;
 
-    fn disk(n: u8) -> ArmId {
-        ArmId::disk("s", "g", &format!("d{n:02}")).unwrap()
+    use super::*;
+
+    fn disk(n: u8) -> DiskId {
+        DiskId::from(ArmId::disk("s", "g", &format!("d{n:02}")).unwrap())
     }
 
     fn lun(n: u8) -> Lun {
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_node_is_known_by_each_of_its_names_in_whatever_case() {
-        let reservation = |n: u8, handle: Option<&ArmId>| Reservation {
+        let reservation = |n: u8, handle: Option<&DiskId>| Reservation {
             lun: lun(n),
             volume_handle: handle.map(ToString::to_string),
             attachment: format!("csi-{n}"),

@@ -9,7 +9,7 @@
 //! have been the only one that named it. So a detach for any of them is carried out there, unless the VolumeAttachment of
 //! another one of them names the disk: then it is there for that Node.
 
-use lazuli_model::{ArmId, Vm};
+use lazuli_model::{ArmId, DiskId, Vm};
 
 use crate::lun::LunReservations;
 
@@ -19,7 +19,7 @@ pub enum Request<'a> {
     /// To attach a disk.
     Attach,
     /// To detach this disk.
-    Detach(&'a ArmId, &'a LunReservations),
+    Detach(&'a DiskId, &'a LunReservations),
 }
 
 /// What becomes of such a request.
@@ -53,7 +53,7 @@ pub fn owner<'a>(machine: &ArmId, vm: Option<&Vm>, nodes: &[&'a str]) -> Option<
 pub fn other_users<'a>(
     node: &str,
     nodes: impl IntoIterator<Item = &'a str>,
-    disk: &ArmId,
+    disk: &DiskId,
     attachments: &LunReservations,
 ) -> Vec<&'a str> {
     // Without VolumeAttachments to look at, nothing says that the disk is there for none of them.
@@ -106,6 +106,7 @@ mod tests {
             computer_name: computer_name.map(str::to_owned),
             provisioning_state: ProvisioningState::Succeeded,
             etag: None,
+            system_disk: lazuli_model::SystemDisk::Managed,
             data_disks: Vec::new(),
         }
     }
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_disk_leaves_a_machine_for_a_node_that_it_is_not_only_where_no_other_one_may_use_it_there() {
-        let disk = ArmId::disk("s", "g", "d0").unwrap();
+        let disk = DiskId::from(ArmId::disk("s", "g", "d0").unwrap());
         let recorded = |nodes: &[&str]| {
             let reservation = |node: &str| Reservation {
                 lun: Lun::try_from(0).unwrap(),

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use lazuli_model::{ArmId, Disk, Vm};
+use lazuli_model::{ArmId, Disk, DiskId, Vm};
 use lazuli_quota::read::{Accept, By, Seen};
 
 use crate::attach::{LISTS_LAG, Moment};
@@ -31,7 +31,7 @@ const REPLACEMENT: Duration = Duration::from_secs(30);
 /// What is known of the disks that were read.
 #[derive(Debug, Clone)]
 pub struct Sources<T> {
-    disks: BTreeMap<ArmId, Known<T>>,
+    disks: BTreeMap<DiskId, Known<T>>,
     vms: BTreeMap<ArmId, Machine<T>>,
     /// How many VMs are kept before those without disks are forgotten.
     most_vms: usize,
@@ -87,7 +87,7 @@ struct Machine<T> {
     /// The same of the last list.
     listed_at: Option<T>,
     /// The disks that are attached to it. One of them may be known to be elsewhere since.
-    disks: BTreeSet<ArmId>,
+    disks: BTreeSet<DiskId>,
 }
 
 /// How many VMs are kept at least, with disks or without.
@@ -102,13 +102,13 @@ impl<T> Default for Sources<T> {
 impl<T: Moment> Sources<T> {
     /// What a disk was made from that a VM lists, and `Some(None)` for one that was made empty, if that is known of the disk
     /// that is attached now. Ask after a read of the VM was told by [`Self::vm_read`].
-    pub fn of(&self, disk: &ArmId, vm: &ArmId) -> Option<Option<String>> {
+    pub fn of(&self, disk: &DiskId, vm: &ArmId) -> Option<Option<String>> {
         self.attached_to(disk, vm)?;
         self.disks.get(disk)?.source.clone()
     }
 
     /// What the last read of a disk has shown that it was made from, attached or not. It is no proof for a node.
-    pub fn made_from(&self, disk: &ArmId) -> Option<&str> {
+    pub fn made_from(&self, disk: &DiskId) -> Option<&str> {
         self.disks.get(disk)?.source.as_ref()?.as_deref()
     }
 
@@ -141,7 +141,7 @@ impl<T: Moment> Sources<T> {
     }
 
     /// A write of a VM is sent that detaches these disks. The next disk that has the name of one of them may be another one.
-    pub fn detaching<'a>(&mut self, vm: &ArmId, disks: impl IntoIterator<Item = &'a ArmId>) {
+    pub fn detaching<'a>(&mut self, vm: &ArmId, disks: impl IntoIterator<Item = &'a DiskId>) {
         for disk in disks {
             if let Some(machine) = self.vms.get_mut(vm) {
                 machine.disks.remove(disk);
@@ -155,7 +155,7 @@ impl<T: Moment> Sources<T> {
     }
 
     /// Azure has attached a disk by a write that it had accepted at `since`.
-    pub fn attached(&mut self, vm: &ArmId, disk: &ArmId, since: T) {
+    pub fn attached(&mut self, vm: &ArmId, disk: &DiskId, since: T) {
         if let Some(known) = self.disks.get_mut(disk)
             && (known.attached.is_some() || since > known.read_at + LISTS_LAG)
         {
@@ -187,18 +187,18 @@ impl<T: Moment> Sources<T> {
     }
 
     /// The disk has been deleted.
-    pub fn forget(&mut self, disk: &ArmId) {
+    pub fn forget(&mut self, disk: &DiskId) {
         self.disks.remove(disk);
     }
 
     /// Which reads that are sent from now on show the disk that a VM lists.
-    pub fn accept(&self, disk: &ArmId, vm: &ArmId, now: T) -> Accept {
+    pub fn accept(&self, disk: &DiskId, vm: &ArmId, now: T) -> Accept {
         if self.list_shows(disk, vm, now) { Accept::List } else { Accept::Single }
     }
 
     /// Takes a read of a disk that a VM lists, as a read before it has shown. Returns what the disk was made from; `None`
     /// where the read does not say it, because the disk is being detached again.
-    pub fn learn(&mut self, disk: &Disk, vm: &ArmId, seen: Seen<T>) -> Option<Option<String>> {
+    pub fn learn(&mut self, disk: &Disk<DiskId>, vm: &ArmId, seen: Seen<T>) -> Option<Option<String>> {
         if let Some(newer) = self.disks.get(&disk.id).filter(|known| known.read_at > seen.sent_at) {
             // The answer took long, so it may be of the disk that had this name before.
             return newer.source.clone().filter(|source| *source == disk.source);
@@ -217,7 +217,7 @@ impl<T: Moment> Sources<T> {
 
     /// Takes a read of a disk that has been created or is to be attached. Where a list differs from what is known, the disk
     /// must be read again.
-    pub fn learn_before_attach(&mut self, disk: &Disk, seen: Seen<T>) {
+    pub fn learn_before_attach(&mut self, disk: &Disk<DiskId>, seen: Seen<T>) {
         let read = || Known { source: Some(disk.source.clone()), read_at: seen.sent_at, attached: None };
         match (self.disks.get_mut(&disk.id), seen.by) {
             (Some(known), _) if known.read_at > seen.sent_at => {}
@@ -231,17 +231,17 @@ impl<T: Moment> Sources<T> {
         }
     }
 
-    fn attached_to(&self, disk: &ArmId, vm: &ArmId) -> Option<&Attached<T>> {
+    fn attached_to(&self, disk: &DiskId, vm: &ArmId) -> Option<&Attached<T>> {
         self.disks.get(disk)?.attached.as_ref().filter(|attached| attached.vm == *vm)
     }
 
     /// Whether a list that is sent at `sent_at` shows the disk that a VM lists.
-    fn list_shows(&self, disk: &ArmId, vm: &ArmId, sent_at: T) -> bool {
+    fn list_shows(&self, disk: &DiskId, vm: &ArmId, sent_at: T) -> bool {
         let since = self.attached_to(disk, vm).and_then(|attached| attached.since);
         since.is_some_and(|since| sent_at >= since + LISTS_LAG)
     }
 
-    fn stays_attached(&mut self, vm: &ArmId, disk: &ArmId, now: T, since: Option<T>) {
+    fn stays_attached(&mut self, vm: &ArmId, disk: &DiskId, now: T, since: Option<T>) {
         let Some(machine) = self.vms.get_mut(vm) else { return };
         machine.disks.insert(disk.clone());
         let known = self.disks.entry(disk.clone()).or_insert(Known { source: None, read_at: now, attached: None });
@@ -264,7 +264,7 @@ impl<T: Moment> Sources<T> {
         }
     }
 
-    fn release_all(&mut self, vm: &ArmId, disks: BTreeSet<ArmId>) {
+    fn release_all(&mut self, vm: &ArmId, disks: BTreeSet<DiskId>) {
         for disk in disks {
             if self.attached_to(&disk, vm).is_some() {
                 self.disks.remove(&disk);

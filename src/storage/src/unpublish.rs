@@ -13,7 +13,7 @@
 //! VolumeAttachment of that Node names it; else the request waits ([`crate::shared_machine`]).
 
 use lazuli_model::{
-    ArmId, Disk, Vm,
+    ArmId, Disk, DiskId, Vm,
     node::{ClusterNodes, Place},
 };
 
@@ -74,7 +74,7 @@ pub fn needs_holders(known: NodeVm, cluster: &ClusterNodes, node: &str, vm: &Arm
 /// node's name and had the disk is the node's.
 ///
 /// A machine that a Node of this name named before is one that the disk must leave too.
-pub fn leaves_no_doubt(before: &Disk, vm: &Vm, node: &str, cluster: &ClusterNodes) -> bool {
+pub fn leaves_no_doubt<I>(before: &Disk<I>, vm: &Vm, node: &str, cluster: &ClusterNodes) -> bool {
     let holders = before.holders();
     if cluster.former_machines(node).into_iter().any(|former| *former != vm.id && holders.contains(&former)) {
         return false;
@@ -83,7 +83,7 @@ pub fn leaves_no_doubt(before: &Disk, vm: &Vm, node: &str, cluster: &ClusterNode
 }
 
 /// The machines that hold the disk beside the node's VM, which it has left or which is gone.
-pub fn other_holders<'a>(disk: &'a Disk, vm: &ArmId) -> Vec<&'a ArmId> {
+pub fn other_holders<'a, I>(disk: &'a Disk<I>, vm: &ArmId) -> Vec<&'a ArmId> {
     disk.holders().into_iter().filter(|holder| *holder != vm).collect()
 }
 
@@ -91,7 +91,7 @@ pub fn other_holders<'a>(disk: &'a Disk, vm: &ArmId) -> Vec<&'a ArmId> {
 #[derive(Debug, Clone, Copy)]
 pub struct Detach<'a> {
     /// The disk.
-    pub disk: &'a ArmId,
+    pub disk: &'a DiskId,
     /// The node's name.
     pub node: &'a str,
     /// How its VM is known.
@@ -167,6 +167,7 @@ mod tests {
             computer_name: computer_name.map(str::to_owned),
             provisioning_state: ProvisioningState::Succeeded,
             etag: None,
+            system_disk: lazuli_model::SystemDisk::Managed,
             data_disks: Vec::new(),
         }
     }
@@ -185,8 +186,8 @@ mod tests {
         ClusterNodes::Known(known(nodes))
     }
 
-    fn disk() -> ArmId {
-        ArmId::disk("s", "g", "d0").unwrap()
+    fn disk() -> DiskId {
+        DiskId::from(ArmId::disk("s", "g", "d0").unwrap())
     }
 
     /// VolumeAttachments of the disk that name a LUN, on these nodes.
@@ -307,7 +308,7 @@ mod tests {
     #[test]
     fn a_disk_that_the_guessed_vm_had_leaves_no_doubt_unless_it_is_shared_and_the_vm_has_another_name() {
         let (old, rescue) = (id("g", "old"), id("far", "rescue"));
-        let disk = |max_shares: u32, holders: &[&ArmId]| Disk {
+        let disk = |max_shares: u32, holders: &[&ArmId]| Disk::<ArmId> {
             max_shares,
             managed_by: holders.first().map(|holder| (*holder).clone()),
             managed_by_extended: if max_shares > 1 {

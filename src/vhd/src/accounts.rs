@@ -21,10 +21,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lazuli_model::{
-    AccountKind, ProvisioningState, StorageAccount, StorageSku, digest, fault::Fault, op::AccountSpec, tags,
+    AccountKind, BlobUri, ProvisioningState, StorageAccount, StorageSku, digest, fault::Fault, op::AccountSpec, tags,
 };
 
 use crate::class::{BlobClass, Place, SKUS};
+
+/// The container of the disks that a driver makes (source: the in-tree plugin of Kubernetes 1.7).
+pub const CONTAINER: &str = "vhds";
 
 /// How many disks an account of the pool gets (source: the in-tree plugin).
 pub const DISKS_PER_ACCOUNT: usize = 60;
@@ -272,6 +275,32 @@ pub fn is_dedicated_to(account: &StorageAccount, cluster: &str, blob: &str) -> b
         && tag(account, SKIP_MATCHING).is_some()
         && tag(account, DISK_TAG) == Some(blob)
         && is_dedicated_name(cluster, blob, account.name())
+}
+
+/// What names the accounts of a cluster apart from those of others ([`Evidence::cluster`]).
+pub fn cluster_key(subscription: &str, resource_group: &str, name: &str) -> String {
+    format!("{subscription}/{resource_group}/{name}").to_lowercase()
+}
+
+/// In which containers of which accounts there may be disks of this cluster's kind: those that addresses name, and the
+/// container of disks of each account that a driver made for disks.
+pub fn containers_to_list(
+    accounts: &[StorageAccount],
+    addresses: impl IntoIterator<Item = BlobUri>,
+) -> Vec<(StorageAccount, BTreeSet<String>)> {
+    let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for address in addresses {
+        named.entry(address.account().to_owned()).or_default().insert(address.container().to_owned());
+    }
+    let containers = |account: &StorageAccount| {
+        let mut containers = named.get(account.name()).cloned().unwrap_or_default();
+        if is_made_for_disks(account) {
+            containers.insert(CONTAINER.to_owned());
+        }
+        containers
+    };
+    let listed = accounts.iter().map(|account| (account.clone(), containers(account)));
+    listed.filter(|(_, containers)| !containers.is_empty()).collect()
 }
 
 fn spec(request: &Request, disk: Option<&str>, is_stack_hub: bool) -> AccountSpec {

@@ -4,7 +4,7 @@
 //! itself has retired blob disks (2026-03-31), and Azure Stack Hub has not: there no machine takes one, and the way out is a
 //! managed disk that is made from the blob, which needs no attach.
 
-use crate::class::SystemDisk;
+use lazuli_model::{SystemDisk, Vm};
 
 /// A machine that is to have a blob disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,6 +13,16 @@ pub enum Machine {
     Alone(SystemDisk),
     /// An instance of a scale set.
     OfScaleSet,
+}
+
+impl Machine {
+    /// The machine that a read has shown.
+    pub fn of(vm: &Vm) -> Self {
+        match vm.id.is_type("Microsoft.Compute/virtualMachines") {
+            true => Self::Alone(vm.system_disk),
+            false => Self::OfScaleSet,
+        }
+    }
 }
 
 /// Whether the cloud attaches blobs.
@@ -25,7 +35,7 @@ pub enum Service {
 }
 
 /// Why a blob disk is not attached: `FAILED_PRECONDITION`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
     /// The cloud attaches no blobs.
     #[error(

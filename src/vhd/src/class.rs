@@ -14,18 +14,25 @@
 //! | none or `Dedicated` | named | in that account |
 //! | `Managed`, `Shared` | named | never: it is refused |
 //!
+//! A class of the in-tree provisioner gets none: where it would, it is refused.
+//!
 //! What a node does with the disk (`fsType`, `perfProfile`, `device-setting/`) is checked by the crate of classes, as for
 //! managed disks.
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 
 use lazuli_model::{
-    CachingMode, Gib, StorageSku, UnknownName, digest,
+    CachingMode, Gib, StorageSku, SystemDisk, UnknownName,
+    blob_uri::is_account_name,
+    digest,
     parameter::{Parameter, ParameterError, Parameters},
     spelling::nearest,
 };
 
-use crate::uri::{EXTENSION, is_account_name};
+use crate::parameters;
+
+/// How the names of the blobs that a driver makes end.
+const EXTENSION: &str = ".vhd";
 
 /// `--blob-disks`: when a class that asks for a blob disk gets one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -68,15 +75,6 @@ impl fmt::Display for BlobDisks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// Where the system disk of a machine is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SystemDisk {
-    /// `storageProfile.osDisk.vhd`
-    Blob,
-    /// `storageProfile.osDisk.managedDisk`, or that of an instance of a scale set.
-    Managed,
 }
 
 /// What the machines of the cluster take.
@@ -198,32 +196,6 @@ pub fn sizes(is_stack_hub: bool) -> RangeInclusive<Gib> {
     Gib::new(1)..=if is_stack_hub { LARGEST_ON_STACK_HUB } else { LARGEST }
 }
 
-/// The parameters that count for blob disks, as the documentation spells them.
-const KNOWN: [&str; 9] = [
-    "cachingMode",
-    "fsType",
-    "kind",
-    "location",
-    "perfProfile",
-    "resourceGroup",
-    "skuName",
-    "storageAccount",
-    "storageAccountType",
-];
-
-/// Parameters without effect, which old classes have: those of external-provisioner, of the translation of in-tree classes
-/// and of older drivers.
-const WITHOUT_EFFECT: [&str; 8] = [
-    "csi-migration",
-    "csi.storage.k8s.io/pv/name",
-    "csi.storage.k8s.io/pvc/name",
-    "csi.storage.k8s.io/pvc/namespace",
-    "attachdiskinitialdelay",
-    "enableasyncattach",
-    "useragent",
-    "zoned",
-];
-
 /// Parameters that are of managed disks alone.
 const OF_MANAGED_DISKS: [&str; 20] = [
     "diskaccessid",
@@ -303,10 +275,24 @@ pub fn choose(request: &Request, defaults: &Defaults) -> Result<Choice, Paramete
     };
     match (defaults.blob_disks, defaults.machines) {
         (BlobDisks::Always, _) | (BlobDisks::Auto, Machines::Blobs) => {
+            refuse_in_tree(&parameters)?;
             Ok(Choice::Blob(Box::new(blob(request, &parameters, place, defaults)?)))
         }
         (BlobDisks::Auto, Machines::Unknown) => Ok(Choice::Undecided),
         (BlobDisks::Never, _) | (BlobDisks::Auto, Machines::Managed) => as_go(kind, account, defaults),
+    }
+}
+
+/// Refuses a class of the in-tree provisioner, which external-provisioner marks. Its PersistentVolume is translated back, and
+/// the translation makes every kind Managed (source: csi-translation-lib); the API server then refuses the address of a blob
+/// (source: its validation of `azureDisk`). So nothing may be made.
+fn refuse_in_tree(parameters: &Parameters<'_>) -> Result<(), ParameterError> {
+    match parameters.get("csi-migration") {
+        Some(mark) if mark.value.eq_ignore_ascii_case("true") => Err(mark.refuse(
+            "the class has the in-tree provisioner, of which Kubernetes accepts managed disks alone; allowed for blob disks is \
+             a class with the provisioner disk.csi.azure.com",
+        )),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -391,21 +377,16 @@ fn blob(
 }
 
 fn check_known(folded: &str, parameter: Parameter<'_>) -> Result<(), ParameterError> {
-    let is_known = KNOWN.iter().any(|known| known.eq_ignore_ascii_case(folded))
-        || WITHOUT_EFFECT.contains(&folded)
-        || folded.starts_with("device-setting/");
-    if is_known {
-        return Ok(());
-    }
-    // One machine has a blob disk at a time.
-    if folded == "maxshares" && parameter.value == "1" {
+    let is_one_machine = folded != "maxshares" || parameter.value == "1";
+    if is_one_machine && (parameters::row(folded).is_some() || folded.starts_with("device-setting/")) {
         return Ok(());
     }
     if OF_MANAGED_DISKS.contains(&folded) {
         return Err(parameter.refuse("it is of managed disks, and a blob disk has none; allowed is to leave it out"));
     }
-    let hint = nearest(parameter.key, KNOWN).map(|known| format!("; did you mean {known}?")).unwrap_or_default();
-    Err(parameter.refuse(format!("allowed for blob disks are {}{hint}", KNOWN.join(", "))))
+    let hint = nearest(parameter.key, parameters::names()).map(|known| format!("; did you mean {known}?"));
+    let known = parameters::names().collect::<Vec<_>>().join(", ");
+    Err(parameter.refuse(format!("allowed for blob disks are {known}{}", hint.unwrap_or_default())))
 }
 
 fn sku(parameters: &Parameters<'_>, is_stack_hub: bool) -> Result<Option<StorageSku>, ParameterError> {
@@ -446,6 +427,15 @@ fn size(request: &Request, is_stack_hub: bool) -> Result<(Gib, RangeInclusive<u6
         ));
     }
     Ok((size, required.unsigned_abs()..=limit_bytes))
+}
+
+/// The size that an expansion asks for.
+///
+/// # Errors
+/// When no blob disk is so large, or none that holds what is required keeps to the limit.
+pub fn expansion(required_bytes: i64, limit_bytes: i64, is_stack_hub: bool) -> Result<Gib, ParameterError> {
+    let request = Request { required_bytes, limit_bytes, ..Request::default() };
+    size(&request, is_stack_hub).map(|(size, _)| size)
 }
 
 /// The size of a blob disk that holds so many bytes: for a creation and for an expansion.

@@ -1,5 +1,5 @@
 //! Every decision about VHD blob disks, as pure functions over values: page blobs in storage accounts that virtual machines
-//! without managed disks attach by address. No program of this version makes or attaches such disks yet.
+//! without managed disks attach by address.
 //!
 //! | module | decides |
 //! |---|---|
@@ -7,14 +7,24 @@
 //! | [`accounts`] | in which storage account it is made, and which accounts are made |
 //! | [`life`] | what is sent next, and what is answered: the steps of a disk that is made, grows or is deleted |
 //! | [`attach`] | whether a machine may have it |
+//! | [`PARAMETERS`] | which parameters a class may have |
 //! | [`lease`] | whether it is attached, by its blob |
+//! | [`disk`] | what a blob is as a disk on machines |
+//! | [`source`] | whether a managed disk may be imported from it now |
+//! | [`import`] | what comes next of a managed disk that is made from one |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
-//! | [`uri`] | which blob an address names |
+//! | [`work`] | the steps of disks and of their accounts, as tasks run them |
 
 pub mod accounts;
 pub mod attach;
 pub mod class;
+pub mod disk;
 pub mod footer;
+pub mod import;
 pub mod lease;
 pub mod life;
-pub mod uri;
+mod parameters;
+pub mod source;
+pub mod work;
+
+pub use parameters::PARAMETERS;

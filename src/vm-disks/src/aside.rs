@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_engine::Id;
-use lazuli_model::ArmId;
+use lazuli_model::DiskId;
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{
@@ -47,7 +47,7 @@ pub(super) struct Answering<E> {
 
 impl<E> Answering<E> {
     /// The disks that have to be read by single reads.
-    pub(super) fn to_read(&self) -> Vec<ArmId> {
+    pub(super) fn to_read(&self) -> Vec<DiskId> {
         self.plan.disks_to_read(Accept::Single)
     }
 }
@@ -75,7 +75,7 @@ impl<E: AzureError> State<E> {
         &mut self,
         cx: &mut Cx<'_, E>,
         mut answering: Answering<E>,
-        reads: Vec<(ArmId, Result<DiskSeen, E>)>,
+        reads: Vec<(DiskId, Result<DiskSeen, E>)>,
     ) -> Plan<Duration> {
         answering.reads.add(answering.asked_at, reads);
         let Answering { read, goals, reads, .. } = &answering;
@@ -177,7 +177,7 @@ impl<E: AzureError> State<E> {
         }
     }
 
-    pub(super) fn aside_disks_read(&mut self, cx: &mut Cx<'_, E>, id: Id, disks: Vec<(ArmId, Result<DiskSeen, E>)>) {
+    pub(super) fn aside_disks_read(&mut self, cx: &mut Cx<'_, E>, id: Id, disks: Vec<(DiskId, Result<DiskSeen, E>)>) {
         match std::mem::replace(&mut self.aside, Aside::Idle) {
             Aside::Disks(awaited, goals, read, asked_at) if awaited == id => {
                 let (plan, reads) = (Plan::nothing(&self.vm), DiskReads::default());

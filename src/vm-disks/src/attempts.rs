@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_engine::bisection::{Bisection, BisectionStep};
 use lazuli_model::{
-    ArmId, ProvisioningState, Vm,
+    DiskId, ProvisioningState, Vm,
     fault::{Effect, Fault},
     op::VmWriteMethod,
 };
@@ -28,12 +28,12 @@ const MAX_UNREACHABLE_PAUSES: u32 = 3;
 #[derive(Debug, Clone)]
 pub(super) struct Attempts<E> {
     /// The disks of which one makes writes fail.
-    pub(super) bisection: Bisection<ArmId>,
+    pub(super) bisection: Bisection<DiskId>,
     /// The write method on trial. It becomes the method of all VMs once a write by it has succeeded.
     pub(super) method: Option<VmWriteMethod>,
     /// Disks to remove from the VM's model before anything else is written: the VM lists them although they are not
     /// attached to it, and they or a disk of the same batch make its writes fail.
-    pub(super) stale_disks: BTreeSet<ArmId>,
+    pub(super) stale_disks: BTreeSet<DiskId>,
     /// Whether the VM still listed a deleted disk after a whole-list write that omitted it.
     pub(super) omission_had_no_effect: bool,
     /// Whether Azure has refused the list by which stale disks are removed, where the action is used otherwise.
@@ -112,7 +112,7 @@ impl<E: AzureError> Attempts<E> {
     }
 
     /// Records disks that their own state answered. If one of them is under bisection, it is the failing disk.
-    pub(super) fn answered_by_disk_state(&mut self, disks: &BTreeSet<ArmId>) {
+    pub(super) fn answered_by_disk_state(&mut self, disks: &BTreeSet<DiskId>) {
         if disks.iter().any(|disk| self.bisection.contains(disk)) {
             self.failing_disk_found();
         }
@@ -131,7 +131,7 @@ impl<E: AzureError> Attempts<E> {
 
     /// Records a write that succeeded. Returns the failing disk when all other disks of the bisection are cleared: it
     /// need not be written alone to fail.
-    pub(super) fn write_succeeded(&mut self, members: &Batch) -> Option<(ArmId, Goal, Failure<E>)> {
+    pub(super) fn write_succeeded(&mut self, members: &Batch) -> Option<(DiskId, Goal, Failure<E>)> {
         self.bisection.cleared(members.keys());
         (self.failures, self.most_members) = (0, 0);
         self.failing_disks = 0;
@@ -185,7 +185,7 @@ mod tests {
             Some(403)
         }
 
-        fn named_disk(&self) -> Option<ArmId> {
+        fn named_disk(&self) -> Option<DiskId> {
             None
         }
     }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use lazuli_model::{ArmId, Disk, fault::Fault};
+use lazuli_model::{Disk, DiskId, fault::Fault};
 
 use super::{AzureError, Batch, Cx, DiskSeen, Failure, State, Why};
 use lazuli_storage::dangling::Dangling;
@@ -18,7 +18,7 @@ const MOST_READS: usize = 8;
 /// The conditions of a batch's detaches, while the disks are read.
 #[derive(Debug)]
 pub(super) struct Conditions {
-    of: BTreeMap<ArmId, Vec<Dangling>>,
+    of: BTreeMap<DiskId, Vec<Dangling>>,
     reads_made: usize,
     asked_at: Duration,
 }
@@ -40,8 +40,8 @@ impl<E: AzureError> State<E> {
         &mut self,
         cx: &mut Cx<'_, E>,
         mut conditions: Conditions,
-        reads: Vec<(ArmId, Result<DiskSeen, E>)>,
-    ) -> Result<BTreeSet<ArmId>, Conditions> {
+        reads: Vec<(DiskId, Result<DiskSeen, E>)>,
+    ) -> Result<BTreeSet<DiskId>, Conditions> {
         // A read that Azure made wait makes the others old.
         let is_fresh = cx.now.saturating_sub(conditions.asked_at) <= FRESH;
         if !is_fresh && conditions.reads_made < MOST_READS {
@@ -75,7 +75,7 @@ impl<E: AzureError> State<E> {
         Ok(refused)
     }
 
-    fn check_again(&self, cx: &Cx<'_, E>, condition: &Dangling, disk: &Disk) -> Result<(), Failure<E>> {
+    fn check_again(&self, cx: &Cx<'_, E>, condition: &Dangling, disk: &Disk<DiskId>) -> Result<(), Failure<E>> {
         let attached_by = cx.memory.seen_attachments.attached_by(disk, &self.vm);
         let node = cx.env.nodes.name_of(&self.vm).unwrap_or(&self.node);
         let named = cx.env.attachments.may_name(node, &disk.id);

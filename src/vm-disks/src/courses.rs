@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
-    CachingMode, DataDisk, DataDiskSource, DiskState, ProvisioningState, fault::Effect, node::ClusterNodes,
-    size::SizeLimits,
+    ArmId, CachingMode, DataDisk, DataDiskSource, DiskId, DiskState, ProvisioningState, fault::Effect,
+    node::ClusterNodes, size::SizeLimits,
 };
 use lazuli_quota::read::By;
 
 use super::{judge::unnamed_disks_gone, *};
 
-fn disk(n: u8) -> ArmId {
-    ArmId::disk("s", "g", &format!("d{n}")).unwrap()
+fn disk(n: u8) -> DiskId {
+    DiskId::from(ArmId::disk("s", "g", &format!("d{n}")).unwrap())
 }
 
 fn vm_id() -> ArmId {
@@ -24,7 +24,7 @@ fn vm_id() -> ArmId {
 fn vm(provisioning_state: ProvisioningState, disks: &[u8]) -> Vm {
     let element = |n: &u8| DataDisk {
         lun: Lun::try_from(i64::from(*n)).unwrap(),
-        source: DataDiskSource::Managed(disk(*n)),
+        source: DataDiskSource::Disk(disk(*n)),
         caching: CachingMode::None,
         to_be_detached: false,
     };
@@ -36,12 +36,13 @@ fn vm(provisioning_state: ProvisioningState, disks: &[u8]) -> Vm {
         computer_name: None,
         provisioning_state,
         etag: Some("1".to_owned()),
+        system_disk: lazuli_model::SystemDisk::Managed,
         data_disks: disks.iter().map(element).collect(),
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Refused(Fault, Option<ArmId>);
+struct Refused(Fault, Option<DiskId>);
 
 impl AzureFailure for Refused {
     fn fault(&self) -> &Fault {
@@ -62,7 +63,7 @@ impl AzureError for Refused {
         Some(if self.0 == Fault::OperationFailed { 200 } else { 400 })
     }
 
-    fn named_disk(&self) -> Option<ArmId> {
+    fn named_disk(&self) -> Option<DiskId> {
         self.1.clone()
     }
 }
@@ -149,8 +150,8 @@ impl Course {
     fn shows_disks(&mut self, actions: &[Action<Refused>], exist: bool) -> Vec<Action<Refused>> {
         let Some(Action::ReadDisks { id, singly, listed, .. }) = actions.last() else { panic!("{actions:?}") };
         let seen = Seen { by: By::Single, sent_at: self.now };
-        let unattached = |id: &ArmId| Disk { state: Some(DiskState::Unattached), ..Disk::unattached(id.name()) };
-        let read = |id: &ArmId| match exist {
+        let unattached = |id: &DiskId| Disk { state: Some(DiskState::Unattached), ..Disk::unattached(id.name()) };
+        let read = |id: &DiskId| match exist {
             true => (id.clone(), Ok(DiskSeen { disk: unattached(id), seen })),
             false => (id.clone(), Err(Refused(Fault::NotFound, None))),
         };
@@ -162,7 +163,7 @@ impl Course {
     fn shows_held(&mut self, actions: &[Action<Refused>]) -> Vec<Action<Refused>> {
         let Some(Action::ReadDisks { id, singly, listed, .. }) = actions.last() else { panic!("{actions:?}") };
         let seen = Seen { by: By::Single, sent_at: self.now };
-        let held = |id: &ArmId| Disk {
+        let held = |id: &DiskId| Disk {
             state: Some(DiskState::Attached),
             managed_by: Some(vm_id()),
             ..Disk::unattached(id.name())
@@ -195,7 +196,12 @@ impl Course {
         self.refused_for(actions, fault, None)
     }
 
-    fn refused_for(&mut self, actions: &[Action<Refused>], fault: Fault, named: Option<ArmId>) -> Vec<Action<Refused>> {
+    fn refused_for(
+        &mut self,
+        actions: &[Action<Refused>],
+        fault: Fault,
+        named: Option<DiskId>,
+    ) -> Vec<Action<Refused>> {
         let (id, ..) = written(actions);
         self.happens(Event::Written(id, Err(Refused(fault, named))))
     }

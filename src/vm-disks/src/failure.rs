@@ -2,7 +2,7 @@
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
-    ArmId,
+    DiskId,
     fault::{Effect, Fault},
 };
 
@@ -17,7 +17,7 @@ pub trait AzureError: AzureFailure {
     /// The HTTP status, where Azure has answered.
     fn status(&self) -> Option<u16>;
     /// The disk that Azure's answer names as its target, if any.
-    fn named_disk(&self) -> Option<ArmId>;
+    fn named_disk(&self) -> Option<DiskId>;
     /// Whether Azure had accepted the write, which has failed since.
     fn is_of_accepted_write(&self) -> bool {
         self.status().is_some_and(|status| (200..300).contains(&status))
@@ -84,6 +84,8 @@ pub enum Why {
         /// The VM's; `None` for a regional one.
         vm: Option<String>,
     },
+    /// Azure has refused to attach a page blob, and does not say why in its code.
+    BlobRefused,
     /// The attachment is not, or not any more, the one to detach.
     NotDangling(NotDangling),
     /// Reads of the disk take too long to tell who has attached it.
@@ -114,7 +116,7 @@ impl<E: AzureError> Failure<E> {
         Self { fault: error.fault().clone(), effect: error.effect(), why, azure: Some(error) }
     }
 
-    pub(super) fn named_disk(&self) -> Option<ArmId> {
+    pub(super) fn named_disk(&self) -> Option<DiskId> {
         self.azure.as_ref()?.named_disk()
     }
 
@@ -123,7 +125,7 @@ impl<E: AzureError> Failure<E> {
     /// A failure that is about another disk is a conflict to this caller, and so is "not found" or "attached elsewhere"
     /// where Azure does not name the disk. "Not found" and "attached elsewhere" are always conflicts to the caller of a
     /// detach.
-    pub(super) fn of_batch(&self, disk: &ArmId, goal: Goal) -> Self {
+    pub(super) fn of_batch(&self, disk: &DiskId, goal: Goal) -> Self {
         let named = self.named_disk();
         let is_about_this_disk = match self.fault {
             Fault::NotFound | Fault::AttachedElsewhere { .. } => goal != Goal::Detached && named.as_ref() == Some(disk),
@@ -139,6 +141,10 @@ impl<E: AzureError> Failure<E> {
         };
         match self.fault {
             _ if !is_about_this_disk => self.clone().resorted(Fault::Conflict),
+            // A cloud that attaches page blobs no more says so in its message alone, with a code that says nothing.
+            Fault::Invalid | Fault::Unsupported if goal != Goal::Detached && disk.blob().is_some() => {
+                Self { why: Why::BlobRefused, ..self.clone() }.resorted(Fault::Unclear)
+            }
             // Azure's message names the scope that the identity may not use, and not the disk that refers to it.
             Fault::LinkedForbidden => Self { why: Why::LacksRight, ..self.clone() },
             _ => self.clone(),
@@ -146,7 +152,7 @@ impl<E: AzureError> Failure<E> {
     }
 
     /// The failure that the caller of a failing disk gets where nothing explains it.
-    pub(super) fn unexplained(self, disk: &ArmId, goal: Goal) -> Self {
+    pub(super) fn unexplained(self, disk: &DiskId, goal: Goal) -> Self {
         match self.fault {
             Fault::NotFound if goal != Goal::Detached && self.named_disk().is_none() => self,
             _ => self.of_batch(disk, goal),

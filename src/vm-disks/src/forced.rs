@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lazuli_model::{ArmId, InstanceView, op::VmWriteMethod};
+use lazuli_model::{DiskId, InstanceView, op::VmWriteMethod};
 
 use super::{
     Action, AzureError, Cx, DiskSeen, State,
@@ -19,11 +19,14 @@ impl<E: AzureError> State<E> {
     pub(super) fn look_for_failed_detaches(&mut self, cx: &mut Cx<'_, E>, planning: Box<Planning<E>>) {
         // A list by omission cannot say how a disk leaves.
         let is_off = cx.env.force_detach == ForceDetach::Off || cx.memory.method == VmWriteMethod::WholeListByOmission;
-        let has_failed = |disk: &ArmId| {
-            planning.vm.read.vm.data_disk(disk).is_some() && cx.memory.failed_detaches.contains(&self.vm, disk)
+        // `detachOption` is of managed disks (source: the compute API).
+        let has_failed = |disk: &DiskId| {
+            disk.managed().is_some()
+                && planning.vm.read.vm.data_disk(disk).is_some()
+                && cx.memory.failed_detaches.contains(&self.vm, disk)
         };
         let detach = planning.members().iter().filter(|(_, goal)| **goal == Goal::Detached);
-        let failed: Vec<ArmId> = match is_off {
+        let failed: Vec<DiskId> = match is_off {
             true => Vec::new(),
             false => detach.map(|(disk, _)| disk).filter(|disk| has_failed(disk)).cloned().collect(),
         };
@@ -39,14 +42,14 @@ impl<E: AzureError> State<E> {
         &mut self,
         cx: &mut Cx<'_, E>,
         planning: Box<Planning<E>>,
-        reads: Vec<(ArmId, Result<DiskSeen, E>)>,
+        reads: Vec<(DiskId, Result<DiskSeen, E>)>,
     ) {
         let is_this_attachment = |read: &Result<DiskSeen, E>| {
             let failed = &cx.memory.failed_detaches;
             read.as_ref().is_ok_and(|read| failed.is_of_this_attachment(&self.vm, &read.disk))
         };
         let failed = reads.into_iter().filter(|(_, read)| is_this_attachment(read)).map(|(disk, _)| disk);
-        let failed: BTreeSet<ArmId> = failed.collect();
+        let failed: BTreeSet<DiskId> = failed.collect();
         if failed.is_empty() {
             return self.with_force(cx, planning, failed);
         }

@@ -14,7 +14,7 @@ use std::{
 
 use lazuli_engine::{Awaited, Id};
 use lazuli_model::{
-    ArmId, DataDisk, DataDiskSource, Lun, ProvisioningState, Vm,
+    ArmId, DataDisk, DataDiskSource, DiskId, Lun, ProvisioningState, Vm,
     fault::{Effect, Fault},
     op::{Attachment, VmWrite, VmWriteMethod},
 };
@@ -78,7 +78,7 @@ pub(super) enum Judge<E> {
     /// The state of a disk that made a write fail, and what follows.
     Refused(Box<Refusal<E>>, AfterRefusal),
     /// The disks that the write applied again, until they are attached.
-    Reapplied { sent: Box<Sent>, accepted: Duration, left: Vec<ArmId>, lag: usize, paused: Option<Duration> },
+    Reapplied { sent: Box<Sent>, accepted: Duration, left: Vec<DiskId>, lag: usize, paused: Option<Duration> },
     /// The VM.
     Verify(Box<Verify<E>>),
     /// The other disks of the VM's model, after a write that failed.
@@ -206,13 +206,13 @@ impl<E: AzureError> State<E> {
         mut sent: Box<Sent>,
         accepted: Duration,
         lag: usize,
-        reads: Vec<(ArmId, Result<DiskSeen, E>)>,
+        reads: Vec<(DiskId, Result<DiskSeen, E>)>,
     ) {
         let is_missing = |read: &Result<DiskSeen, E>| {
             read.as_ref().is_ok_and(|read| !attach::confirmed_attached(&read.disk, &self.vm))
         };
         let left = reads.into_iter().filter(|(_, read)| is_missing(read)).map(|(disk, _)| disk);
-        let left: Vec<ArmId> = left.collect();
+        let left: Vec<DiskId> = left.collect();
         if let (false, Some(pause)) = (left.is_empty(), READ_LAG_PAUSES.get(lag)) {
             let paused = Some(cx.now + *pause);
             return self.judge(Judge::Reapplied { sent, accepted, left, lag: lag + 1, paused });
@@ -228,7 +228,7 @@ impl<E: AzureError> State<E> {
 
     fn verify_success(&mut self, cx: &mut Cx<'_, E>, sent: Box<Sent>, accepted: Duration) {
         // A disk that must be detached before it can be attached is half way.
-        let is_half_way = |disk: &ArmId, goal: Goal| goal != Goal::Detached && sent.write.detach.contains(disk);
+        let is_half_way = |disk: &DiskId, goal: Goal| goal != Goal::Detached && sent.write.detach.contains(disk);
         let members = sent.members.iter().map(|(disk, goal)| (disk.clone(), *goal));
         let (half, mut members): (Batch, Batch) = members.partition(|(disk, goal)| is_half_way(disk, *goal));
         members.extend(half.keys().map(|disk| (disk.clone(), Goal::Detached)));
@@ -285,7 +285,7 @@ impl<E: AzureError> State<E> {
         }
         let has_failed = matches!(verify.ended, Ended::Badly(_));
         let confirmed = attach::confirm(&read.vm, read.seen, &verify.members, has_failed);
-        let is_unmet = |(disk, _): &(&ArmId, &Goal)| !confirmed.contains_key(*disk);
+        let is_unmet = |(disk, _): &(&DiskId, &Goal)| !confirmed.contains_key(*disk);
         let unmet: Batch = verify.members.iter().filter(is_unmet).map(|(disk, goal)| (disk.clone(), *goal)).collect();
         let lags = READ_LAG_PAUSES.get(verify.lag).filter(|_| !has_failed && !unmet.is_empty());
         if let (Ended::Well(write, accepted), None) = (&verify.ended, lags) {
@@ -472,7 +472,7 @@ impl<E: AzureError> State<E> {
         &mut self,
         cx: &mut Cx<'_, E>,
         judge: Judge<E>,
-        reads: Vec<(ArmId, Result<DiskSeen, E>)>,
+        reads: Vec<(DiskId, Result<DiskSeen, E>)>,
     ) {
         match judge {
             Judge::Reapplied { sent, accepted, lag, .. } => self.reapplied_read(cx, sent, accepted, lag, reads),
@@ -526,9 +526,16 @@ impl<E: AzureError> State<E> {
 
     /// Those of these disks that do not exist any more or are attached to another VM. While the VM lists them every write
     /// fails (source: the Go drivers leave such disks out and try again).
-    fn stale_of(&self, reads: Vec<(ArmId, Result<DiskSeen, E>)>) -> BTreeSet<ArmId> {
+    fn stale_of(&self, reads: Vec<(DiskId, Result<DiskSeen, E>)>) -> BTreeSet<DiskId> {
         let is_stale = |read: &Result<DiskSeen, E>| match read {
-            Ok(read) => matches!(attach::attachable(&read.disk, &self.vm), Err(Unattachable::AttachedTo(_))),
+            Ok(read) => match attach::attachable(&read.disk, &self.vm) {
+                // The metadata of a page blob keep the resource group that its machine was in before a move.
+                Err(Unattachable::AttachedTo(holders)) => {
+                    let has_its_name = |holder: &ArmId| holder.name().eq_ignore_ascii_case(self.vm.name());
+                    read.disk.id.managed().is_some() || !holders.iter().any(has_its_name)
+                }
+                _ => false,
+            },
             Err(error) => *error.fault() == Fault::NotFound,
         };
         reads.into_iter().filter(|(_, read)| is_stale(read)).map(|(disk, _)| disk).collect()
@@ -536,15 +543,15 @@ impl<E: AzureError> State<E> {
 }
 
 /// After a write that failed: the disks of the VM's model that were no members of the write, and that may be stale.
-pub(super) fn others_that_may_be_stale<E: AzureError>(members: &Batch, vm: &Vm, failure: &Failure<E>) -> Vec<ArmId> {
+pub(super) fn others_that_may_be_stale<E: AzureError>(members: &Batch, vm: &Vm, failure: &Failure<E>) -> Vec<DiskId> {
     let named = failure.named_disk();
     let others = vm.data_disks.iter().filter_map(|element| match &element.source {
-        DataDiskSource::Managed(id) if !members.contains_key(id) => Some(id.clone()),
+        DataDiskSource::Disk(id) if !members.contains_key(id) => Some(id.clone()),
         _ => None,
     });
     // In the state Succeeded every listed disk is attached, unless Azure's error names it.
     let may_be_stale =
-        |disk: &ArmId| vm.provisioning_state == ProvisioningState::Failed || Some(disk) == named.as_ref();
+        |disk: &DiskId| vm.provisioning_state == ProvisioningState::Failed || Some(disk) == named.as_ref();
     others.filter(may_be_stale).collect()
 }
 
@@ -553,7 +560,7 @@ fn is_under_way(write: &VmWrite, vm: &Vm) -> bool {
     let attaching = |attachment: &Attachment| {
         vm.data_disk(&attachment.disk).is_some_and(|element| element.lun == attachment.lun && !element.to_be_detached)
     };
-    let detaching = |disk: &ArmId| vm.data_disk(disk).is_some_and(|element| element.to_be_detached);
+    let detaching = |disk: &DiskId| vm.data_disk(disk).is_some_and(|element| element.to_be_detached);
     vm.provisioning_state == ProvisioningState::InProgress
         && (write.attach.iter().any(attaching) || write.detach.iter().any(detaching))
 }

@@ -55,7 +55,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use lazuli_engine::{Id, Ids};
 use lazuli_model::{
-    ArmId, AzureTime, Disk, InstanceView, Lun, Vm,
+    ArmId, AzureTime, Disk, DiskId, InstanceView, Lun, Vm,
     fault::Fault,
     node::ClusterNodes,
     op::{VmWrite, VmWriteMethod},
@@ -140,7 +140,7 @@ pub struct VmRead {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiskSeen {
     /// The disk.
-    pub disk: Disk,
+    pub disk: Disk<DiskId>,
     /// By which read, and when that was sent.
     pub seen: Seen<Duration>,
 }
@@ -155,7 +155,7 @@ pub enum Event<E> {
         /// The name of the node that the VM is, as the caller knows it.
         node: String,
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// What is requested.
         goal: Goal,
         /// Of the detach of an unused disk: the attachment that alone it is for.
@@ -166,7 +166,7 @@ pub enum Event<E> {
     /// A read of the VM has ended.
     VmRead(Id, Result<Box<VmRead>, E>),
     /// Reads of disks have ended, each with its own result.
-    DisksRead(Id, Vec<(ArmId, Result<DiskSeen, E>)>),
+    DisksRead(Id, Vec<(DiskId, Result<DiskSeen, E>)>),
     /// A read of the VM's instance view has ended.
     ViewRead(Id, Result<InstanceView, E>),
     /// There is a permit to write.
@@ -191,7 +191,7 @@ pub enum Action<E> {
         /// The caller.
         caller: Caller,
         /// The disk that it asked for.
-        disk: ArmId,
+        disk: DiskId,
         /// The answer.
         outcome: Box<Outcome<E>>,
     },
@@ -211,9 +211,9 @@ pub enum Action<E> {
         /// The reads.
         id: Id,
         /// Those to be read by single reads.
-        singly: Vec<ArmId>,
+        singly: Vec<DiskId>,
         /// Those of which a list is an answer.
-        listed: Vec<ArmId>,
+        listed: Vec<DiskId>,
         /// Their place in the queue; `None` for that of a read.
         priority: Option<Priority>,
     },
@@ -252,7 +252,7 @@ pub enum Action<E> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
     /// A disk was detached by force.
-    Forced(ArmId),
+    Forced(DiskId),
     /// A data disk is gone that a write did not name.
     Vanished(Lun),
 }
@@ -338,7 +338,7 @@ impl<E: AzureError> State<E> {
     }
 
     /// Whether there is a request of this disk, sent or not.
-    pub fn is_requested(&self, disk: &ArmId) -> bool {
+    pub fn is_requested(&self, disk: &DiskId) -> bool {
         self.queue.contains(disk)
     }
 
@@ -352,7 +352,7 @@ impl<E: AzureError> State<E> {
         cx: &mut Cx<'_, E>,
         caller: Caller,
         node: String,
-        disk: &ArmId,
+        disk: &DiskId,
         goal: Goal,
         only_if: Option<Dangling>,
     ) {
@@ -398,7 +398,7 @@ impl<E: AzureError> State<E> {
     }
 
     /// Reads disks, each by a single read.
-    fn read_disks(&mut self, cx: &mut Cx<'_, E>, disks: Vec<ArmId>) {
+    fn read_disks(&mut self, cx: &mut Cx<'_, E>, disks: Vec<DiskId>) {
         let id = self.await_next();
         let (singly, listed, priority) = (disks, Vec::new(), Some(Priority::Attach));
         cx.actions.push(Action::ReadDisks { id, singly, listed, priority });
@@ -432,8 +432,8 @@ impl<E: AzureError> State<E> {
         cx: &mut Cx<'_, E>,
         answered: Option<AzureTime>,
         goals: &Batch,
-        resolved: BTreeMap<ArmId, Resolution<Duration>>,
-        unreadable: &BTreeMap<ArmId, E>,
+        resolved: BTreeMap<DiskId, Resolution<Duration>>,
+        unreadable: &BTreeMap<DiskId, E>,
     ) {
         for (disk, Resolution { resolved, sent_at }) in resolved {
             if let Some(goal) = goals.get(&disk) {
@@ -448,7 +448,7 @@ impl<E: AzureError> State<E> {
     fn resolve(
         &mut self,
         cx: &mut Cx<'_, E>,
-        disk: &ArmId,
+        disk: &DiskId,
         goal: Goal,
         outcome: &Outcome<E>,
         sent_at: Duration,
@@ -472,7 +472,7 @@ impl<E: AzureError> State<E> {
     }
 
     /// Answers a request, if it is still in the queue.
-    fn answer(&mut self, cx: &mut Cx<'_, E>, disk: &ArmId, goal: Goal, outcome: &Outcome<E>) {
+    fn answer(&mut self, cx: &mut Cx<'_, E>, disk: &DiskId, goal: Goal, outcome: &Outcome<E>) {
         let detach = self.queue.detach_of(disk, goal);
         if let (Some(detach), Some(callers)) = (detach, self.queue.take(disk, goal)) {
             self.note_outcome(cx, disk, goal, detach, outcome, None);
@@ -497,7 +497,7 @@ impl<E: AzureError> State<E> {
     fn note_outcome(
         &self,
         cx: &mut Cx<'_, E>,
-        disk: &ArmId,
+        disk: &DiskId,
         goal: Goal,
         detach: Detach,
         outcome: &Outcome<E>,
@@ -519,7 +519,7 @@ impl<E: AzureError> State<E> {
 }
 
 impl<E: AzureError> Cx<'_, E> {
-    fn answer(&mut self, callers: Vec<Caller>, disk: &ArmId, outcome: &Outcome<E>) {
+    fn answer(&mut self, callers: Vec<Caller>, disk: &DiskId, outcome: &Outcome<E>) {
         let answer = |caller| Action::Answer { caller, disk: disk.clone(), outcome: Box::new(outcome.clone()) };
         self.actions.extend(callers.into_iter().map(answer));
     }
@@ -542,7 +542,9 @@ fn resolved_outcome<E: AzureError>(resolved: Resolved, unreadable: Option<&E>) -
         Resolved::Unattachable(Unattachable::AttachedTo(holders)) => {
             Fault::AttachedElsewhere { holder: holders.first().cloned() }
         }
-        Resolved::Unattachable(Unattachable::InUse(_)) => Fault::InUse,
+        Resolved::Unattachable(Unattachable::InUse(_) | Unattachable::Leased | Unattachable::NoBlobs(_)) => {
+            Fault::InUse
+        }
     };
     Err(Failure::new(fault, Why::Resolved(resolved)))
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use lazuli_model::{
-    ArmId, ProvisioningState, Vm,
+    ArmId, DiskId, ProvisioningState, Vm,
     fault::{Effect, Fault},
     op::{VmWrite, VmWriteMethod},
 };
@@ -39,7 +39,7 @@ pub struct Memory {
     /// The detaches that have failed.
     pub failed_detaches: FailedDetaches,
     /// By VM and disk, what single reads have shown to callers within [`LISTS_LAG`].
-    shown: BTreeMap<(ArmId, ArmId), Shown<Duration>>,
+    shown: BTreeMap<(ArmId, DiskId), Shown<Duration>>,
     leadership: Leadership,
     at_work: AtWork,
     /// What may be under way, or done, and is not shown.
@@ -67,7 +67,7 @@ impl Memory {
     }
 
     /// Forgets a disk that has been deleted.
-    pub fn forget(&mut self, disk: &ArmId) {
+    pub fn forget(&mut self, disk: &DiskId) {
         self.sources.forget(disk);
         self.seen_attachments.forget(disk);
     }
@@ -84,7 +84,7 @@ impl Memory {
         attachments: &LunReservations,
         vm: &ArmId,
         names: &[&str],
-        disk: &ArmId,
+        disk: &DiskId,
         now: Duration,
     ) -> Option<Duration> {
         let leading_since = self.leadership.leading_since(now);
@@ -137,13 +137,13 @@ impl Memory {
     }
 
     /// Notes what a single read of a VM has shown of a disk.
-    pub(super) fn note_shown(&mut self, vm: &ArmId, disk: &ArmId, attached: bool, sent_at: Duration, now: Duration) {
+    pub(super) fn note_shown(&mut self, vm: &ArmId, disk: &DiskId, attached: bool, sent_at: Duration, now: Duration) {
         self.shown.retain(|_, shown| shown.outdates_list_of(now));
         self.shown.insert((vm.clone(), disk.clone()), Shown { attached, sent_at });
     }
 
     /// What single reads of a VM have shown lately.
-    pub(super) fn shown_on(&self, vm: &ArmId) -> BTreeMap<ArmId, Shown<Duration>> {
+    pub(super) fn shown_on(&self, vm: &ArmId) -> BTreeMap<DiskId, Shown<Duration>> {
         let of_vm = self.shown.iter().filter(|((of, _), _)| of == vm);
         of_vm.map(|((_, disk), shown)| (disk.clone(), *shown)).collect()
     }

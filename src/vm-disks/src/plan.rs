@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use lazuli_model::{ArmId, Lun, op::VmWriteMethod};
+use lazuli_model::{DiskId, Lun, op::VmWriteMethod};
 use lazuli_quota::read::By;
 
 use super::{AzureError, Batch, Cx, DiskReads, State, VmRead, memory::SHORTEST_LEADERSHIP, waits::MAX_FOREIGN_WRITE};
@@ -20,7 +20,7 @@ impl<E: AzureError> State<E> {
         reads: &DiskReads<E>,
         members: &Batch,
         writes: Writes,
-        force: &BTreeSet<ArmId>,
+        force: &BTreeSet<DiskId>,
     ) -> Plan<Duration> {
         cx.memory.suspicions.vm_read(&read.vm, read.seen);
         let shown = cx.memory.shown_on(&self.vm);
@@ -59,7 +59,7 @@ impl<E: AzureError> State<E> {
         read: &VmRead,
         names: &[&str],
         members: &Batch,
-    ) -> BTreeMap<ArmId, Duration> {
+    ) -> BTreeMap<DiskId, Duration> {
         let detach = members.iter().filter(|(_, goal)| **goal == Goal::Detached).map(|(disk, _)| disk);
         let (listed, missing): (Vec<_>, Vec<_>) = detach.partition(|disk| read.vm.data_disk(disk).is_some());
         if read.seen.by == By::Single {
@@ -73,22 +73,26 @@ impl<E: AzureError> State<E> {
     }
 
     /// Which write may follow: one of the whole list of disks, and any after a failed one, needs a single read.
-    pub(super) fn writes(&self, cx: &Cx<'_, E>) -> Writes {
-        match self.method(cx) {
+    pub(super) fn writes(&self, cx: &Cx<'_, E>, members: &Batch) -> Writes {
+        match self.method(cx, members.keys()) {
             VmWriteMethod::Action if self.attempts.is_clean() => Writes::AfterAnyRead,
             VmWriteMethod::Action => Writes::AfterSingleRead,
             VmWriteMethod::WholeList | VmWriteMethod::WholeListByOmission => Writes::WholeList,
         }
     }
 
-    /// How the next write is sent.
-    pub(super) fn method(&self, cx: &Cx<'_, E>) -> VmWriteMethod {
-        self.attempts.method.unwrap_or(cx.memory.method)
+    /// How the next write, of these disks, is sent. The action knows managed disks alone (source: the compute API), so page
+    /// blobs are written as a list.
+    pub(super) fn method<'a>(&self, cx: &Cx<'_, E>, mut disks: impl Iterator<Item = &'a DiskId>) -> VmWriteMethod {
+        match self.attempts.method.unwrap_or(cx.memory.method) {
+            VmWriteMethod::Action if disks.any(|disk| disk.blob().is_some()) => VmWriteMethod::WholeList,
+            method => method,
+        }
     }
 
-    /// Whether the next write of the VM has no condition (etag).
-    pub(super) fn needs_permit(&self, cx: &Cx<'_, E>, read: &VmRead) -> bool {
-        self.method(cx) == VmWriteMethod::Action || read.version.etag.is_none()
+    /// Whether the next write of the VM, by this method, has no condition (etag).
+    pub(super) fn needs_permit(method: VmWriteMethod, read: &VmRead) -> bool {
+        method == VmWriteMethod::Action || read.version.etag.is_none()
     }
 }
 

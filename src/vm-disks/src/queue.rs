@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lazuli_model::ArmId;
+use lazuli_model::DiskId;
 
 use lazuli_storage::{
     attach::{self, Goal},
@@ -14,7 +14,7 @@ use lazuli_storage::{
 const TRIES: u32 = 5;
 
 /// The disks of one round with their requested goals. What arrives for one of them later is another request.
-pub(super) type Batch = BTreeMap<ArmId, Goal>;
+pub(super) type Batch = BTreeMap<DiskId, Goal>;
 
 /// Names one caller. The process gives each one a number of its own.
 pub type Caller = u64;
@@ -37,7 +37,7 @@ pub struct Opposed {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queue {
-    waiting: BTreeMap<ArmId, Request>,
+    waiting: BTreeMap<DiskId, Request>,
     arrivals: u64,
     last_arrival: Duration,
 }
@@ -108,7 +108,7 @@ impl Queue {
     pub(super) fn request(
         &mut self,
         caller: Caller,
-        disk: &ArmId,
+        disk: &DiskId,
         goal: Goal,
         only_if: Option<Dangling>,
         now: Duration,
@@ -148,7 +148,7 @@ impl Queue {
     }
 
     /// Whether there is a request of this disk, sent or not.
-    pub(super) fn contains(&self, disk: &ArmId) -> bool {
+    pub(super) fn contains(&self, disk: &DiskId) -> bool {
         self.waiting.contains_key(disk)
     }
 
@@ -158,7 +158,7 @@ impl Queue {
     }
 
     /// These requests with their arrivals, as far as they are still the same.
-    pub(super) fn arrived_of(&self, batch: &Batch) -> BTreeMap<ArmId, attach::Request<Duration>> {
+    pub(super) fn arrived_of(&self, batch: &Batch) -> BTreeMap<DiskId, attach::Request<Duration>> {
         let same = self.waiting.iter().filter(|(disk, request)| batch.get(*disk) == Some(&request.goal));
         same.filter_map(|(disk, request)| {
             Some((disk.clone(), attach::Request { goal: request.goal, requested_at: request.requested_at()? }))
@@ -185,7 +185,7 @@ impl Queue {
     }
 
     /// Records how the detaches of a write ended that failed.
-    pub(super) fn note_detach(&mut self, disks: &[ArmId], detach: Detach) {
+    pub(super) fn note_detach(&mut self, disks: &[DiskId], detach: Detach) {
         for disk in disks {
             if let Some(request) = self.waiting.get_mut(disk).filter(|request| request.goal == Goal::Detached) {
                 request.detach = detach;
@@ -207,12 +207,12 @@ impl Queue {
     }
 
     /// How the last write of the detach ended, if this goal is requested of the disk.
-    pub(super) fn detach_of(&self, disk: &ArmId, goal: Goal) -> Option<Detach> {
+    pub(super) fn detach_of(&self, disk: &DiskId, goal: Goal) -> Option<Detach> {
         self.waiting.get(disk).filter(|request| request.goal == goal).map(|request| request.detach)
     }
 
     /// The detaches of this batch that wait only for callers with a condition, with the conditions.
-    pub(super) fn conditional(&self, batch: &Batch) -> BTreeMap<ArmId, Vec<Dangling>> {
+    pub(super) fn conditional(&self, batch: &Batch) -> BTreeMap<DiskId, Vec<Dangling>> {
         let of_batch = self.waiting.iter().filter(|(disk, request)| batch.get(*disk) == Some(&request.goal));
         let conditions = of_batch.map(|(disk, request)| (disk.clone(), request.conditions()));
         conditions.filter(|(_, conditions)| !conditions.is_empty()).collect()
@@ -220,7 +220,7 @@ impl Queue {
 
     /// Takes out the callers of a detach whose condition this is. The other callers stay.
     #[must_use]
-    pub(super) fn refuse(&mut self, disk: &ArmId, condition: &Dangling) -> Vec<Caller> {
+    pub(super) fn refuse(&mut self, disk: &DiskId, condition: &Dangling) -> Vec<Caller> {
         let Some(request) = self.waiting.get_mut(disk) else { return Vec::new() };
         let (refused, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut request.callers)
             .into_iter()
@@ -235,7 +235,7 @@ impl Queue {
     /// Takes out a request to answer it: its callers. A request of the same disk with another goal, which replaced an
     /// abandoned one, stays.
     #[must_use]
-    pub(super) fn take(&mut self, disk: &ArmId, goal: Goal) -> Option<Vec<Caller>> {
+    pub(super) fn take(&mut self, disk: &DiskId, goal: Goal) -> Option<Vec<Caller>> {
         match self.waiting.get(disk) {
             Some(request) if request.goal == goal => self.waiting.remove(disk).map(Request::into_callers),
             _ => None,
@@ -245,7 +245,7 @@ impl Queue {
     /// Takes out those callers of a request that came no later than the read was sent that its outcome rests on. A caller
     /// that came since stays for the next round.
     #[must_use]
-    pub(super) fn resolve(&mut self, disk: &ArmId, goal: Goal, read_sent_at: Duration) -> Vec<Caller> {
+    pub(super) fn resolve(&mut self, disk: &DiskId, goal: Goal, read_sent_at: Duration) -> Vec<Caller> {
         let Some(request) = self.waiting.get_mut(disk).filter(|request| request.goal == goal) else {
             return Vec::new();
         };
@@ -261,17 +261,19 @@ impl Queue {
     }
 
     /// The requests of a batch that are still the same.
-    fn of<'a>(&'a mut self, batch: &'a Batch) -> impl Iterator<Item = (&'a ArmId, &'a mut Request)> {
+    fn of<'a>(&'a mut self, batch: &'a Batch) -> impl Iterator<Item = (&'a DiskId, &'a mut Request)> {
         self.waiting.iter_mut().filter(|(disk, request)| batch.get(*disk) == Some(&request.goal))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use lazuli_model::ArmId;
+
     use super::*;
 
-    fn disk() -> ArmId {
-        ArmId::disk("s", "g", "d0").unwrap()
+    fn disk() -> DiskId {
+        DiskId::from(ArmId::disk("s", "g", "d0").unwrap())
     }
 
     fn at(seconds: u64) -> Duration {

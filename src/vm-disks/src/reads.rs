@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lazuli_model::ArmId;
+use lazuli_model::{ArmId, DiskId};
 use lazuli_quota::read::{By, Seen};
 
 use super::DiskSeen;
@@ -15,9 +15,9 @@ use lazuli_storage::attach::DiskRead;
 /// the round right after the wait, and no request is answered from one.
 #[derive(Debug, Clone)]
 pub(super) struct DiskReads<E> {
-    pub(super) reads: BTreeMap<ArmId, DiskRead<Duration>>,
+    pub(super) reads: BTreeMap<DiskId, DiskRead<Duration>>,
     /// Why a disk could not be read.
-    pub(super) errors: BTreeMap<ArmId, E>,
+    pub(super) errors: BTreeMap<DiskId, E>,
 }
 
 impl<E> Default for DiskReads<E> {
@@ -34,7 +34,7 @@ impl<E> DiskReads<E> {
     }
 
     /// Adds reads that were asked for then.
-    pub(super) fn add(&mut self, asked_at: Duration, reads: Vec<(ArmId, Result<DiskSeen, E>)>) {
+    pub(super) fn add(&mut self, asked_at: Duration, reads: Vec<(DiskId, Result<DiskSeen, E>)>) {
         for (disk, read) in reads {
             let read = match read {
                 Ok(read) => DiskRead { disk: Some(read.disk), seen: read.seen },

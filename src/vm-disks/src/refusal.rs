@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lazuli_model::{ArmId, Disk, Vm, fault::Fault};
+use lazuli_model::{Disk, DiskId, Vm, fault::Fault};
 use lazuli_quota::read::{Accept, By, Seen};
 
 use super::{
@@ -15,7 +15,7 @@ use lazuli_storage::attach::{DiskRead, Doubt, Explained, Goal, Refused, Resolved
 /// A disk that has made a write fail, and what has been read since.
 #[derive(Debug)]
 pub(super) struct Refusal<E> {
-    disk: ArmId,
+    disk: DiskId,
     goal: Goal,
     error: Failure<E>,
     doubt: Doubt,
@@ -36,7 +36,7 @@ impl<E: AzureError> State<E> {
     pub(super) fn answer_refused(
         &mut self,
         cx: &mut Cx<'_, E>,
-        disk: ArmId,
+        disk: DiskId,
         goal: Goal,
         error: Failure<E>,
         then: AfterRefusal,
@@ -124,7 +124,7 @@ impl<E: AzureError> State<E> {
         cx: &mut Cx<'_, E>,
         mut refusal: Box<Refusal<E>>,
         then: AfterRefusal,
-        reads: Vec<(ArmId, Result<DiskSeen, E>)>,
+        reads: Vec<(DiskId, Result<DiskSeen, E>)>,
     ) {
         let read = reads.into_iter().next().and_then(|(_, read)| read.ok());
         refusal.of_disk = Some(match read {
@@ -156,7 +156,7 @@ impl<E: AzureError> State<E> {
 }
 
 /// The failure of an attach that the zones of the disk and of the VM explain.
-fn in_another_zone<E>(error: Failure<E>, disk: &Disk, vm: &Vm) -> Failure<E> {
+fn in_another_zone<E>(error: Failure<E>, disk: &Disk<DiskId>, vm: &Vm) -> Failure<E> {
     let why = Why::OtherZone { disk: disk.zones.clone(), vm: vm.zone.clone() };
     Failure { why, ..error.resorted(Fault::ZoneMismatch) }
 }

@@ -10,7 +10,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_engine::{Awaited, Id, bisection::BisectionStep};
-use lazuli_model::{ArmId, fault::Fault, op::VmWriteMethod};
+use lazuli_model::{DiskId, fault::Fault, op::VmWriteMethod};
 use lazuli_quota::{
     permit::Priority,
     read::{Accept, By},
@@ -55,7 +55,7 @@ pub(super) enum Stage<E> {
     /// The disks are read whose ordinary detach has failed.
     FailedDetaches(Box<Planning<E>>),
     /// Whether the VM runs is read. These disks' ordinary detach has failed.
-    InstanceView(Box<Planning<E>>, BTreeSet<ArmId>),
+    InstanceView(Box<Planning<E>>, BTreeSet<DiskId>),
     /// The disks are read whose detach is for one attachment alone.
     Conditions(Box<Planning<E>>, Conditions),
     /// A write that removes stale disks is prepared.
@@ -96,7 +96,7 @@ pub(super) struct Planning<E> {
     /// The requests that are planned.
     members: Batch,
     /// The only disks that this round may plan.
-    only: Option<BTreeSet<ArmId>>,
+    only: Option<BTreeSet<DiskId>>,
     /// What the last plan says.
     plan: Plan<Duration>,
     /// How many reads the plan has asked for.
@@ -104,7 +104,7 @@ pub(super) struct Planning<E> {
     /// When the last of them was asked for.
     asked_at: Duration,
     /// The disks whose detach is forced.
-    force: BTreeSet<ArmId>,
+    force: BTreeSet<DiskId>,
 }
 
 impl<E> Planning<E> {
@@ -210,7 +210,7 @@ impl<E: AzureError> State<E> {
         let shown = cx.memory.shown_on(&self.vm);
         let requests = self.queue.arrived_of(&round.goals);
         let lists_from = cx.memory.lists_from(cx.env.attachments, cx.now);
-        let accept = attach::first_read(&requests, &shown, lists_from, self.writes(cx), cx.now);
+        let accept = attach::first_read(&requests, &shown, lists_from, self.writes(cx, &round.goals), cx.now);
         let priority = self.priority(cx, &round.goals);
         self.read_vm(cx, accept, Some(priority));
         self.stage = Stage::FirstRead(Round { asked_at: cx.now, ..round });
@@ -269,7 +269,7 @@ impl<E: AzureError> State<E> {
     }
 
     /// Reads of disks have ended that the stage waits for.
-    pub(super) fn disks_read(&mut self, cx: &mut Cx<'_, E>, reads: Vec<(ArmId, Result<DiskSeen, E>)>) {
+    pub(super) fn disks_read(&mut self, cx: &mut Cx<'_, E>, reads: Vec<(DiskId, Result<DiskSeen, E>)>) {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Others(planning, answering) => {
                 let plan = self.answer_by_disks(cx, *answering, reads);
@@ -339,7 +339,7 @@ impl<E: AzureError> State<E> {
             // It was written alone, or every other disk is cleared: the next failure is its own.
             BisectionStep::Found(failing) => Some(BTreeSet::from([failing])),
         };
-        let in_batch = |disk: &ArmId| only.as_ref().is_none_or(|members| members.contains(disk));
+        let in_batch = |disk: &DiskId| only.as_ref().is_none_or(|members| members.contains(disk));
         if !round.goals.keys().any(in_batch) {
             // Nothing is requested of the bisected disks any more.
             self.attempts.bisection.end();
@@ -390,7 +390,7 @@ impl<E: AzureError> State<E> {
         self.plan_again(cx, planning);
     }
 
-    fn current(&self, only: Option<&BTreeSet<ArmId>>) -> Batch {
+    fn current(&self, only: Option<&BTreeSet<DiskId>>) -> Batch {
         let mut current = self.queue.current();
         current.retain(|disk, _| only.is_none_or(|only| only.contains(disk)));
         current
@@ -421,7 +421,7 @@ impl<E: AzureError> State<E> {
 
     /// Goes on once it is known which detaches are forced. Last of all the conditions, because these reads must be the
     /// newest.
-    pub(super) fn with_force(&mut self, cx: &mut Cx<'_, E>, mut planning: Box<Planning<E>>, force: BTreeSet<ArmId>) {
+    pub(super) fn with_force(&mut self, cx: &mut Cx<'_, E>, mut planning: Box<Planning<E>>, force: BTreeSet<DiskId>) {
         if !force.is_empty() {
             planning.force = force;
             self.replan(cx, &mut planning);
@@ -438,7 +438,7 @@ impl<E: AzureError> State<E> {
         &mut self,
         cx: &mut Cx<'_, E>,
         mut planning: Box<Planning<E>>,
-        refused: &BTreeSet<ArmId>,
+        refused: &BTreeSet<DiskId>,
     ) -> Box<Planning<E>> {
         if !refused.is_empty() {
             planning.members.retain(|disk, _| !refused.contains(disk));
@@ -453,14 +453,15 @@ impl<E: AzureError> State<E> {
         if read.seen.by == By::Single {
             cx.memory.vm_seen(&read.vm, cx.now);
         }
-        let writes = self.writes(cx);
+        let writes = self.writes(cx, &planning.members);
         planning.plan = self.plan(cx, &planning.vm.read, &planning.reads, &planning.members, writes, &planning.force);
     }
 
     /// Answers what the plan has resolved, and writes, or waits.
     fn planned(&mut self, cx: &mut Cx<'_, E>, planning: Box<Planning<E>>) {
         let write = &planning.plan.write;
-        let is_list = self.method(cx) != VmWriteMethod::Action || write.says_nothing();
+        let method = self.method(cx, planning.members.keys());
+        let is_list = method != VmWriteMethod::Action || write.says_nothing();
         if !write.is_empty() && is_list && is_too_old_for_a_list(&planning.vm.read, cx.now) {
             return self.read_again(cx, planning);
         }
@@ -478,16 +479,15 @@ impl<E: AzureError> State<E> {
             cx.release(permit);
             return self.wait_for(cx, plan.wait(), members);
         }
-        if permit.is_none() && self.needs_permit(cx, &vm.read) {
+        if permit.is_none() && Self::needs_permit(method, &vm.read) {
             let priority = self.priority(cx, &members);
             return self.wait_for_permit(cx, priority, reads.that_give_terms(&self.vm));
         }
-        if vm.read.seen.by == By::List && self.writes(cx) != Writes::AfterAnyRead {
+        if vm.read.seen.by == By::List && self.writes(cx, &members) != Writes::AfterAnyRead {
             // Another VM's write has changed the method since the VM was read.
             cx.release(permit);
             return self.round_ends(cx);
         }
-        let method = self.method(cx);
         let written = plan.write.attach.iter().map(|attachment| &attachment.disk);
         let written = written.chain(&plan.write.detach).chain(&plan.write.reapply);
         let members: Batch = written.map(|disk| (disk.clone(), members[disk])).collect();

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 
 use lazuli_engine::{Awaited, Id};
 use lazuli_model::{
-    ArmId, ProvisioningState, Vm,
+    DiskId, ProvisioningState, Vm,
     fault::Fault,
     op::{VmWrite, VmWriteMethod},
 };
@@ -62,9 +62,9 @@ enum At<E> {
 #[derive(Debug, Clone)]
 pub(super) struct RemovalSent {
     /// What it removes.
-    detach: BTreeSet<ArmId>,
+    detach: BTreeSet<DiskId>,
     /// The stale disks that were known when it was sent.
-    stale_disks: BTreeSet<ArmId>,
+    stale_disks: BTreeSet<DiskId>,
     /// The requests of stale disks, which fail with it.
     requests: Batch,
     /// All requests that wait for it.
@@ -99,7 +99,7 @@ impl<E: AzureError> State<E> {
         &mut self,
         cx: &mut Cx<'_, E>,
         removal: Box<Removal<E>>,
-        reads: Vec<(ArmId, Result<DiskSeen, E>)>,
+        reads: Vec<(DiskId, Result<DiskSeen, E>)>,
     ) {
         let Removal { permit, vm, at } = *removal;
         match at {
@@ -127,12 +127,12 @@ impl<E: AzureError> State<E> {
             return self.wait_for_rest(cx, goals);
         }
         let shown_from = cx.memory.writes_shown_from(&self.vm, cx.now);
-        let is_list = self.method(cx) != VmWriteMethod::Action;
-        if is_list && vm.read.vm.etag.is_none() && vm.read.seen.sent_at < shown_from {
+        let method = self.removal_method(cx, &goals);
+        if method != VmWriteMethod::Action && vm.read.vm.etag.is_none() && vm.read.seen.sent_at < shown_from {
             cx.release(permit);
             return self.wait_until(shown_from.min(cx.now + MAX_READ_LAG), Awaited::FreshReads);
         }
-        if permit.is_none() && self.needs_permit(cx, &vm.read) {
+        if permit.is_none() && Self::needs_permit(method, &vm.read) {
             return self.wait_for_permit(cx, Priority::Detach, DiskReads::default());
         }
         match self.look_at_conditions(cx, &goals) {
@@ -141,13 +141,18 @@ impl<E: AzureError> State<E> {
         }
     }
 
+    /// How a write is sent that removes the stale disks and serves these requests.
+    fn removal_method(&self, cx: &Cx<'_, E>, goals: &Batch) -> VmWriteMethod {
+        self.method(cx, goals.keys().chain(&self.attempts.stale_disks))
+    }
+
     fn look_at_listed(
         &mut self,
         cx: &mut Cx<'_, E>,
         permit: Option<Id>,
         vm: Observation,
         mut goals: Batch,
-        refused: &BTreeSet<ArmId>,
+        refused: &BTreeSet<DiskId>,
     ) {
         goals.retain(|disk, _| !refused.contains(disk));
         if goals.is_empty() {
@@ -155,7 +160,7 @@ impl<E: AzureError> State<E> {
             return self.round_ends(cx);
         }
         let stale = self.attempts.stale_disks.iter();
-        let listed: Vec<ArmId> = stale.filter(|disk| vm.read.vm.data_disk(disk).is_some()).cloned().collect();
+        let listed: Vec<DiskId> = stale.filter(|disk| vm.read.vm.data_disk(disk).is_some()).cloned().collect();
         if listed.is_empty() {
             return self.remove(cx, permit, vm, goals, Vec::new());
         }
@@ -169,13 +174,13 @@ impl<E: AzureError> State<E> {
         permit: Option<Id>,
         vm: Observation,
         mut goals: Batch,
-        reads: Vec<(ArmId, Result<DiskSeen, E>)>,
+        reads: Vec<(DiskId, Result<DiskSeen, E>)>,
     ) {
         // Callers may have given up during the reads.
         let current = self.queue.unsent();
         goals.retain(|disk, goal| current.get(disk) == Some(goal));
-        let is_list = self.method(cx) != VmWriteMethod::Action;
-        if goals.is_empty() || is_list && is_too_old_for_a_list(&vm.read, cx.now) {
+        let usual = self.removal_method(cx, &goals);
+        if goals.is_empty() || usual != VmWriteMethod::Action && is_too_old_for_a_list(&vm.read, cx.now) {
             cx.release(permit);
             return self.round_ends(cx);
         }
@@ -198,7 +203,6 @@ impl<E: AzureError> State<E> {
             cx.release(permit);
             return self.round_ends(cx);
         }
-        let usual = self.method(cx);
         // The write's condition is the etag of the VM as read before the disks. Nothing else shows an attach that
         // another replica has begun since.
         let has_etag = vm.read.version.etag.is_some();
@@ -216,7 +220,7 @@ impl<E: AzureError> State<E> {
         if method == VmWriteMethod::WholeListByOmission {
             // A list by omission cannot mark a disk as being detached, an old API does not report the mark, and Azure
             // refuses a list that names such a disk. So the list omits every disk whose detach is requested.
-            let is_listed = |disk: &ArmId| vm.read.vm.data_disk(disk).is_some();
+            let is_listed = |disk: &DiskId| vm.read.vm.data_disk(disk).is_some();
             let leaving = goals.iter().filter(|(disk, goal)| **goal == Goal::Detached && is_listed(disk));
             detach.extend(leaving.map(|(disk, _)| disk.clone()));
         }
@@ -324,7 +328,7 @@ impl<E: AzureError> State<E> {
         cx: &mut Cx<'_, E>,
         removal: RemovalSent,
         failure: Failure<E>,
-        more: BTreeSet<ArmId>,
+        more: BTreeSet<DiskId>,
     ) {
         if more.is_empty() {
             for (disk, goal) in &removal.requests {

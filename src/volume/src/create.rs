@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use attributes::{bursting, encryption, logical_sector_size, network, performance, tier, write_accelerator};
 use lazuli_model::{
     ArmId, CachingMode, Disk, Gib, SkuName,
-    disk_spec::{CopyOf, CreateOption, DiskSpec, ExtendedLocation, Mismatch, NamedBy, Origin},
+    disk_spec::{CopyOf, CopySize, CreateOption, DiskSpec, ExtendedLocation, ImportOf, Mismatch, NamedBy, Origin},
     parameter::{Parameter, Parameters},
     template::Templates,
 };
@@ -153,15 +153,36 @@ pub fn plan_create(request: &Request, defaults: &Defaults) -> Result<CreatePlan,
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Copied {
     /// What is copied.
-    pub(super) source: ArmId,
-    /// The id that Azure gave it when it was made.
-    pub(super) unique_id: Option<String>,
+    pub(super) from: CopiedFrom,
     /// Its exact size; `None` where it is gone.
     pub(super) bytes: Option<u64>,
     /// The logical sector size of its content.
     pub(super) sector_size: Option<u32>,
     /// Where its copy must be.
     pub(super) pin: Pin,
+}
+
+/// What a disk is a copy of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum CopiedFrom {
+    /// A disk or a snapshot.
+    Resource {
+        /// Its id.
+        source: ArmId,
+        /// The id that Azure gave it when it was made.
+        unique_id: Option<String>,
+    },
+    /// A page blob.
+    Blob(ImportOf),
+}
+
+impl CopiedFrom {
+    fn create_option(&self, size: CopySize) -> CreateOption {
+        match self.clone() {
+            Self::Resource { source, unique_id } => CreateOption::Copy(CopyOf { source, unique_id, size }),
+            Self::Blob(of) => CreateOption::Import(of),
+        }
+    }
 }
 
 /// Which disk a request asks for: an empty one, or a copy.
@@ -220,10 +241,7 @@ pub(super) fn build(
     };
     let disk = disk_id(request, &parameters, &templates, defaults, &mut warnings)?;
     let place = place(request, &parameters, sku_name, defaults, copied.map(|copied| &copied.pin))?;
-    let create_option = copied.map_or(CreateOption::Empty, |copied| {
-        let (source, unique_id) = (copied.source.clone(), copied.unique_id.clone());
-        CreateOption::Copy(CopyOf { source, unique_id, size: copy })
-    });
+    let create_option = copied.map_or(CreateOption::Empty, |copied| copied.from.create_option(copy));
 
     let mut volume_context: BTreeMap<String, String> =
         parameters.iter().map(|(_, parameter)| (parameter.key.to_owned(), parameter.value.to_owned())).collect();
@@ -293,9 +311,10 @@ pub(super) fn set(context: &mut BTreeMap<String, String>, key: &str, value: &str
 
 pub(super) fn refuse_unknown(folded: &str, parameter: Parameter<'_>) -> Result<(), ParameterError> {
     match folded {
-        "storageaccount" => Err(parameter.refuse(
-            "it asks for a disk in a page blob, and this version makes managed disks only; allowed is to leave it out",
-        )),
+        "storageaccount" => {
+            Err(parameter
+                .refuse("it asks for a VHD blob disk, and this disk is a managed one; allowed is to leave it out"))
+        }
         "zone" | "zones" => Err(parameter.refuse(
             "it belongs to the in-tree provisioner; allowed is allowedTopologies of the StorageClass with the key \
              topology.disk.csi.azure.com/zone",
@@ -382,7 +401,7 @@ fn caching(
     Ok(Some(caching))
 }
 
-/// Blob disks are not there yet; the Go driver makes a managed disk whatever `kind` says, and so does this.
+/// A class that asks for a blob disk and gets none has a managed disk whatever `kind` says, as by the Go driver.
 fn note_kind(parameters: &Parameters<'_>, warnings: &mut Vec<String>) {
     if let Some(parameter) = parameters.get("kind")
         && !parameter.value.eq_ignore_ascii_case("managed")

@@ -20,6 +20,7 @@
 //! | `publish`, `stage`, `perf`, `tuning` | how it is attached, mounted and tuned |
 //! | [`copy`] | the disk that is made from a snapshot or another disk, and what comes next of it |
 //! | `expand` | whether and how it grows |
+//! | [`import`] | the disk that is made from a page blob |
 //! | [`modify`] | which attributes of a disk a VolumeAttributesClass changes |
 //! | [`snapshot`] | the snapshot that a VolumeSnapshotClass asks for, what comes next of it, and Azure's limits |
 
@@ -27,6 +28,7 @@ mod capability;
 pub mod copy;
 mod create;
 mod expand;
+pub mod import;
 pub mod modify;
 mod name;
 mod parameters;

@@ -120,7 +120,8 @@ pub const PARAMETERS: &[ParameterRow] = &[
     ParameterRow::no_effect(
         "kind",
         "Managed",
-        "The disk is a managed disk whatever it says; another value warns.",
+        "Shared and Dedicated ask for a VHD blob disk, which has a table of its own. Where --blob-disks makes none, the disk is \
+         a managed one whatever it says, and another value than Managed warns.",
         "managed",
     ),
     ParameterRow::used(
@@ -182,7 +183,7 @@ pub const PARAMETERS: &[ParameterRow] = &[
     ParameterRow::refused(
         "storageAccount",
         "",
-        "It asks for a page blob in an account, and this version makes managed disks only.",
+        "It asks for a VHD blob disk, which has a table of its own, and is refused where --blob-disks makes none.",
         "account",
     ),
     ParameterRow::alias("storageAccountType", "skuName", SkuName::NAMES, "Premium_LRS"),

@@ -70,7 +70,7 @@ pub fn publish_parameters(volume_context: &BTreeMap<String, String>) -> Result<P
 
 /// The caching mode to attach a disk with: what is asked for (`ReadOnly` when nothing is), but `None` where Azure
 /// caches no disk: Ultra and PremiumV2, shared disks, 4 TiB and more.
-pub fn effective_caching(requested: Option<CachingMode>, disk: &Disk) -> CachingMode {
+pub fn effective_caching<I>(requested: Option<CachingMode>, disk: &Disk<I>) -> CachingMode {
     let uncached =
         disk.sku.is_some_and(sku::has_own_performance) || disk.max_shares > 1 || disk.size >= sku::CACHING_ENDS_AT;
     if uncached { CachingMode::None } else { requested.unwrap_or(CachingMode::ReadOnly) }

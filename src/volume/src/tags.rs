@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lazuli_model::{
     Disk,
-    disk_tags::{COPY_OF, CREATED_BY, FOR_CLAIM, FOR_NAMESPACE, FOR_PV, MADE_AS, REQUEST, value},
+    disk_tags::{COPY_OF, CREATED_BY, FOR_CLAIM, FOR_NAMESPACE, FOR_PV, IMPORTED, MADE_AS, REQUEST, value},
     parameter::Parameters,
     tags::{LONGEST_VALUE, MOST_TAGS, written},
     template::Templates,
@@ -17,7 +17,8 @@ use super::{ParameterError, name};
 pub(super) const WRITE_ACCELERATOR: &str = "writeacceleratorenabled";
 
 /// Tags that a class cannot set: CreateVolume and ListVolumes rely on them.
-pub(super) const RESERVED: [&str; 7] = [CREATED_BY.0, REQUEST, FOR_PV, FOR_CLAIM, FOR_NAMESPACE, COPY_OF, MADE_AS];
+pub(super) const RESERVED: [&str; 8] =
+    [CREATED_BY.0, REQUEST, FOR_PV, FOR_CLAIM, FOR_NAMESPACE, COPY_OF, MADE_AS, IMPORTED];
 
 pub(super) fn insert(tags: &mut BTreeMap<String, String>, key: &str, value: &str) {
     // Azure's tag names are one whatever their case.

@@ -90,9 +90,8 @@ impl Reviewer {
             }
             Err(_) => return (Outcome::Unknown, Answer::default()),
         };
-        match claim::review(&growth, &volume) {
+        match claim::review(&volume) {
             claim::Review::NotOurs => admitted,
-            claim::Review::Refused(why) => (Outcome::Refused, Answer::refused(why)),
             // Whether it is attached, and how large it is now.
             claim::Review::ReadDisk(id) => match self.disk(&id, Freshness::single(), deadline).await {
                 Ok(disk) => match claim::refusal(&growth, &disk) {

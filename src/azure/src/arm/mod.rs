@@ -363,6 +363,11 @@ impl Arm {
         Operation::begin(self.clone(), &write, &url, &answer)
     }
 
+    /// What requests travel by.
+    pub(crate) fn transport(&self) -> &Transport {
+        &self.0.transport
+    }
+
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
@@ -628,7 +633,7 @@ fn malformed(url: &Url, answer: &Answer, message: &str) -> Failure {
 
 /// `Retry-After`, as a time from now: seconds, or a date, which is held against the answer's own `Date`, for our
 /// clock may be wrong. No longer than [`LONGEST_RETRY_AFTER`].
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     asked_pause(headers).map(|pause| pause.min(LONGEST_RETRY_AFTER))
 }
 

@@ -16,6 +16,11 @@ pub fn encode_disk(spec: &DiskSpec) -> Value {
             creation.insert("createOption".into(), json!("Copy"));
             creation.insert("sourceResourceId".into(), json!(of.source.as_str()));
         }
+        CreateOption::Import(of) => {
+            creation.insert("createOption".into(), json!("Import"));
+            creation.insert("sourceUri".into(), json!(of.blob.folded()));
+            put(&mut creation, "storageAccountId", of.seen.as_ref().map(|seen| seen.account.as_str()));
+        }
     }
     put(&mut creation, "logicalSectorSize", spec.logical_sector_size);
     put(&mut creation, "performancePlus", spec.performance_plus);

@@ -125,17 +125,20 @@ const MACHINE_FIELDS: Fields = Only(&[
             ("virtualMachineScaleSet", All),
             (
                 "storageProfile",
-                Only(&[(
-                    "dataDisks",
-                    Only(&[
-                        ("lun", All),
-                        ("name", All),
-                        ("caching", All),
-                        ("toBeDetached", All),
-                        ("managedDisk", Only(&[("id", All)])),
-                        ("vhd", Only(&[("uri", All)])),
-                    ]),
-                )]),
+                Only(&[
+                    ("osDisk", Only(&[("vhd", Only(&[("uri", All)]))])),
+                    (
+                        "dataDisks",
+                        Only(&[
+                            ("lun", All),
+                            ("name", All),
+                            ("caching", All),
+                            ("toBeDetached", All),
+                            ("managedDisk", Only(&[("id", All)])),
+                            ("vhd", Only(&[("uri", All)])),
+                        ]),
+                    ),
+                ]),
             ),
         ]),
     ),

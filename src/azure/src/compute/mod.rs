@@ -368,6 +368,21 @@ impl Compute {
         decode_instance_view(&read.value).map_err(|error| undecodable(vm.as_str(), error))
     }
 
+    /// Reads a virtual machine and whether it runs, by one request of its own: no cache and no list answers.
+    ///
+    /// # Errors
+    /// As [`Compute::read_disk`].
+    pub async fn machine_and_view(
+        &self,
+        vm: &ArmId,
+        priority: Priority,
+        until: &Until,
+    ) -> Result<(Vm, InstanceView), ArmError> {
+        let raw = self.read_alone(vm, priority, until).await?;
+        let decoded = decode_vm(&raw).and_then(|machine| Ok((machine, decode_instance_view(&raw)?)));
+        decoded.map_err(|error| undecodable(vm.as_str(), error))
+    }
+
     /// Reads a virtual machine, a scale set or one of its instances by a request of its own: no cache and no list answers.
     /// Of a machine the body holds the instance view.
     ///

@@ -56,7 +56,7 @@ fn element(n: u8, lun: u8) -> Value {
 
 fn attachment(n: u8, lun: u8) -> Attachment {
     Attachment {
-        disk: disk_id(n),
+        disk: disk_id(n).into(),
         lun: Lun::try_from(i64::from(lun)).unwrap(),
         caching: CachingMode::ReadWrite,
         disk_encryption_set: None,
@@ -270,7 +270,7 @@ fn a_disk_without_what_decisions_rest_on_names_the_field() {
 fn a_vm_is_read_with_every_element_of_its_data_disks() {
     let raw = raw_vm(json!([
         element(1, 0),
-        {"lun": 5, "name": "b", "vhd": {"uri": "https://a/b.vhd"}, "toBeDetached": true},
+        {"lun": 5, "name": "b", "vhd": {"uri": "https://acct.blob.core.windows.net/vhds/b.vhd"}, "toBeDetached": true},
         {"lun": 6, "name": "strange"}
     ]));
     let vm = decode_vm(&raw).unwrap();
@@ -279,8 +279,11 @@ fn a_vm_is_read_with_every_element_of_its_data_disks() {
         ("Standard_D4s_v3", Some("2"), Some("\"7\""))
     );
     assert_eq!(vm.computer_name.as_deref(), Some("node-1"));
-    assert_eq!(vm.data_disks[0].source, DataDiskSource::Managed(disk_id(1)));
-    assert_eq!(vm.data_disks[1].source, DataDiskSource::Vhd("https://a/b.vhd".into()));
+    assert_eq!(vm.data_disks[0].source, DataDiskSource::Disk(disk_id(1).into()));
+    assert_eq!(
+        vm.data_disks[1].source,
+        DataDiskSource::Disk("https://acct.blob.core.windows.net/vhds/b.vhd".parse().unwrap())
+    );
     assert!(vm.data_disks[1].to_be_detached);
     assert_eq!(vm.data_disks[2].source, DataDiskSource::Other("strange".into()));
 
@@ -303,7 +306,7 @@ async fn the_action_says_only_what_changes() {
     let write = VmWrite {
         vm: VM.parse().unwrap(),
         attach: vec![coming],
-        detach: vec![disk_id(2)],
+        detach: vec![disk_id(2).into()],
         force: BTreeSet::new(),
         reapply: vec![],
     };
@@ -327,8 +330,8 @@ fn a_forced_detach_is_said_of_its_disk_alone_by_both_methods() {
     let write = VmWrite {
         vm: VM.parse().unwrap(),
         attach: vec![],
-        detach: vec![disk_id(1), disk_id(2)],
-        force: [disk_id(2)].into(),
+        detach: vec![disk_id(1).into(), disk_id(2).into()],
+        force: [disk_id(2).into()].into(),
         reapply: vec![],
     };
     let leaving = json!([{"diskId": disk_id(1).as_str()},
@@ -374,7 +377,7 @@ async fn the_whole_list_goes_with_location_and_nothing_else_under_if_match() {
         let write = VmWrite {
             vm: id,
             attach: vec![attachment(3, 2)],
-            detach: vec![disk_id(1)],
+            detach: vec![disk_id(1).into()],
             force: BTreeSet::new(),
             reapply: vec![],
         };
@@ -405,8 +408,13 @@ async fn a_write_that_names_no_disk_sends_the_list_as_it_was_read_under_if_match
         let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
         let id: ArmId = VM.parse().unwrap();
         let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
-        let write =
-            VmWrite { vm: id, attach: vec![], detach: vec![], force: BTreeSet::new(), reapply: vec![disk_id(2)] };
+        let write = VmWrite {
+            vm: id,
+            attach: vec![],
+            detach: vec![],
+            force: BTreeSet::new(),
+            reapply: vec![disk_id(2).into()],
+        };
         compute.write_vm(&vm, &write, method, Priority::Attach, None, &a_minute()).await.unwrap();
         let sent = &fake.calls()[1];
         let body = json!({"location": "eastus2", "properties": {"storageProfile": {"dataDisks": elements}}});
@@ -424,7 +432,8 @@ async fn a_whole_list_without_an_etag_is_never_sent_twice() {
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::azure_stack());
     let id: ArmId = VM.parse().unwrap();
     let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
-    let write = VmWrite { vm: id, attach: vec![], detach: vec![disk_id(1)], force: BTreeSet::new(), reapply: vec![] };
+    let write =
+        VmWrite { vm: id, attach: vec![], detach: vec![disk_id(1).into()], force: BTreeSet::new(), reapply: vec![] };
     let method = VmWriteMethod::WholeListByOmission;
     let error = compute.write_vm(&vm, &write, method, Priority::Detach, None, &a_minute()).await.unwrap_err();
     assert_eq!(error.fault, Fault::OutcomeUnknown);
@@ -505,7 +514,7 @@ proptest! {
         let write = VmWrite {
             vm: VM.parse().unwrap(),
             attach: attach.iter().map(|(n, lun)| attachment(*n, *lun)).collect(),
-            detach: detach.iter().map(|n| disk_id(*n)).collect(),
+            detach: detach.iter().map(|n| disk_id(*n).into()).collect(),
             force: BTreeSet::new(), reapply: vec![],
         };
         let mut raw = raw_vm(Value::Array(elements.clone()));

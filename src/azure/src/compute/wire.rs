@@ -4,8 +4,8 @@
 //! rests on a field: what is needed and not there is an error that names the field, never a guess.
 
 use lazuli_model::{
-    ArmId, CachingMode, Completion, DataDisk, DataDiskSource, Disk, DiskState, Gib, InstanceView, Lun, PowerState,
-    SkuName, Vm,
+    ArmId, CachingMode, Completion, DataDisk, DataDiskSource, Disk, DiskId, DiskState, Gib, InstanceView, Lun,
+    PowerState, SkuName, SystemDisk, Vm,
     disk_details::DiskDetails,
     disk_spec::{EncryptionType, PerformanceTier, PublicNetworkAccess},
     disk_tags::{MADE_AS, is_made_by_driver, value},
@@ -159,6 +159,11 @@ pub fn decode_vm(raw: &Value) -> Result<Vm, DecodeError> {
         computer_name: optional_text(raw, "properties.osProfile.computerName")?.map(str::to_owned),
         provisioning_state: provisioning_state(raw)?,
         etag: optional_text(raw, "etag")?.map(str::to_owned),
+        system_disk: if at(raw, "properties.storageProfile.osDisk.vhd").is_some_and(Value::is_object) {
+            SystemDisk::Blob
+        } else {
+            SystemDisk::Managed
+        },
         data_disks: data_disks(raw)?.iter().map(decode_data_disk).collect::<Result<_, _>>()?,
     })
 }
@@ -178,8 +183,12 @@ fn decode_data_disk(raw: &Value) -> Result<DataDisk, DecodeError> {
         .ok_or_else(|| wrong(&field("lun"), "is no LUN"))?;
     let managed = optional_id(raw, "managedDisk.id").map_err(named)?;
     let source = match (managed, optional_text(raw, "vhd.uri").map_err(named)?) {
-        (Some(id), _) => DataDiskSource::Managed(id),
-        (None, Some(uri)) => DataDiskSource::Vhd(uri.to_owned()),
+        (Some(id), _) => DataDiskSource::Disk(id.into()),
+        // An address that is not understood keeps its slot.
+        (None, Some(uri)) => match uri.parse() {
+            Ok(uri) => DataDiskSource::Disk(DiskId::Blob(uri)),
+            Err(_) => DataDiskSource::Other(uri.to_owned()),
+        },
         (None, None) => {
             DataDiskSource::Other(optional_text(raw, "name").map_err(named)?.unwrap_or_default().to_owned())
         }
@@ -257,13 +266,13 @@ pub fn encode_action(write: &VmWrite) -> Value {
 pub fn edit_data_disks(raw: &Value, write: &VmWrite, method: VmWriteMethod) -> Result<Vec<Value>, DecodeError> {
     let mut elements = Vec::new();
     for element in data_disks(raw)? {
-        let id = optional_id(element, "managedDisk.id")?;
+        let leaving = named_disk(element)?.filter(|disk| write.detach.contains(disk));
         let mut element = element.clone();
-        match (id.filter(|id| write.detach.contains(id)), method) {
+        match (leaving, method) {
             (Some(_), VmWriteMethod::WholeListByOmission) => continue,
-            (Some(id), _) => {
+            (Some(disk), _) => {
                 element["toBeDetached"] = json!(true);
-                if write.force.contains(&id) {
+                if write.force.contains(&disk) {
                     element["detachOption"] = json!(FORCE);
                 }
             }
@@ -275,18 +284,31 @@ pub fn edit_data_disks(raw: &Value, write: &VmWrite, method: VmWriteMethod) -> R
     Ok(elements)
 }
 
-fn encode_data_disk(attachment: &Attachment) -> Value {
-    let mut managed = json!({ "id": attachment.disk.as_str() });
-    if let Some(set) = &attachment.disk_encryption_set {
-        managed["diskEncryptionSet"] = json!({ "id": set.as_str() });
+/// The disk that an element of the list names, as far as it is understood.
+fn named_disk(element: &Value) -> Result<Option<DiskId>, DecodeError> {
+    if let Some(id) = optional_id(element, "managedDisk.id")? {
+        return Ok(Some(id.into()));
     }
+    Ok(optional_text(element, "vhd.uri")?.and_then(|uri| uri.parse().ok()).map(DiskId::Blob))
+}
+
+fn encode_data_disk(attachment: &Attachment) -> Value {
     let mut element = json!({
         "name": attachment.disk.name(),
         "lun": attachment.lun.get(),
         "caching": attachment.caching.as_str(),
         "createOption": "Attach",
-        "managedDisk": managed,
     });
+    match &attachment.disk {
+        DiskId::Managed(id) => {
+            let mut managed = json!({ "id": id.as_str() });
+            if let Some(set) = &attachment.disk_encryption_set {
+                managed["diskEncryptionSet"] = json!({ "id": set.as_str() });
+            }
+            element["managedDisk"] = managed;
+        }
+        DiskId::Blob(uri) => element["vhd"] = json!({ "uri": uri.as_str() }),
+    }
     // Left out when off, as it is by default.
     if attachment.write_accelerator {
         element["writeAcceleratorEnabled"] = json!(true);

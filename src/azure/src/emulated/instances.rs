@@ -42,7 +42,7 @@ async fn write(rig: &Rig, attached: bool) {
         let permit = rig.compute.permit_vm_write(&vm, Priority::Attach, hour).await.unwrap();
         let (attach, detach) = match attached {
             true => (vec![attachment(&name, 3)], vec![]),
-            false => (vec![], vec![disk_id(&name)]),
+            false => (vec![], vec![disk_id(&name).into()]),
         };
         let write = VmWrite { vm, attach, detach, force: BTreeSet::new(), reapply: vec![] };
         let method = VmWriteMethod::Action;
@@ -92,7 +92,7 @@ async fn what_many_writes_of_instances_did_is_read_by_few_requests_however_lists
             assert!(lists <= 20 && counters.throttled == 0, "{lag}: {lists} {counters:?}");
             for (n, id) in all("blue").iter().enumerate() {
                 let machine = rig.compute.get_vm(id, &an_hour()).await.unwrap().model;
-                assert_eq!(machine.data_disk(&disk_id(&format!("d-{n:03}"))).is_some(), attached, "{lag} {id}");
+                assert_eq!(machine.data_disk(&disk_id(&format!("d-{n:03}")).into()).is_some(), attached, "{lag} {id}");
             }
         }
         rig.emulator.shutdown().await;

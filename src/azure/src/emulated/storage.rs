@@ -529,3 +529,41 @@ async fn no_key_is_printed_or_logged() {
     }
     assert!(printed.contains("<redacted>"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_account_is_counted_and_deleted() {
+    let (_rig, storage) = storage().await;
+    let (account, until) = (account_id("counted"), an_hour());
+    let shares = storage.count_shares(&account, Priority::Read, &until).await.unwrap_err();
+    assert_eq!(shares.fault, Fault::ScopeNotFound);
+    make_standard(&storage, "counted").await;
+    for name in ["one", "two"] {
+        storage.create_share(&share_id("counted", name), &share_spec(5), None, &until).await.unwrap();
+    }
+    storage.delete_share(&share_id("counted", "two"), None, &until).await.unwrap();
+    assert_eq!(storage.count_shares(&account, Priority::Read, &until).await.unwrap(), 2, "one can be restored");
+    assert_eq!(storage.count_tables(&account, Priority::Read, &until).await.unwrap(), 0);
+    assert_eq!(storage.count_queues(&account, Priority::Read, &until).await.unwrap(), 0);
+    for _ in 0..2 {
+        storage.delete_account(&account, None, &until).await.unwrap();
+    }
+    let gone = storage.get_account(&account, Priority::Read, &until).await.unwrap_err();
+    assert_eq!(gone.fault, Fault::NotFound);
+    let gone = storage.count_queues(&account, Priority::Read, &until).await.unwrap_err();
+    assert_eq!(gone.fault, Fault::ScopeNotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_of_premium_page_blobs_has_nothing_else_to_count() {
+    let (_rig, storage) = storage().await;
+    make(&storage, "premium", &account_spec(StorageSku::PremiumLrs, AccountKind::StorageV2)).await;
+    let (account, until) = (account_id("premium"), an_hour());
+    let refused = [
+        storage.count_shares(&account, Priority::Read, &until).await,
+        storage.count_tables(&account, Priority::Read, &until).await,
+        storage.count_queues(&account, Priority::Read, &until).await,
+    ];
+    for refused in refused {
+        assert_eq!(refused.unwrap_err().code, "FeatureNotSupportedForAccount");
+    }
+}

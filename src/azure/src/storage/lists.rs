@@ -4,7 +4,7 @@ use lazuli_model::{ArmId, FileShare, StorageAccount};
 use serde_json::Value;
 
 use super::{
-    API_VERSION, RegionStorage, Storage, accounts_path,
+    API_VERSION, RegionStorage, Storage, accounts_path, below_account,
     wire::{decode_account, decode_share},
 };
 use crate::{
@@ -118,5 +118,48 @@ impl RegionStorage {
         }
         let pages = self.arm.pages(&path, API_VERSION, &query, rank, until)?;
         Ok(StoragePages { pages, path, decode: decode_share })
+    }
+
+    /// How many shares an account has, with the deleted ones that can be restored and with all snapshots.
+    ///
+    /// # Errors
+    /// Any [`Fault`](lazuli_model::fault::Fault); [`Fault::ScopeNotFound`](lazuli_model::fault::Fault::ScopeNotFound)
+    /// where there is no such account.
+    pub async fn count_shares(&self, account: &ArmId, rank: impl Into<Rank>, until: &Until) -> Result<u64, ArmError> {
+        self.count(account, "fileServices/default/shares", &[("$expand", "deleted,snapshots")], rank.into(), until)
+            .await
+    }
+
+    /// How many tables an account has.
+    ///
+    /// # Errors
+    /// As [`RegionStorage::count_shares`].
+    pub async fn count_tables(&self, account: &ArmId, rank: impl Into<Rank>, until: &Until) -> Result<u64, ArmError> {
+        self.count(account, "tableServices/default/tables", &[], rank.into(), until).await
+    }
+
+    /// How many queues an account has.
+    ///
+    /// # Errors
+    /// As [`RegionStorage::count_shares`].
+    pub async fn count_queues(&self, account: &ArmId, rank: impl Into<Rank>, until: &Until) -> Result<u64, ArmError> {
+        self.count(account, "queueServices/default/queues", &[], rank.into(), until).await
+    }
+
+    /// How many items a list below an account has. What they are does not count, so none can be unreadable.
+    async fn count(
+        &self,
+        account: &ArmId,
+        list: &str,
+        query: &[(&str, &str)],
+        rank: Rank,
+        until: &Until,
+    ) -> Result<u64, ArmError> {
+        let mut pages = self.arm.pages(&format!("{account}/{list}"), API_VERSION, query, rank, until)?;
+        let mut count = 0;
+        while let Some(page) = pages.next_page::<serde::de::IgnoredAny>().await.map_err(below_account)? {
+            count += u64::try_from(page.len()).unwrap_or(u64::MAX);
+        }
+        Ok(count)
     }
 }

@@ -152,6 +152,20 @@ impl RegionStorage {
         self.arm.write(under(write.repeat(Repeat::Never), permit), until).await
     }
 
+    /// Deletes an account with all that is in it; one that is gone already is deleted. Without a permit it is sent
+    /// again when its answer is lost.
+    ///
+    /// # Errors
+    /// Any [`Fault`] but [`Fault::NotFound`]. [`Fault::Locked`] under a lock.
+    pub async fn delete_account(&self, account: &ArmId, permit: Option<Permit>, until: &Until) -> Result<(), ArmError> {
+        let write = Write::delete(account.as_str(), API_VERSION, Kind::Other);
+        match self.arm.write(under(write, permit), until).await {
+            Ok(mut operation) => operation.settle(until).await,
+            Err(error) if error.fault == Fault::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Replaces all tags of an account, and changes nothing else of it. The request is sent once: sent again later, it
     /// could undo what another has written.
     ///

@@ -128,8 +128,10 @@ impl Transport {
                 .http2_keep_alive_timeout(CONNECT_TIMEOUT)
                 .tcp_keepalive(KEEP_ALIVE)
                 .redirect(reqwest::redirect::Policy::none());
-            if !tls.extra_roots_pem.is_empty() {
-                builder = builder.tls_certs_merge(reqwest::Certificate::from_pem_bundle(&tls.extra_roots_pem)?);
+            for roots in [tls.extra_roots_pem.as_slice(), routes.extra_roots_pem()] {
+                if !roots.is_empty() {
+                    builder = builder.tls_certs_merge(reqwest::Certificate::from_pem_bundle(roots)?);
+                }
             }
             Ok(builder)
         };
@@ -327,10 +329,12 @@ impl azure_core::http::HttpClient for Transport {
             let invalid = || {
                 Error::with_message(ErrorKind::DataConversion, format!("the header {} cannot be sent", name.as_str()))
             };
-            let (name, value) = (
+            let (name, mut value) = (
                 http::HeaderName::from_bytes(name.as_str().as_bytes()).map_err(|_| invalid())?,
                 HeaderValue::from_str(value.as_str()).map_err(|_| invalid())?,
             );
+            // So that nothing prints it.
+            value.set_sensitive(name == header::AUTHORIZATION);
             headers.insert(name, value);
         }
         let method = Method::from_bytes(request.method().as_str().as_bytes())

@@ -13,7 +13,10 @@ pub const IMDS_ORIGIN: &str = "http://169.254.169.254";
 
 /// Logical origin -> the URL that stands for it, possibly with a path in front.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Routes(BTreeMap<String, Url>);
+pub struct Routes {
+    to: BTreeMap<String, Url>,
+    extra_roots_pem: Vec<u8>,
+}
 
 /// Why a route is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +58,23 @@ fn is_base(url: &Url) -> bool {
         && url.password().is_none()
 }
 
+/// Stands for any account in the origin of a blob service.
+const ANY: &str = "*";
+/// How the host of a blob service goes on behind the account.
+const SERVICE: &str = "blob";
+
+fn check(logical: &Url, physical: &Url) -> Result<(), RouteError> {
+    for url in [logical, physical] {
+        if !is_base(url) {
+            return Err(RouteError::NotABase(url.origin().ascii_serialization()));
+        }
+    }
+    if logical.scheme() == "https" && physical.scheme() == "http" && !is_loopback(physical) {
+        return Err(RouteError::PlainHttp(physical.clone()));
+    }
+    Ok(())
+}
+
 impl Routes {
     /// The empty table: every origin is what it says.
     pub fn none() -> Self {
@@ -67,16 +87,35 @@ impl Routes {
     /// When `physical` is plain http on another machine while `logical` is https (tokens would travel in the clear),
     /// or when either is no base URL.
     pub fn with(mut self, logical: &Url, physical: &Url) -> Result<Self, RouteError> {
-        for url in [logical, physical] {
-            if !is_base(url) {
-                return Err(RouteError::NotABase(url.origin().ascii_serialization()));
-            }
-        }
-        if logical.scheme() == "https" && physical.scheme() == "http" && !is_loopback(physical) {
-            return Err(RouteError::PlainHttp(physical.clone()));
-        }
-        self.0.insert(origin(logical), physical.clone());
+        check(logical, physical)?;
+        self.to.insert(origin(logical), physical.clone());
         Ok(self)
+    }
+
+    /// Sends what is meant for the blob services below a domain (`core.windows.net`) to `physical`, whose path and the
+    /// name of the account go in front of the request's path: the form of address that emulators of the blob service
+    /// have.
+    ///
+    /// # Errors
+    /// As [`Routes::with`].
+    pub fn with_blob_services(mut self, domain: &str, physical: &Url) -> Result<Self, RouteError> {
+        let any = format!("https://{ANY}.{SERVICE}.{}", domain.to_ascii_lowercase());
+        let logical = Url::parse(&any.replace(ANY, "any")).map_err(|_| RouteError::NotABase(any.clone()))?;
+        check(&logical, physical)?;
+        self.to.insert(any, physical.clone());
+        Ok(self)
+    }
+
+    /// Verifies servers by these root certificates too, PEM: those of an emulator have an authority of their own.
+    #[must_use]
+    pub fn trusting(mut self, roots_pem: &[u8]) -> Self {
+        self.extra_roots_pem.extend_from_slice(roots_pem);
+        self
+    }
+
+    /// The root certificates of [`Routes::trusting`].
+    pub(super) fn extra_roots_pem(&self) -> &[u8] {
+        &self.extra_roots_pem
     }
 
     /// Sends what is meant for instance metadata to `physical`.
@@ -113,11 +152,21 @@ impl Routes {
 
     /// Where a request really goes; `None` when its origin has no route.
     pub(crate) fn physical(&self, logical: &Url) -> Option<Url> {
-        let base = self.0.get(&origin(logical))?;
+        let (base, account) = match self.to.get(&origin(logical)) {
+            Some(base) => (base, String::new()),
+            None => self.blob_service(logical)?,
+        };
         let mut physical = base.clone();
-        physical.set_path(&format!("{}{}", base.path().trim_end_matches('/'), logical.path()));
+        physical.set_path(&format!("{}{account}{}", base.path().trim_end_matches('/'), logical.path()));
         physical.set_query(logical.query());
         Some(physical)
+    }
+
+    /// Where the blob service of an account is, and what goes in front of the path.
+    fn blob_service(&self, logical: &Url) -> Option<(&Url, String)> {
+        let (account, service) = logical.host_str()?.split_once('.')?;
+        let any = origin(logical).replacen(&format!("{account}.{service}"), &format!("{ANY}.{service}"), 1);
+        self.to.get(&any).map(|base| (base, format!("/{account}")))
     }
 
     /// Reads a link in an answer from `base` (an operation URL, a `nextLink`): it must lead to the same origin, or
@@ -134,7 +183,7 @@ impl Routes {
         if link.origin() == base.origin() {
             return Ok(link);
         }
-        let Some(physical) = self.0.get(&origin(base)) else {
+        let Some(physical) = self.to.get(&origin(base)) else {
             return Err(foreign(origin(&link)));
         };
         let prefix = physical.path().trim_end_matches('/');
@@ -154,7 +203,7 @@ impl Routes {
 
 impl fmt::Display for Routes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (logical, physical)) in self.0.iter().enumerate() {
+        for (index, (logical, physical)) in self.to.iter().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(f, "{separator}{logical} -> {physical}")?;
         }
@@ -180,6 +229,30 @@ mod tests {
         let sent = routes.physical(&url("http://169.254.169.254/metadata/instance?api-version=2021-10-01"));
         assert_eq!(sent, Some(url("http://127.0.0.1:8080/_imds/node-0/metadata/instance?api-version=2021-10-01")));
         assert_eq!(routes.physical(&url("https://management.azure.com/")), None);
+    }
+
+    #[test]
+    fn the_blob_service_of_any_account_has_a_route_with_its_name_in_front() {
+        let server = url("http://127.0.0.1:8080/_azure");
+        let routes = Routes::none().with_blob_services("Core.Windows.Net", &server).unwrap();
+        let sent = |text: &str| routes.physical(&url(text)).map(|url| url.to_string());
+        assert_eq!(
+            sent("https://a1.blob.core.windows.net/vhds/d.vhd?comp=page").as_deref(),
+            Some("http://127.0.0.1:8080/_azure/a1/vhds/d.vhd?comp=page")
+        );
+        assert_eq!(sent("https://a1.blob.core.windows.net/").as_deref(), Some("http://127.0.0.1:8080/_azure/a1/"));
+        for other in [
+            "https://a1.file.core.windows.net/",
+            "https://blob.core.windows.net/",
+            "https://a.b.blob.core.windows.net/",
+            "https://a1.blob.core.chinacloudapi.cn/",
+            "http://a1.blob.core.windows.net/",
+            "https://a1.blob.core.windows.net:444/",
+        ] {
+            assert_eq!(sent(other), None, "{other}");
+        }
+        assert!(Routes::none().with_blob_services("core.windows.net", &url("http://10.0.0.1/")).is_err());
+        assert!(Routes::none().with_blob_services("no domain", &server).is_err());
     }
 
     #[test]

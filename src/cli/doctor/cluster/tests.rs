@@ -359,7 +359,8 @@ async fn a_cluster_of_the_go_projects_is_gone_through_before_a_move() {
     let odd = ["cloud-controller-manager", "--nonsense=1"];
     cluster.server.put("pods", go("ccm", "mcr/azure-cloud-controller-manager:v1.31.0", &odd)).unwrap();
     let volume = |name: &str, source: Value| json!({"metadata": {"name": name}, "spec": source});
-    let blob = json!({"azureDisk": {"kind": "Dedicated", "diskName": "d", "diskURI": "https://a/vhds/d.vhd"}});
+    let uri = "https://acct.blob.core.windows.net/vhds/d.vhd";
+    let blob = json!({"azureDisk": {"kind": "Dedicated", "diskName": "d", "diskURI": uri}});
     cluster.server.put("persistentvolumes", volume("pv-blob", blob)).unwrap();
     let nfs =
         json!({"driver": "file.csi.azure.com", "volumeHandle": "g#a#s###n", "volumeAttributes": {"protocol": "nfs"}});
@@ -383,7 +384,7 @@ async fn a_cluster_of_the_go_projects_is_gone_through_before_a_move() {
         "note move: programs: differs: azurefile-csi-driver (controller) v1.34.0 (kube-system/Node/cp-1): \
          --append-closetimeo-option=true of azurefile-csi-driver: ",
         "ok   move: VolumeAttributesClasses: there is none of the Go projects",
-        "FAIL move: PersistentVolumes: refused: pv-blob: https://a/vhds/d.vhd is a disk in a page blob",
+        "note move: PersistentVolumes: differs: pv-blob: https://acct.blob.core.windows.net/vhds/d.vhd is a VHD blob disk",
         "FAIL move: PersistentVolumes: refused: pv-nfs: ",
         "FAIL move: StorageClasses: refused: krb: ",
         "ok   move: VolumeSnapshots: there is none of the Go projects",

@@ -14,7 +14,7 @@ use lazuli_storage::copies::Create;
 use lazuli_volume::{self as plan, Defaults, SOURCE_KEY, copy::LINE_KEY};
 use tonic::Status;
 
-use super::{ControllerService, refused};
+use super::{ControllerService, managed, refused};
 use crate::{
     asked::Asked,
     server::{Made, RpcNote, failure, status},
@@ -32,8 +32,8 @@ pub(super) fn source(wire: &VolumeContentSource, defaults: &Defaults) -> Result<
         }
         Some(Type::Volume(volume)) => {
             let id = required("volume_content_source.volume.volume_id", &volume.volume_id)?;
-            let id = id.parse::<VolumeId>();
-            id.map(|id| id.disk().clone()).map_err(|error| failure(Code::NotFound, &error))
+            let id: VolumeId = id.parse().map_err(|error| failure(Code::NotFound, &error))?;
+            managed(&id).cloned()
         }
         None => Err(status(Code::InvalidArgument, "volume_content_source names neither a snapshot nor a volume")),
     }

@@ -5,7 +5,9 @@
 //! person must know about it ([`fault::reason`]). Nothing else happens
 //! here: the operation that a request starts belongs to `disk`, and goes on when the sidecar gives up.
 
+mod blobs;
 mod copies;
+mod imports;
 mod modify;
 mod snapshots;
 
@@ -30,11 +32,12 @@ use csi_proto::csi::{
 use lazuli_disk::{CreateError, Created, DeleteError, ExpandError, Found, ListedVolume, VolumeError, Volumes};
 use lazuli_journal::{Key, Recorder, Subject, Word};
 use lazuli_model::{
-    ArmId, VolumeId,
+    ArmId, BlobUri, DiskId, VolumeId,
     event::{Claim, Event, Failure, Regarding},
     fault::{self, Code, Rpc},
 };
 use lazuli_telemetry::lossy;
+use lazuli_vhd::class;
 use lazuli_volume::{self as plan, Capability, Defaults, ParameterError, Told};
 use tonic::{Request, Response, Status};
 
@@ -75,6 +78,7 @@ pub struct ControllerService {
     snapshot_pages: Pages<snapshots::Listed>,
     events: lossy::Sender<Event>,
     journal: Recorder,
+    blob_disks: class::BlobDisks,
 }
 
 /// Whether ListVolumes is offered. Where it is, external-attacher compares the list with the VolumeAttachments once a
@@ -109,7 +113,13 @@ impl ControllerService {
             snapshot_pages: Pages::default(),
             events,
             journal,
+            blob_disks: class::BlobDisks::default(),
         }
+    }
+
+    /// The same service, with this choice of classes that ask for blob disks.
+    pub fn with_blob_disks(self, blob_disks: class::BlobDisks) -> Self {
+        Self { blob_disks, ..self }
     }
 
     /// The same service, which sends events for people there.
@@ -148,14 +158,22 @@ fn volume(id: &str) -> Result<VolumeId, Status> {
     id.parse().map_err(|error| failure(Code::NotFound, &error))
 }
 
-/// A VHD in a page blob may exist and be attached, whatever this driver can do about it: OK would be a lie.
-fn not_a_blob(id: &str) -> Result<(), Status> {
-    if id.contains("://") {
-        let message =
-            format!("volume {id} is a VHD in a page blob; this driver has no blob disks and leaves it as it is");
-        return Err(status(Code::InvalidArgument, message));
+/// The volume of a request that is served where there is none of the name. `None` where the handle cannot be that of any
+/// disk. An address that only looks as that of a page blob may be one to another program: OK would be a lie.
+fn volume_or_none(id: &str) -> Result<Option<VolumeId>, Status> {
+    match required("volume_id", id)?.parse::<VolumeId>() {
+        Ok(id) => Ok(Some(id)),
+        Err(error) if id.contains("://") => Err(failure(Code::InvalidArgument, &error)),
+        Err(_) => Ok(None),
     }
-    Ok(())
+}
+
+/// The managed disk of a volume, for what has snapshots and copies.
+fn managed(id: &VolumeId) -> Result<&ArmId, Status> {
+    match id.disk() {
+        DiskId::Managed(disk) => Ok(disk),
+        DiskId::Blob(uri) => Err(blobs::no_copies(uri)),
+    }
 }
 
 /// What CreateVolume answers of a disk.
@@ -168,6 +186,23 @@ fn answered(created: Created, content_source: Option<VolumeContentSource>) -> Vo
         volume_context: adopted.volume_context.into_iter().collect(),
         content_source,
         accessible_topology: adopted.accessible_topology.into_iter().map(topology).collect(),
+    }
+}
+
+/// What a volume is made from.
+enum Source {
+    /// A disk or a snapshot.
+    Resource(ArmId),
+    /// A page blob.
+    Blob(BlobUri),
+}
+
+impl Source {
+    fn of(wire: &VolumeContentSource, defaults: &Defaults) -> Result<Self, Status> {
+        match imports::blob(wire)? {
+            Some(blob) => Ok(Self::Blob(blob)),
+            None => copies::source(wire, defaults).map(Self::Resource),
+        }
     }
 }
 
@@ -195,7 +230,7 @@ impl ControllerService {
 
     /// The same for an attach or a detach, `done` to or from a node: about the claim, where the volume is the reason, else
     /// about the Node.
-    fn reported_on_node(&self, rpc: Rpc, disk: &ArmId, node: &str, done: &str, error: &VolumeError) -> Status {
+    fn reported_on_node(&self, rpc: Rpc, disk: &DiskId, node: &str, done: &str, error: &VolumeError) -> Status {
         match fault::reason(rpc, &error.fault) {
             Some(reason) if reason.lies_in_the_volume() => {
                 let what = format!("Disk {} cannot be {done} node {node}", disk.name());
@@ -211,7 +246,7 @@ impl ControllerService {
     async fn create(&self, request: CreateVolumeRequest, note: &RpcNote) -> Result<CreateVolumeResponse, Status> {
         required("name", &request.name)?;
         let content = request.volume_content_source.clone();
-        let source = content.as_ref().map(|content| copies::source(content, &self.defaults)).transpose()?;
+        let source = content.as_ref().map(|content| Source::of(content, &self.defaults)).transpose()?;
         let flags_accepted = mount_flags::check(&request);
         let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
         let requirement = request.accessibility_requirements.unwrap_or_default();
@@ -226,9 +261,19 @@ impl ControllerService {
             requisite: segments(&requirement.requisite),
             preferred: segments(&requirement.preferred),
         };
+        let class = match &source {
+            None => self.blob_class(&request, claim.as_ref()).await?,
+            Some(_) => None,
+        };
+        if let Some(class) = class {
+            flags_accepted?;
+            let created = self.create_blob(&class, &request, claim).await?;
+            return Ok(CreateVolumeResponse { volume: Some(answered(created, content)) });
+        }
         let created = match source {
             None => self.create_empty(&request, flags_accepted, (claim, note)).await,
-            Some(source) => self.create_copy(request, source, flags_accepted, (claim, note)).await,
+            Some(Source::Resource(source)) => self.create_copy(request, source, flags_accepted, (claim, note)).await,
+            Some(Source::Blob(blob)) => self.create_import(request, blob, flags_accepted, (claim, note)).await,
         };
         Ok(CreateVolumeResponse { volume: Some(answered(created?, content)) })
     }
@@ -265,14 +310,16 @@ impl ControllerService {
     }
 
     async fn delete(&self, request: DeleteVolumeRequest) -> Result<DeleteVolumeResponse, Status> {
-        required("volume_id", &request.volume_id)?;
-        not_a_blob(&request.volume_id)?;
-        let Ok(id) = request.volume_id.parse::<VolumeId>() else {
-            tracing::warn!(volume = request.volume_id, "this handle names no managed disk; there is nothing to delete");
+        let Some(id) = volume_or_none(&request.volume_id)? else {
+            tracing::warn!(volume = request.volume_id, "this handle names no disk; there is nothing to delete");
             return Ok(DeleteVolumeResponse {});
         };
-        let asked = Asked::new(&self.journal, id.disk(), Word::DeleteAsked);
-        match self.volumes.delete(id.disk()).await {
+        let disk = match id.disk() {
+            DiskId::Managed(disk) => disk,
+            DiskId::Blob(uri) => return self.delete_blob(uri).await.map(|()| DeleteVolumeResponse {}),
+        };
+        let asked = Asked::new(&self.journal, disk, Word::DeleteAsked);
+        match self.volumes.delete(disk).await {
             Ok(()) => asked.done(Word::Answered),
             Err(DeleteError::Snapshots(depend)) => return Err(asked.failed(failure(depend.code(), &depend), None)),
             Err(DeleteError::Failed(error)) => {
@@ -297,7 +344,7 @@ impl ControllerService {
             .map_err(|error| failure(Code::InvalidArgument, &error))?;
         let id = volume(&request.volume_id)?;
         self.volumes.learn_handle_casing(&id);
-        let asked = Asked::new(&self.journal, id.disk(), Word::AttachAsked.about(node_key(&node)));
+        let asked = Asked::of(&self.journal, Key::disk_id(id.disk()), Word::AttachAsked.about(node_key(&node)));
         let published = match self.volumes.publish(id.disk(), &node, parameters.caching).await {
             Ok(published) => published,
             Err(error) => {
@@ -306,9 +353,9 @@ impl ControllerService {
             }
         };
         // What the context of the volume does not say of its disk, or not any more, the node learns from here.
-        let described = match parameters.told {
-            Told::Nothing => None,
-            Told::Performance | Told::All => match self.volumes.get(id.disk()).await {
+        let described = match (parameters.told, id.disk()) {
+            (Told::Nothing, _) | (_, DiskId::Blob(_)) => None,
+            (Told::Performance | Told::All, DiskId::Managed(disk)) => match self.volumes.get(disk).await {
                 Ok(found) => Some(found),
                 Err(error) => return Err(asked.failed(failed(Rpc::Publish, &error), Some(&error.fault))),
             },
@@ -325,16 +372,14 @@ impl ControllerService {
         &self,
         request: ControllerUnpublishVolumeRequest,
     ) -> Result<ControllerUnpublishVolumeResponse, Status> {
-        required("volume_id", &request.volume_id)?;
-        not_a_blob(&request.volume_id)?;
-        let Ok(id) = request.volume_id.parse::<VolumeId>() else {
-            tracing::warn!(volume = request.volume_id, "this handle names no managed disk; it is attached nowhere");
+        let Some(id) = volume_or_none(&request.volume_id)? else {
+            tracing::warn!(volume = request.volume_id, "this handle names no disk; it is attached nowhere");
             return Ok(ControllerUnpublishVolumeResponse {});
         };
         self.volumes.learn_handle_casing(&id);
         let node = Some(request.node_id.as_str()).filter(|node| !node.is_empty());
         let note = node.map_or(Word::DetachAsked.into(), |node| Word::DetachAsked.about(node_key(node)));
-        let asked = Asked::new(&self.journal, id.disk(), note);
+        let asked = Asked::of(&self.journal, Key::disk_id(id.disk()), note);
         if let Err(error) = self.volumes.unpublish(id.disk(), node).await {
             let status = match node {
                 Some(node) => self.reported_on_node(Rpc::Unpublish, id.disk(), node, "detached from", &error),
@@ -355,20 +400,23 @@ impl ControllerService {
             return Err(status(Code::InvalidArgument, "volume_capabilities is missing in the request"));
         }
         let id = volume(&request.volume_id)?;
-        let found = self.volumes.get(id.disk()).await.map_err(|error| failed(Rpc::Read, &error))?;
-        let answer =
-            match plan::validate_capabilities(&capabilities(&request.volume_capabilities), found.disk.max_shares) {
-                Ok(()) => ValidateVolumeCapabilitiesResponse {
-                    confirmed: Some(validate_volume_capabilities_response::Confirmed {
-                        volume_context: request.volume_context,
-                        volume_capabilities: request.volume_capabilities,
-                        parameters: request.parameters,
-                        mutable_parameters: request.mutable_parameters,
-                    }),
-                    message: String::new(),
-                },
-                Err(error) => ValidateVolumeCapabilitiesResponse { confirmed: None, message: error.to_string() },
-            };
+        let max_shares = match id.disk() {
+            DiskId::Managed(disk) => self.volumes.get(disk).await.map(|found| found.disk.max_shares),
+            DiskId::Blob(uri) => self.volumes.get_blob(uri).await.map(|_| 1),
+        };
+        let max_shares = max_shares.map_err(|error| failed(Rpc::Read, &error))?;
+        let answer = match plan::validate_capabilities(&capabilities(&request.volume_capabilities), max_shares) {
+            Ok(()) => ValidateVolumeCapabilitiesResponse {
+                confirmed: Some(validate_volume_capabilities_response::Confirmed {
+                    volume_context: request.volume_context,
+                    volume_capabilities: request.volume_capabilities,
+                    parameters: request.parameters,
+                    mutable_parameters: request.mutable_parameters,
+                }),
+                message: String::new(),
+            },
+            Err(error) => ValidateVolumeCapabilitiesResponse { confirmed: None, message: error.to_string() },
+        };
         Ok(answer)
     }
 
@@ -388,7 +436,11 @@ impl ControllerService {
 
     async fn get(&self, request: ControllerGetVolumeRequest) -> Result<ControllerGetVolumeResponse, Status> {
         let id = volume(&request.volume_id)?;
-        let found = self.volumes.get(id.disk()).await.map_err(|error| failed(Rpc::Read, &error))?;
+        let disk = match id.disk() {
+            DiskId::Managed(disk) => disk,
+            DiskId::Blob(uri) => return self.get_blob(uri, request.volume_id.clone()).await,
+        };
+        let found = self.volumes.get(disk).await.map_err(|error| failed(Rpc::Read, &error))?;
         let published_node_ids = found.nodes.clone();
         let volume = Volume { volume_id: request.volume_id, ..wire_volume(&found) };
         Ok(ControllerGetVolumeResponse {
@@ -406,14 +458,18 @@ impl ControllerService {
         let id = volume(&request.volume_id)?;
         self.volumes.learn_handle_casing(&id);
         // The number is for people: a request is in whole GiB but for its last part.
-        let asked = Asked::new(&self.journal, id.disk(), Word::ExpandAsked.number(required_bytes.div_euclid(1 << 30)));
-        let size = match self.volumes.expand(id.disk(), required_bytes, limit_bytes).await {
+        let disk = match id.disk() {
+            DiskId::Managed(disk) => disk,
+            DiskId::Blob(uri) => return self.expand_blob(uri, (required_bytes, limit_bytes)).await,
+        };
+        let asked = Asked::new(&self.journal, disk, Word::ExpandAsked.number(required_bytes.div_euclid(1 << 30)));
+        let size = match self.volumes.expand(disk, required_bytes, limit_bytes).await {
             Ok(size) => size,
             Err(ExpandError::Range(error)) => return Err(asked.failed(refused(&error), None)),
             Err(ExpandError::Snapshots(blocked)) => return Err(asked.failed(failure(blocked.code(), &blocked), None)),
             Err(ExpandError::Failed(error)) => {
-                let what = format!("Disk {} cannot be expanded", id.disk().name());
-                let regarding = Some(Regarding::ClaimOf(id.disk().clone()));
+                let what = format!("Disk {} cannot be expanded", disk.name());
+                let regarding = Some(Regarding::ClaimOf(disk.into()));
                 let status = self.reported(Rpc::Expand, regarding, &what, &error);
                 return Err(asked.failed(status, Some(&error.fault)));
             }

@@ -6,14 +6,14 @@
 use csi_proto::csi::{ControllerModifyVolumeRequest, ControllerModifyVolumeResponse};
 use lazuli_journal::Word;
 use lazuli_model::{
-    ArmId,
+    ArmId, DiskId,
     event::{Event, Reason, Regarding},
     fault::Rpc,
 };
 use lazuli_volume::modify::ModifyPlan;
 use tonic::Status;
 
-use super::{ControllerService, not_a_blob, volume};
+use super::{ControllerService, blobs::no_attributes, volume};
 use crate::{asked::Asked, capability::ordered, wire::required};
 
 impl ControllerService {
@@ -22,17 +22,19 @@ impl ControllerService {
         request: ControllerModifyVolumeRequest,
     ) -> Result<ControllerModifyVolumeResponse, Status> {
         required("volume_id", &request.volume_id)?;
-        not_a_blob(&request.volume_id)?;
         let id = volume(&request.volume_id)?;
         self.volumes.learn_handle_casing(&id);
-        let disk = id.disk();
+        let disk = match id.disk() {
+            DiskId::Managed(disk) => disk,
+            DiskId::Blob(uri) => return Err(no_attributes(uri)),
+        };
         let asked = Asked::new(&self.journal, disk, Word::ModifyAsked);
         let class = ordered(request.mutable_parameters);
         match self.volumes.modify(disk, class, self.defaults.cloud).await {
             Ok(plan) => self.tell(disk, &plan),
             Err(error) => {
                 let what = format!("Disk {} cannot be changed as its VolumeAttributesClass asks", disk.name());
-                let status = self.reported(Rpc::Modify, Some(Regarding::ClaimOf(disk.clone())), &what, &error);
+                let status = self.reported(Rpc::Modify, Some(Regarding::ClaimOf(disk.into())), &what, &error);
                 return Err(asked.failed(status, Some(&error.fault)));
             }
         }
@@ -46,7 +48,7 @@ impl ControllerService {
             tracing::warn!(%disk, "{warning}");
         }
         if !plan.ignored.is_empty() {
-            let regarding = Regarding::ClaimOf(disk.clone());
+            let regarding = Regarding::ClaimOf(disk.into());
             let what = format!("Of the VolumeAttributesClass of disk {}, {}", disk.name(), plan.ignored.join("; "));
             self.events.send(Event::new(regarding, Reason::AttributeIgnored, what));
         }

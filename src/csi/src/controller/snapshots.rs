@@ -20,7 +20,7 @@ use lazuli_volume::snapshot::{SnapshotRequest, SnapshotView, asked_snapshot, mis
 use prost_types::Timestamp;
 use tonic::Status;
 
-use super::{ControllerService, failed, max_entries};
+use super::{ControllerService, failed, managed, max_entries};
 use crate::{
     asked::Asked,
     capability::ordered,
@@ -83,8 +83,9 @@ impl ControllerService {
         required("name", &request.name)?;
         required("source_volume_id", &request.source_volume_id)?;
         let volume: VolumeId = request.source_volume_id.parse().map_err(|error| failure(Code::NotFound, &error))?;
-        let disk = volume.disk().clone();
-        let request = SnapshotRequest { name: request.name, volume, parameters: ordered(request.parameters) };
+        let disk = managed(&volume)?.clone();
+        let request =
+            SnapshotRequest { name: request.name, volume: disk.clone(), parameters: ordered(request.parameters) };
         let regarding = regarding(&request);
         let id = asked_snapshot(&request, &self.defaults);
         // A request that names no snapshot is noted of its disk.
@@ -162,15 +163,15 @@ impl ControllerService {
         }
         match (request.starting_token.as_str(), request.source_volume_id.as_str()) {
             ("", "") => self.listed(None, limit).await,
-            ("", source) => match source.parse::<VolumeId>() {
-                Ok(volume) => self.listed(Some(&volume), limit).await,
-                Err(_) => Ok(ListSnapshotsResponse::default()),
+            ("", source) => match source.parse::<VolumeId>().ok().as_ref().and_then(|volume| volume.disk().managed()) {
+                Some(disk) => self.listed(Some(disk), limit).await,
+                None => Ok(ListSnapshotsResponse::default()),
             },
             (token, _) => self.snapshot_pages.next(token, limit),
         }
     }
 
-    async fn listed(&self, source: Option<&VolumeId>, limit: usize) -> Result<ListSnapshotsResponse, Status> {
+    async fn listed(&self, source: Option<&ArmId>, limit: usize) -> Result<ListSnapshotsResponse, Status> {
         let views = self.volumes.list_snapshots(source).await.map_err(|error| failed(Rpc::Read, &error))?;
         Ok(self.snapshot_pages.first(views.iter().cloned().map(Listed::from).collect(), limit))
     }
@@ -217,7 +218,7 @@ fn answer(view: &SnapshotView) -> Word {
 fn regarding(request: &SnapshotRequest) -> Regarding {
     let get = |key: &str| request.parameters.get(key).map(String::as_str);
     let snapshot = VolumeSnapshot::of(get, &request.name).map(Regarding::Snapshot);
-    snapshot.unwrap_or_else(|| Regarding::ClaimOf(request.volume.disk().clone()))
+    snapshot.unwrap_or_else(|| Regarding::ClaimOf((&request.volume).into()))
 }
 
 /// Why Azure, or what was read of it, is the reason of a failure.
@@ -247,8 +248,7 @@ mod tests {
         let of = |parameters: &[(&str, &str)]| {
             let parameters = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
             let uid = "0b1f6a52-8c54-4a39-9a7e-3a4e3c0b8d11";
-            let request =
-                SnapshotRequest { name: format!("snapshot-{uid}"), volume: VolumeId::from(disk.clone()), parameters };
+            let request = SnapshotRequest { name: format!("snapshot-{uid}"), volume: disk.clone(), parameters };
             regarding(&request)
         };
         let metadata = [
@@ -258,7 +258,7 @@ mod tests {
         let Regarding::Snapshot(snapshot) = of(&metadata) else { panic!("{:?}", of(&metadata)) };
         assert_eq!((snapshot.namespace.as_str(), snapshot.name.as_str()), ("shop", "nightly"));
         assert!(snapshot.uid.is_some_and(|uid| uid.starts_with("0b1f6a52")));
-        assert_eq!(of(&metadata[..1]), Regarding::ClaimOf(disk.clone()));
+        assert_eq!(of(&metadata[..1]), Regarding::ClaimOf(disk.clone().into()));
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub(super) async fn identify(node: &Node, volume: &VolumeId, lun: Lun, deadline:
 /// Where the metadata has the volume, by one question.
 pub(super) async fn locate(imds: Option<&Imds>, volume: &VolumeId, deadline: Deadline) -> ListedAt {
     let Some(imds) = imds else { return ListedAt::Unused };
-    let is_it = |disk: &&InstanceDisk| matches!(&disk.source, InstanceDiskSource::Managed(id) if id == volume.disk());
+    let is_it = |disk: &&InstanceDisk| listed(disk).disk.is(volume);
     match tokio::time::timeout_at(deadline.instant(), imds.refresh()).await {
         Ok(Ok(instance)) => {
             let listed = instance.data_disks.iter().find(is_it);

@@ -8,10 +8,11 @@ use lazuli_shares::{
     parameters::{self, ShareClass},
     share::check_modification,
 };
+use lazuli_vhd::class as blob;
 use lazuli_volume::{self as disk, AccessMode, AccessType, Capability, Request, plan_create};
 
 use super::{
-    super::{refusals::judged, snapshots::classes::judge_attributes},
+    super::{refusals::judged, roles::asks_for_blob_disks, snapshots::classes::judge_attributes},
     Judged, Mounting, Page, Subject, Verdict,
     volumes::{attached_and_staged, planned_mount},
 };
@@ -40,6 +41,9 @@ pub struct Defaults {
 
 /// A size that every limit by size allows.
 const BYTES: i64 = 1 << 40;
+
+/// A size that blob disks have in every cloud.
+const BYTES_OF_BLOBS: i64 = 1 << 30;
 
 /// What becomes of claims of a class; `None` for a class of other drivers.
 pub fn class(class: &Class, defaults: &Defaults, mounting: &Mounting<'_>) -> Option<Judged> {
@@ -116,7 +120,45 @@ fn request(class: &Class) -> Request {
     }
 }
 
+/// A class of VHD blob disks. Whether it gets one is said by `--blob-disks` and by the machines, which are not looked at here.
+fn of_blob_disks(class: &Class, defaults: &disk::Defaults, mounting: &Mounting<'_>) -> Verdict {
+    let asked = blob::Request {
+        name: "pvc-0".to_owned(),
+        parameters: with_metadata(class),
+        required_bytes: BYTES_OF_BLOBS,
+        limit_bytes: 0,
+    };
+    let defaults = blob::Defaults {
+        blob_disks: blob::BlobDisks::Always,
+        machines: blob::Machines::Unknown,
+        is_stack_hub: defaults.cloud == disk::Cloud::AzureStack,
+        subscription: defaults.subscription.clone(),
+        resource_group: defaults.resource_group.clone(),
+        location: defaults.location.clone(),
+    };
+    let chosen = judged(&asked.parameters, |parameters| {
+        blob::choose(&blob::Request { parameters: parameters.clone(), ..asked.clone() }, &defaults)
+    });
+    let made = match chosen {
+        Ok(blob::Choice::Blob(made)) => *made,
+        Ok(blob::Choice::Managed { .. } | blob::Choice::Undecided) => return Verdict::Equal,
+        Err(refused) => return Verdict::Refused(refused),
+    };
+    let otherwise = match made.place {
+        blob::Place::Account(_) => "it is refused",
+        blob::Place::Shared | blob::Place::Dedicated => "the disk is a managed one, as by the Go driver",
+    };
+    let first = format!("it asks for a VHD blob disk, and --blob-disks says whether it gets one; else {otherwise}");
+    match attached_and_staged(&made.written, &mounted(class), mounting) {
+        Ok(more) => Verdict::with([first].into_iter().chain(made.warnings).chain(more).collect()),
+        Err(why) => Verdict::Refused(why),
+    }
+}
+
 fn of_disks(class: &Class, defaults: &Defaults, mounting: &Mounting<'_>) -> Verdict {
+    if asks_for_blob_disks(std::slice::from_ref(class), "disk.csi.azure.com") {
+        return of_blob_disks(class, &defaults.disks, mounting);
+    }
     let request = request(class);
     let planned = judged(&request.parameters, |parameters| {
         plan_create(&Request { parameters: parameters.clone(), ..request.clone() }, &defaults.disks)
@@ -223,6 +265,26 @@ mod tests {
         assert!(matches!(&differs, Some(Verdict::Differs(why)) if why.contains("enableBursting")), "{differs:?}");
         let nfs = judged("file.csi.azure.com", &[("protocol", "nfs")]);
         assert!(matches!(&nfs, Some(Verdict::Refused(why)) if why.contains("nfs")), "{nfs:?}");
+    }
+
+    #[test]
+    fn a_class_of_blob_disks_is_judged_as_one_and_told_what_decides() {
+        for (parameters, otherwise) in [
+            (&[("kind", "Shared"), ("skuName", "Standard_GRS")][..], "a managed one"),
+            (&[("KIND", "dedicated")], "a managed one"),
+            (&[("storageAccount", "acct"), ("location", "westus")], "it is refused"),
+        ] {
+            let verdict = judged("disk.csi.azure.com", parameters);
+            let says = |why: &str| why.contains("--blob-disks") && why.contains(otherwise);
+            assert!(matches!(&verdict, Some(Verdict::Differs(why)) if says(why)), "{verdict:?}");
+        }
+        for parameters in [[("kind", "Shared"), ("maxShares", "2")], [("kind", "Shared"), ("storageAccount", "acct")]] {
+            let verdict = judged("disk.csi.azure.com", &parameters);
+            assert!(matches!(&verdict, Some(Verdict::Refused(why)) if why.contains(parameters[1].0)), "{verdict:?}");
+        }
+        // Kubernetes makes managed disks alone of these.
+        let in_tree = judged("kubernetes.io/azure-disk", &[("kind", "Shared")]);
+        assert!(matches!(&in_tree, Some(Verdict::Differs(why)) if why.contains("is a managed disk")), "{in_tree:?}");
     }
 
     #[test]

@@ -85,17 +85,12 @@ pub struct Volume {
 pub fn volume(volume: &Volume, mounting: &Mounting<'_>) -> Judged {
     let (verdict, page) = match &volume.source {
         Source::Disk(csi) => (of_disk(volume, csi, mounting), Page::Disks),
-        Source::InTreeDisk { kind, uri, fs_type, caching } if kind.eq_ignore_ascii_case("Managed") => {
+        Source::InTreeDisk { uri, fs_type, caching, .. } => {
             // Source: what Kubernetes' CSI translation makes of such a volume.
             let caching = caching.iter().map(|caching| ("cachingMode".to_owned(), caching.clone()));
             let (handle, fs_type) = (uri.clone(), fs_type.clone());
             let csi = Csi { handle, fs_type, attributes: caching.collect(), has_stage_secret: false };
             (of_disk(volume, &csi, mounting), Page::Disks)
-        }
-        Source::InTreeDisk { kind, uri, .. } => {
-            let why =
-                format!("{uri} is a disk in a page blob (kind {kind}), and this program serves managed disks alone");
-            (Verdict::Refused(why), Page::Disks)
         }
         Source::Share(csi) => (of_share(volume, csi, mounting), Page::Shares),
         Source::InTreeShare { share, secret } => {
@@ -120,16 +115,25 @@ fn access_mode(modes: &[String]) -> AccessMode {
 }
 
 fn of_disk(volume: &Volume, csi: &Csi, mounting: &Mounting<'_>) -> Verdict {
-    if let Err(error) = csi.handle.parse::<VolumeId>() {
-        return Verdict::Refused(format!("{:?} is the id of no managed disk: {error}", csi.handle));
-    }
+    let id: VolumeId = match csi.handle.parse() {
+        Ok(id) => id,
+        Err(error) => return Verdict::Refused(format!("{:?} is the id of no disk: {error}", csi.handle)),
+    };
     let access_type = if volume.is_block {
         AccessType::Block
     } else {
         AccessType::Mount { fs_type: csi.fs_type.clone(), flags: volume.mount_options.clone() }
     };
     let capability = Capability { access_mode: access_mode(&volume.access_modes), access_type: Some(access_type) };
-    attached_and_staged(&csi.attributes, &capability, mounting).map_or_else(Verdict::Refused, Verdict::with)
+    let of_blobs = id.disk().blob().map(|uri| {
+        format!(
+            "{uri} is a VHD blob disk, which the Go driver does not serve: a machine takes it only where its own system disk is \
+             a VHD blob, and deploy/vhd.md makes a managed disk of it"
+        )
+    });
+    let warnings = attached_and_staged(&csi.attributes, &capability, mounting);
+    let warnings = warnings.map(|more| of_blobs.into_iter().chain(more).collect());
+    warnings.map_or_else(Verdict::Refused, Verdict::with)
 }
 
 /// The warnings of attaching and staging a disk with this context; else why one of both refuses it.
@@ -241,7 +245,11 @@ pub(super) mod tests {
             assert_eq!(judged(&equal), Verdict::Equal, "{equal:?}");
         }
         assert_refused(&of(Source::Disk(csi("d", &[]))), "\"d\"");
-        assert_refused(&in_tree("Dedicated", "https://a.blob.core.windows.net/vhds/d.vhd"), "page blob");
+        let blob = "https://acct.blob.core.windows.net/vhds/d.vhd";
+        for blob in [in_tree("Dedicated", blob), of(Source::Disk(csi(blob, &[])))] {
+            assert!(matches!(judged(&blob), Verdict::Differs(why) if why.contains("is a VHD blob disk")), "{blob:?}");
+        }
+        assert_refused(&in_tree("Shared", "https://acct.example/vhds/d.vhd"), "acct.example");
         let by_hand = of(Source::Share(csi("mine", &[("shareName", "s"), ("storageAccount", "a")])));
         assert!(matches!(judged(&by_hand), Verdict::Differs(why) if why.contains("names no share")));
         assert_refused(&of(Source::Share(csi("mine", &[("shareName", "s")]))), "storage account");

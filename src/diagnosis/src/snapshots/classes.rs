@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lazuli_model::{
-    ArmId, Disk, Gib, SkuName, VolumeId, disk_details::DiskDetails, disk_spec::canonical_region,
-    parameter::ParameterError,
+    ArmId, Disk, Gib, SkuName, disk_details::DiskDetails, disk_spec::canonical_region, parameter::ParameterError,
 };
 use lazuli_volume::{
     Defaults,
@@ -43,7 +42,7 @@ pub fn judge(class: &SnapshotClass, defaults: &Defaults) -> Result<Vec<String>, 
     let disk =
         ArmId::disk(&defaults.subscription, &defaults.resource_group, "pvc-0").map_err(|error| error.to_string())?;
     let parameters = own.map(|(key, value)| (key.clone(), value.clone())).collect();
-    let (name, volume) = ("snapshot-0".to_owned(), VolumeId::from(disk));
+    let (name, volume) = ("snapshot-0".to_owned(), disk);
     // What depends on the disk is left to the call.
     judged(&parameters, |parameters| {
         let (name, volume, parameters) = (name.clone(), volume.clone(), parameters.clone());

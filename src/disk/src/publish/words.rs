@@ -1,7 +1,7 @@
 //! A caller's words for the failure of its request, and what people are told.
 
 use lazuli_model::{
-    ArmId,
+    DiskId,
     event::{Event, Reason, Regarding},
 };
 use lazuli_storage::{
@@ -33,7 +33,7 @@ fn reason(blocked: Blocked) -> &'static str {
 }
 
 /// Tells people.
-pub(crate) fn report(events: &lossy::Sender<Event>, disk: &ArmId, node: &str, report: Report) {
+pub(crate) fn report(events: &lossy::Sender<Event>, disk: &DiskId, node: &str, report: Report) {
     match report {
         Report::MachineGone => info!(node, %disk, "the node's VM is gone, so the disk is not attached to it"),
         Report::Freeing(node) => {

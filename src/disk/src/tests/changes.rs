@@ -55,7 +55,7 @@ fn copies(rig: &Rig, name: &str, percent: f64) {
 fn told(events: &mut lossy::Receiver<Event>) -> Vec<(Reason, String)> {
     std::iter::from_fn(|| events.try_receive())
         .map(|event| {
-            assert_eq!(event.regarding, Regarding::ClaimOf(disk("zonal")));
+            assert_eq!(event.regarding, Regarding::ClaimOf(disk("zonal").into()));
             (event.reason, event.note)
         })
         .collect()

@@ -81,6 +81,7 @@ impl Rig {
         let arm = client(transport, credential, seed);
         Volumes::new(Settings {
             compute: Compute::new(arm, ApiVersions::public()),
+            blobs: None,
             subscription: scenario::SUBSCRIPTION.into(),
             resource_group: scenario::RESOURCE_GROUP.into(),
             reservations: self.reservations.subscribe(),

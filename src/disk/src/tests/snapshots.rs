@@ -8,7 +8,7 @@ use lazuli_emulator::{
     latency::Profile,
     scenario::{self, AttachTo, Scenario, VirtualMachine},
 };
-use lazuli_model::{ArmId, VolumeId, disk_tags, fault::Code};
+use lazuli_model::{ArmId, disk_tags, fault::Code};
 use lazuli_volume::{
     Defaults,
     snapshot::{SnapshotLimit, SnapshotRefusal, SnapshotRequest, SnapshotView},
@@ -52,7 +52,7 @@ pub(super) fn snapshot(name: &str) -> ArmId {
 
 pub(super) fn request(name: &str, of: &str, parameters: &[(&str, &str)]) -> SnapshotRequest {
     let parameters = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let volume: VolumeId = disk(of).to_string().parse().unwrap();
+    let volume: ArmId = disk(of).to_string().parse().unwrap();
     SnapshotRequest { name: name.to_owned(), volume, parameters }
 }
 
@@ -393,7 +393,7 @@ async fn snapshots_are_listed_by_volume_each_once_and_in_order() {
         take(&volumes, &request(name, of, &[])).await.unwrap();
     }
     let names = async |source: Option<&str>| -> Vec<String> {
-        let source: Option<VolumeId> = source.map(|name| disk(name).to_string().to_uppercase().parse().unwrap());
+        let source: Option<ArmId> = source.map(|name| disk(name).to_string().to_uppercase().parse().unwrap());
         let listed = volumes.list_snapshots(source.as_ref()).await.unwrap();
         listed.iter().map(|view| view.snapshot.name().to_owned()).collect()
     };

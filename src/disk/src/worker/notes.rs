@@ -4,7 +4,7 @@ use lazuli_azure::error::ArmError;
 use lazuli_engine::Awaited;
 use lazuli_journal::{Key, Note, Recorder, Word};
 use lazuli_model::{
-    ArmId,
+    ArmId, DiskId,
     fault::Fault,
     op::{VmWrite, VmWriteMethod},
 };
@@ -21,8 +21,8 @@ use crate::error::Answer;
 pub(super) fn of_event(event: &VmEvent) -> Option<Note<'_>> {
     Some(match event {
         VmEvent::Requested(request) => match request.goal {
-            Goal::Attached(_) => Word::DiskAttachAsked.about(Key::disk(&request.disk)),
-            Goal::Detached => Word::DiskDetachAsked.about(Key::disk(&request.disk)),
+            Goal::Attached(_) => Word::DiskAttachAsked.about(Key::disk_id(&request.disk)),
+            Goal::Detached => Word::DiskDetachAsked.about(Key::disk_id(&request.disk)),
         },
         VmEvent::VmRead(_, _, Ok(read)) if read.seen.by == By::List => Word::SeenInList.into(),
         VmEvent::VmRead(_, _, Ok(_)) => Word::SeenAlone.into(),
@@ -43,27 +43,27 @@ pub(super) fn sends(write: &VmWrite, method: VmWriteMethod) -> Word {
 }
 
 /// Notes what the disks of a VM's requests wait for.
-pub(super) fn waits<'a>(journal: &Recorder, vm: &ArmId, disks: impl Iterator<Item = &'a ArmId>, awaited: Awaited) {
+pub(super) fn waits<'a>(journal: &Recorder, vm: &ArmId, disks: impl Iterator<Item = &'a DiskId>, awaited: Awaited) {
     let word = match awaited {
         Awaited::Nothing => return,
         Awaited::Moment => Word::AwaitsBurst,
         awaited => word(awaited),
     };
-    disks.for_each(|disk| journal.note(&Key::disk(disk), word.about(Key::vm(vm))));
+    disks.for_each(|disk| journal.note(&Key::disk_id(disk), word.about(Key::vm(vm))));
 }
 
 /// Notes what a write that is sent changes of each disk.
 pub(super) fn write_is_sent(journal: &Recorder, vm: &ArmId, write: &VmWrite, method: VmWriteMethod) {
     for attachment in &write.attach {
         let planned = Word::PlansAttach.about(Key::vm(vm)).number(attachment.lun.get());
-        journal.note(&Key::disk(&attachment.disk), planned);
+        journal.note(&Key::disk_id(&attachment.disk), planned);
     }
     for disk in &write.detach {
         let planned = if write.force.contains(disk) { Word::PlansForcedDetach } else { Word::PlansDetach };
-        journal.note(&Key::disk(disk), planned.about(Key::vm(vm)));
+        journal.note(&Key::disk_id(disk), planned.about(Key::vm(vm)));
     }
     for disk in disks_of(write) {
-        journal.note(&Key::disk(disk), sends(write, method).about(Key::vm(vm)));
+        journal.note(&Key::disk_id(disk), sends(write, method).about(Key::vm(vm)));
     }
 }
 
@@ -87,11 +87,11 @@ pub(super) fn write_has_ended(journal: &Recorder, vm: &ArmId, write: &VmWrite, w
         }
     };
     for disk in disks_of(write) {
-        journal.note(&Key::disk(disk), note.clone());
+        journal.note(&Key::disk_id(disk), note.clone());
     }
 }
 
 /// The disks that a write is about.
-fn disks_of(write: &VmWrite) -> impl Iterator<Item = &ArmId> {
+fn disks_of(write: &VmWrite) -> impl Iterator<Item = &DiskId> {
     write.attach.iter().map(|attachment| &attachment.disk).chain(&write.detach).chain(&write.reapply)
 }

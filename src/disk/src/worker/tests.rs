@@ -31,12 +31,12 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
     let (workers, vm) = (workers(), ArmId::virtual_machine("s", "g", "node-0").unwrap());
     let occupied = Occupied::default();
     let request = |n: i64| {
-        let (workers, vm, hold) = (workers.clone(), vm.clone(), occupied.attachment(&disk(n)).unwrap());
+        let (workers, vm, hold) = (workers.clone(), vm.clone(), occupied.attachment(disk(n)).unwrap());
         async move { (disk(n), workers.request(&vm, "node-0", &disk(n), Goal::Attached(None), hold).await) }
     };
     let broken_off = async {
         tokio::task::yield_now().await;
-        assert!(workers.is_requested(&vm, &disk(0)));
+        assert!(workers.is_requested(&vm, disk(0)));
         workers.workers.tell(&vm, VmEvent::Panic);
     };
     let (answers, ()) = join(join_all([request(0), request(1), request(2)]), broken_off).await;
@@ -59,7 +59,7 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
 async fn a_caller_that_gives_up_ends_the_work_that_is_for_it_alone() {
     let (workers, vm) = (workers(), ArmId::virtual_machine("s", "g", "node-0").unwrap());
     let occupied = Occupied::default();
-    let (disk, hold) = (disk(0), occupied.attachment(&disk(0)).unwrap());
+    let (disk, hold) = (disk(0), occupied.attachment(disk(0)).unwrap());
     let request = workers.request(&vm, "node-0", &disk, Goal::Detached, hold);
     let gives_up = tokio::time::timeout(Duration::from_millis(10), request);
     assert!(gives_up.await.is_err());

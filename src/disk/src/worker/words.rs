@@ -1,8 +1,8 @@
 //! A caller's words for the failure of its request.
 
-use lazuli_model::ArmId;
 #[cfg(test)]
 use lazuli_model::fault::Fault;
+use lazuli_model::{ArmId, DiskId};
 use lazuli_storage::{
     attach::{Goal, Resolved, Unattachable},
     publish,
@@ -14,7 +14,7 @@ use lazuli_vm_disks::{Failure, Opposed, Why};
 /// The failure of a request for a disk on a node. `name_of` is the node that a VM is.
 pub(crate) fn volume_error(
     failure: Failure<Answer>,
-    disk: &ArmId,
+    disk: &DiskId,
     node: &str,
     name_of: impl Fn(&ArmId) -> String,
 ) -> VolumeError {
@@ -38,6 +38,13 @@ pub(crate) fn volume_error(
                 cannot_be_written(node)
             );
             (lacks, None)
+        }
+        Why::BlobRefused => {
+            let what = format!(
+                "{disk} cannot be attached to node {node}; where this cloud attaches no blob disks any more, make a managed \
+                 disk of it: a claim of a managed class whose dataSource is this claim"
+            );
+            (what, None)
         }
         Why::DiskUnreadable if azure.is_none() => (format!("{disk} cannot be read; retry"), None),
         Why::DiskUnreadable => (format!("{disk} cannot be read"), None),
@@ -80,6 +87,7 @@ fn of_the_vm(why: &Why) -> &'static str {
         | Why::Opposed { .. }
         | Why::Resolved(_)
         | Why::LacksRight
+        | Why::BlobRefused
         | Why::OtherZone { .. }
         | Why::NotDangling(_)
         | Why::SlowReads
@@ -90,7 +98,7 @@ fn of_the_vm(why: &Why) -> &'static str {
 /// What the reads say, and what an event says of it.
 fn of_resolved(
     resolved: Resolved,
-    disk: &ArmId,
+    disk: &DiskId,
     node: &str,
     name_of: impl Fn(&ArmId) -> String,
 ) -> (String, Option<String>) {
@@ -128,6 +136,13 @@ fn of_resolved(
         Resolved::Unattachable(Unattachable::InUse(state)) => {
             format!("{disk} cannot be attached while it is {state}: a shared access signature is out on it")
         }
+        Resolved::Unattachable(Unattachable::Leased) => format!(
+            "{disk} cannot be attached to node {node}: the lease of its blob is held, so a machine has it that its metadata \
+             does not name; detach it there"
+        ),
+        Resolved::Unattachable(Unattachable::NoBlobs(why)) => {
+            format!("{disk} cannot be attached to node {node}: {why}")
+        }
         Resolved::UnreadableDisk => format!("{disk} cannot be read; retry"),
         Resolved::Attached { .. } | Resolved::Detached => format!("{disk} needs no write on node {node}"),
     };
@@ -135,7 +150,7 @@ fn of_resolved(
 }
 
 /// The message for a request that contradicts an earlier one of the same disk on the same node.
-fn opposed(disk: &ArmId, node: &str, asked: Goal, earlier: Opposed) -> String {
+fn opposed(disk: &DiskId, node: &str, asked: Goal, earlier: Opposed) -> String {
     match (asked, earlier.goal) {
         (Goal::Detached, _) => {
             let state = if earlier.sent { "it is being attached to it" } else { "its attach to it is requested" };

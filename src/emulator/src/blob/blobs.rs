@@ -95,6 +95,7 @@ pub(super) fn put(context: &mut Context<'_>) -> Reply {
         modified: context.now,
         metadata,
         content: content(context),
+        device: old.as_ref().and_then(|old| old.device),
         lease: old.and_then(|old| old.lease),
         copied: None,
     };
@@ -263,7 +264,7 @@ pub(super) fn snapshot(context: &mut Context<'_>) -> Reply {
     }
     let time = context::snapshot_time(at);
     let file = context.documents.blobs.files.copy(&blob.file).map_err(|error| failed(&error))?;
-    let mut taken = Blob { snapshot: Some(time.clone()), file, lease: None, ..blob };
+    let mut taken = Blob { snapshot: Some(time.clone()), file, lease: None, device: None, ..blob };
     if !metadata.is_empty() {
         taken.metadata = metadata;
         taken.etag = context.documents.blobs.next_etag(context.now);

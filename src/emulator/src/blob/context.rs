@@ -233,6 +233,9 @@ impl Context<'_> {
         if matches!(state, leases::State::Expired | leases::State::Broken) {
             blob.lease = None;
         }
+        if blob.device.is_some() {
+            blob.device = self.documents.blobs.files.written(&blob.file);
+        }
         let container = self.container_name().to_owned();
         self.documents.put_blob(&container, blob);
     }

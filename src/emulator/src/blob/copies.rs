@@ -37,6 +37,7 @@ pub(super) fn start(context: &mut Context<'_>) -> Reply {
         file,
         created: context.now,
         metadata: if metadata.is_empty() { source.metadata.clone() } else { metadata },
+        device: old.as_ref().and_then(|old| old.device),
         lease: old.and_then(|old| old.lease),
         copied: Some(Copied { id: id.clone(), source: given, at: context.now }),
         ..source

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::conditions::Stand;
 use super::files::Files;
-use super::pages::PageMap;
+use super::pages::{PAGE, PageMap};
 use crate::leases::{self, Lease};
 use crate::store::{Resource, Store};
 
@@ -93,6 +93,29 @@ pub(super) struct Blob {
     pub(super) content: BTreeMap<String, String>,
     pub(super) lease: Option<Lease>,
     pub(super) copied: Option<Copied>,
+    /// Of one that is the device of a machine: when its file was written last, as far as has been seen. In nanoseconds
+    /// of Unix time as the file system counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) device: Option<i128>,
+}
+
+/// Brings what is told of a blob in line with what the machine that has it has written. Whether that is anything new.
+pub(super) fn look_at_device(blobs: &Blobs, blob: &mut Blob) -> bool {
+    let written = blobs.files.written(&blob.file);
+    if blob.device.is_none() || written.is_none() || written == blob.device {
+        return false;
+    }
+    blob.device = written;
+    match blobs.files.data(&blob.file) {
+        Ok(spans) => {
+            blob.pages = PageMap::default();
+            for (start, end) in spans {
+                blob.pages.write((start / PAGE * PAGE, end.next_multiple_of(PAGE).min(blob.length)));
+            }
+        }
+        Err(error) => tracing::warn!(file = blob.file, error = %error, "the pages of a blob cannot be told"),
+    }
+    true
 }
 
 fn stand(etag: u64, modified: i128) -> Stand {
@@ -128,6 +151,10 @@ fn hex(text: &str) -> String {
 fn read<T: DeserializeOwned>(resource: &Resource) -> Option<T> {
     // What this module has written it can read.
     serde_json::from_value(resource.doc["properties"].clone()).ok()
+}
+
+fn is_device(resource: &Resource) -> bool {
+    resource.doc["properties"].get("device").is_some()
 }
 
 fn document(id: &str, name: &str, kind: &str, properties: &impl Serialize) -> Value {
@@ -196,6 +223,21 @@ impl Documents<'_> {
         let id = format!("{}/blobs/{}", container_id(self.account, container), hex(name));
         let all = self.store.below_of_kind(&id, BLOB).filter_map(read::<Blob>);
         all.filter(|blob| blob.snapshot.is_some()).collect()
+    }
+
+    /// Notes what machines have written to the blobs that are their devices. Unverified: a blob that its machine has
+    /// written has another etag and date. Here they are those of the moment at which it is seen.
+    pub(super) fn look_at_devices(&mut self, now: i128) {
+        let devices = self.store.below_of_kind(self.account, BLOB).filter(|resource| is_device(resource));
+        let found: Vec<(String, Blob)> =
+            devices.filter_map(|resource| Some((resource.id().to_owned(), read(resource)?))).collect();
+        for (id, mut blob) in found {
+            if look_at_device(self.blobs, &mut blob) {
+                blob.etag = self.blobs.next_etag(now);
+                blob.modified = now;
+                self.put(&id, &blob.name, BLOB, &blob);
+            }
+        }
     }
 
     fn put(&mut self, id: &str, name: &str, kind: &str, properties: &impl Serialize) {

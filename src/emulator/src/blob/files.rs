@@ -6,13 +6,14 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 
 use super::pages::Span;
+use crate::leases;
 
 /// How many bytes are copied at once.
 const CHUNK: u64 = 1 << 20;
@@ -114,6 +115,24 @@ impl Files {
         Ok(copy)
     }
 
+    /// The spans of a file that are no holes.
+    pub(super) fn data(&self, name: &str) -> io::Result<Vec<Span>> {
+        let file = self.open(name)?;
+        let length = file.metadata()?.len();
+        let (mut spans, mut at) = (Vec::new(), 0);
+        while let Some(span) = next_data(&file, at, length)? {
+            spans.push(span);
+            at = span.1;
+        }
+        Ok(spans)
+    }
+
+    /// When a file was last written, in nanoseconds of Unix time.
+    pub(super) fn written(&self, name: &str) -> Option<i128> {
+        let facts = fs::metadata(self.path(name)).ok()?;
+        Some(i128::from(facts.mtime()) * leases::SECOND + i128::from(facts.mtime_nsec()))
+    }
+
     /// Removes a file. One that is gone already is no failure.
     pub(super) fn remove(&self, name: &str) {
         if let Err(error) = fs::remove_file(self.path(name))
@@ -126,6 +145,8 @@ impl Files {
     /// Whether a file is there; it is made as long as its blob.
     pub(super) fn adopt(&self, name: &str, length: u64) -> io::Result<bool> {
         match self.open(name) {
+            // A file that is written anew, if only in its length, is one that has changed.
+            Ok(file) if file.metadata()?.len() == length => Ok(true),
             Ok(file) => file.set_len(length).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
@@ -141,7 +162,8 @@ impl Files {
         };
         for entry in entries {
             let name = entry?.file_name();
-            if let Some(name) = name.to_str().filter(|name| name.ends_with(".blob") && !is_kept(name)) {
+            let is_of_blobs = |name: &str| name.ends_with(".blob") || name.ends_with(".copy");
+            if let Some(name) = name.to_str().filter(|name| is_of_blobs(name) && !is_kept(name)) {
                 self.remove(name);
             }
         }
@@ -189,8 +211,6 @@ fn buffer(bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
     fn read(files: &Files, name: &str, at: u64, length: usize) -> Vec<u8> {

@@ -15,6 +15,7 @@
 //! | request | answer | evidence |
 //! |---|---|---|
 //! | any, without `x-ms-version` / with one that has not been published | 400 `MissingRequiredHeader` / `InvalidHeaderValue` | U / D |
+//! | … with one after 2017-11-09, with [`crate::Switches::blob_service_of_2017`] | 400 `InvalidHeaderValue` | that Azure Stack Hub has no later one D, the answer U |
 //! | any, to an account that does not exist, is being created or has no blob service | 404 `ResourceNotFound` | U: Azure has no such host |
 //! | any over http to an account with `supportsHttpsTrafficOnly` | 400 `AccountRequiresHttps` | D |
 //! | signed with no key of the account, or with one that has been drawn anew since | 403 `AuthenticationFailed`, with the text that was signed | D |
@@ -160,9 +161,9 @@ fn query(text: &str) -> BTreeMap<String, Vec<String>> {
 }
 
 fn answer(shared: &Shared, asked: &Asked, operation: Operation) -> Reply {
-    let version = versions::of(asked.header("x-ms-version"))?;
     let mut locked = shared.state();
     let state: &mut State = &mut locked;
+    let version = versions::of(asked.header("x-ms-version"), state.switches.blob_service_of_2017)?;
     let account = account(state, &asked.address.account).ok_or(error::ACCOUNT_NOT_FOUND)?;
     let properties = &account["properties"];
     if properties["supportsHttpsTrafficOnly"] != false && !asked.is_over_tls {
@@ -186,8 +187,9 @@ fn answer(shared: &Shared, asked: &Asked, operation: Operation) -> Reply {
     authorization::check(&signed, &keys::values(state, &account))?;
     let new_id = if asked.method == "PUT" { state.guid() } else { String::new() };
     let at = shared.clock.elapsed();
-    let documents = Documents { store: &mut state.store, blobs: &mut state.blobs, account: path::of(&account), at };
+    let mut documents = Documents { store: &mut state.store, blobs: &mut state.blobs, account: path::of(&account), at };
     let now = shared.clock.at(at).as_nanosecond();
+    documents.look_at_devices(now);
     (operation.handler)(&mut Context { asked, documents, account: &account, names: &shared.names, new_id, now })
 }
 

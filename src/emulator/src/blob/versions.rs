@@ -62,10 +62,14 @@ const PUBLISHED: [&str; 50] = [
 /// From this version on a signature covers no length of 0.
 pub(super) const LENGTH_ZERO_IS_EMPTY: &str = "2015-02-21";
 
+/// The last that Azure Stack Hub has (documented: azure-stack-acs-differences).
+const LAST_OF_2017: &str = "2017-11-09";
+
 /// The version of a request. Documented: a request that is signed names one.
-pub(super) fn of(given: Option<&str>) -> Result<&'static str, BlobError> {
+pub(super) fn of(given: Option<&str>, only_to_2017: bool) -> Result<&'static str, BlobError> {
     let given = given.ok_or_else(|| BlobError::header_missing("x-ms-version"))?;
-    let found = PUBLISHED.into_iter().find(|version| *version == given);
+    let mut served = PUBLISHED.into_iter().take_while(|version| !only_to_2017 || *version <= LAST_OF_2017);
+    let found = served.find(|version| *version == given);
     found.ok_or_else(|| BlobError::header("x-ms-version", given))
 }
 
@@ -76,14 +80,20 @@ mod tests {
     #[test]
     fn a_version_is_one_that_has_been_published() {
         assert!(PUBLISHED.is_sorted());
-        assert_eq!(of(Some("2017-11-09")), Ok("2017-11-09"));
+        let now = |given| of(given, false);
+        assert_eq!(now(Some("2017-11-09")), Ok("2017-11-09"));
+        assert_eq!(of(Some("2017-11-09"), true), Ok("2017-11-09"));
+        for later in ["2018-03-28", "2026-04-06"] {
+            assert!(now(Some(later)).is_ok());
+            assert_eq!(of(Some(later), true).map_err(|error| error.code), Err("InvalidHeaderValue".to_owned()));
+        }
         for (given, code) in [
             (None, "MissingRequiredHeader"),
             (Some("2017-11-10"), "InvalidHeaderValue"),
             (Some("2008-10-27"), "InvalidHeaderValue"),
             (Some("2099-01-01"), "InvalidHeaderValue"),
         ] {
-            assert_eq!(of(given).map_err(|error| error.code), Err(code.to_owned()), "{given:?}");
+            assert_eq!(now(given).map_err(|error| error.code), Err(code.to_owned()), "{given:?}");
         }
     }
 }

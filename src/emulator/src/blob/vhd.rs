@@ -8,7 +8,8 @@
 //! | `createOption: Empty` makes the blob with its footer; one that exists is refused with `DiskBlobAlreadyExists` | D, the code U |
 //! | a lease that has been broken since, when the machine releases the blob | stays broken, the metadata go | U |
 //! | the system disk of such a machine | no blob is made or leased | deviation |
-//! | the bytes of a blob that a machine has | not shown to the machine yet | deviation |
+//! | the bytes of a blob that a machine has | are those of its device, with `--hypervisor loop`; the lease is there with the device, before the end of the operation | U |
+//! | … which the machine has changed | etag and date are new ones from the next request to the account on; pages are told in units of the file system's | U, the latter a deviation |
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use super::documents::{self, Blob, BlobType, Documents, Metadata};
 use super::pages::PageMap;
 use crate::arm::kinds;
 use crate::fault::{self, Fault};
+use crate::hypervisor::DiskFacts;
 use crate::leases::{self, Lease};
 use crate::path;
 use crate::state::State;
@@ -30,17 +32,28 @@ const GIB: u64 = 1 << 30;
 
 /// The metadata by which the compute provider says whose disk a blob is (documented, in lower case here).
 const MACHINE: &str = "microsoftazurecompute_vmname";
+const GROUP: &str = "microsoftazurecompute_resourcegroupname";
 const OWN: [&str; 5] = [
     "microsoftazurecompute_diskname",
     "microsoftazurecompute_disksizeingb",
     "microsoftazurecompute_disktype",
-    "microsoftazurecompute_resourcegroupname",
+    GROUP,
     MACHINE,
 ];
 
 /// Whether the name of a disk is the address of a blob, and no id.
 pub(crate) fn is_address(disk: &str) -> bool {
     disk.contains("://")
+}
+
+/// What tells the disk or blob of a name from others. Letter case counts below the account of a blob, and nowhere else.
+pub(crate) fn key(disk: &str) -> String {
+    match address::of_vhd(disk) {
+        Some(Address { account, container: Some(container), blob: Some(blob), .. }) => {
+            format!("{}://{container}/{blob}", account.to_ascii_lowercase())
+        }
+        _ => path::key(disk),
+    }
 }
 
 /// Whether an address can be that of a VHD. Documented: a page blob below a container.
@@ -96,11 +109,10 @@ pub(crate) fn still_free(state: &State, vm: &str, uri: &str) -> Result<(), Fault
     };
     check_format(state, uri, &blob)?;
     let lease = leases::state(blob.lease.as_ref(), moment(state, state.settled));
-    if !matches!(lease, leases::State::Leased | leases::State::Breaking) {
+    if !matches!(lease, leases::State::Leased | leases::State::Breaking) || is_of(&blob, vm) {
         return Ok(());
     }
     match blob.metadata.get(MACHINE) {
-        Some(machine) if machine == &path::machine_name(vm) => Ok(()),
         Some(machine) => late(
             "DiskBlobAlreadyInUseByAnotherDisk",
             format!(
@@ -205,10 +217,58 @@ fn geometry(size: u64) -> (u16, u8, u8) {
     (cylinders, u8::try_from(heads).unwrap_or(16), u8::try_from(per_track).unwrap_or(255))
 }
 
+/// Whether the metadata of a blob say that it is this machine's.
+fn is_of(blob: &Blob, vm: &str) -> bool {
+    let told = |name: &str| blob.metadata.get(name).map(String::as_str).unwrap_or_default();
+    told(MACHINE).eq_ignore_ascii_case(&path::machine_name(vm)) && told(GROUP).eq_ignore_ascii_case(path::group_of(vm))
+}
+
+/// Whether the machine has the blob.
+fn has(blob: &Blob, vm: &str) -> bool {
+    is_of(blob, vm) && blob.lease.as_ref().is_some_and(|lease| lease.length.is_none() && !lease.is_breaking)
+}
+
+/// What the hypervisor must know of a blob that a machine has.
+pub(crate) fn device_of(state: &State, vm: &str, uri: &str) -> Option<DiskFacts> {
+    let Found { blob, .. } = find(state, uri).filter(|found| has(&found.blob, vm))?;
+    Some(DiskFacts {
+        id: uri.to_owned(),
+        unique_id: String::new(),
+        size_bytes: blob.length.checked_sub(FOOTER)?,
+        file: Some(state.blobs.files.path(&blob.file)),
+    })
+}
+
+/// The size of the disk in a blob.
+pub(crate) fn size(state: &State, uri: &str) -> Option<u64> {
+    find(state, uri)?.blob.length.checked_sub(FOOTER)
+}
+
+/// Before the end of an attach: the blob becomes the machine's, for its device. It is made first where it is to have so
+/// many GiB.
+pub(crate) fn hand_over(
+    state: &mut State,
+    vm: &str,
+    uri: &str,
+    gib: Option<u64>,
+    at: Duration,
+) -> Result<DiskFacts, Fault> {
+    if let Some(gib) = gib {
+        create(state, vm, uri, gib, at)?;
+    }
+    still_free(state, vm, uri)?;
+    take(state, vm, uri, at);
+    device_of(state, vm, uri).ok_or_else(|| Fault::new(500, "InternalExecutionError", "The blob was not leased."))
+}
+
 /// The machine has the blob.
 pub(crate) fn take(state: &mut State, vm: &str, uri: &str, at: Duration) {
     let id = state.guid();
     let Some(mut found) = find(state, uri) else { return };
+    if has(&found.blob, vm) {
+        return;
+    }
+    found.blob.device = state.blobs.files.written(&found.blob.file);
     found.blob.lease = Some(Lease { id, length: None, ends: None, is_breaking: false });
     let values = [
         path::name_of(uri).to_owned(),
@@ -224,9 +284,11 @@ pub(crate) fn take(state: &mut State, vm: &str, uri: &str, at: Duration) {
 /// The machine has the blob no more.
 pub(crate) fn release(state: &mut State, vm: &str, uri: &str, at: Duration) {
     let Some(mut found) = find(state, uri) else { return };
-    if found.blob.metadata.get(MACHINE) != Some(&path::machine_name(vm)) {
+    if !is_of(&found.blob, vm) {
         return;
     }
+    documents::look_at_device(&state.blobs, &mut found.blob);
+    found.blob.device = None;
     found.blob.metadata.retain(|name, _| !OWN.contains(&name.as_str()));
     found.blob.lease = found.blob.lease.filter(|lease| lease.is_breaking);
     keep(state, found, at);
@@ -241,9 +303,12 @@ fn keep(state: &mut State, Found { account, container, mut blob }: Found, at: Du
     documents.put_blob(&container, &blob);
 }
 
-/// Makes an empty disk of so many GiB.
-pub(crate) fn create(state: &mut State, uri: &str, gib: u64, at: Duration) -> Result<(), Fault> {
-    if find(state, uri).is_some() {
+/// Makes an empty disk of so many GiB for a machine, unless that has it already.
+pub(crate) fn create(state: &mut State, vm: &str, uri: &str, gib: u64, at: Duration) -> Result<(), Fault> {
+    if let Some(found) = find(state, uri) {
+        if has(&found.blob, vm) {
+            return Ok(());
+        }
         return Err(Fault::new(409, "DiskBlobAlreadyExists", format!("A disk blob with URI {uri} already exists.")));
     }
     let missing =
@@ -278,6 +343,7 @@ pub(crate) fn create(state: &mut State, uri: &str, gib: u64, at: Duration) -> Re
         content: std::collections::BTreeMap::new(),
         lease: None,
         copied: None,
+        device: None,
     };
     documents.put_blob(&container, &blob);
     Ok(())
@@ -323,6 +389,16 @@ mod tests {
         assert_eq!((footer[27], footer[42], footer[63]), (1, 3, 2));
         let told = footer[64..68].iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
         assert_eq!(told, checksum(&footer));
+    }
+
+    #[test]
+    fn letter_case_tells_blobs_apart_and_no_hosts() {
+        let key = |path: &str| key(&format!("https://{path}"));
+        let of_a = key("vhds1.blob.core.windows.net/vhds/a.vhd");
+        assert_eq!(key("VHDS1.blob.core.windows.net/vhds/a.vhd"), of_a);
+        assert_ne!(key("vhds1.blob.core.windows.net/vhds/A.vhd"), of_a);
+        assert_ne!(key("vhds2.blob.core.windows.net/vhds/a.vhd"), of_a);
+        assert_eq!(super::key("/Subscriptions/S"), super::key("/subscriptions/s"));
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! Nothing is remembered that the files and the kernel do not say, so a killed process loses nothing.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -29,7 +32,7 @@ impl LoopBackend {
     /// Takes the root and brings what is there in line with `attached`.
     pub(super) fn open(root: &Path, attached: &[Attachment]) -> Result<Self, HypervisorError> {
         loop_device::check_available()?;
-        for folder in ["disks", "vms"] {
+        for folder in ["disks", "lent", "vms"] {
             let path = root.join(folder);
             fs::create_dir_all(&path).map_err(|source| HypervisorError::File {
                 action: "cannot make the folder",
@@ -55,8 +58,10 @@ impl LoopBackend {
         for vm in contract::names(&self.root.join("vms"))? {
             let machine = self.machine(&vm)?;
             for (lun, name) in machine.devices()? {
-                let right =
-                    wanted.get(&(vm.clone(), lun)).is_some_and(|disk| self.device_has(&name, &self.file(&disk.id)));
+                let right = wanted
+                    .get(&(vm.clone(), lun))
+                    .and_then(|disk| self.backing(disk).ok())
+                    .is_some_and(|file| self.device_has(&name, &file));
                 if right {
                     adopted.push(name);
                 } else {
@@ -66,9 +71,13 @@ impl LoopBackend {
             machine.sweep()?;
         }
         for (name, file) in loop_device::list()? {
-            if file.starts_with(self.root.join("disks")) && !adopted.contains(&name) {
+            if self.is_own(&file)? && !adopted.contains(&name) {
                 self.let_go(&name, Some(&file))?;
             }
+        }
+        let bound = loop_device::list()?;
+        for file in self.lent()?.iter().filter(|file| !bound.iter().any(|(_, backing)| backing == *file)) {
+            contract::remove(&self.note(file))?;
         }
         for attachment in attached {
             self.attach(&attachment.vm, attachment.lun, &attachment.disk)?;
@@ -100,6 +109,39 @@ impl LoopBackend {
         self.root.join("disks").join(format!("{name}-{}.raw", &hash[..12]))
     }
 
+    /// The file that has the bytes of a disk, as the kernel names it.
+    fn backing(&self, disk: &DiskFacts) -> Result<PathBuf, HypervisorError> {
+        let Some(file) = &disk.file else { return Ok(self.file(&disk.id)) };
+        fs::canonicalize(file).map_err(|source| HypervisorError::File {
+            action: "cannot resolve",
+            path: file.clone(),
+            source,
+        })
+    }
+
+    /// Where it is noted that a file of others is, or was about to be, on a device of this root.
+    fn note(&self, file: &Path) -> PathBuf {
+        let hash = Uuid::new_v5(&Uuid::NAMESPACE_URL, file.as_os_str().as_bytes()).simple().to_string();
+        self.root.join("lent").join(hash)
+    }
+
+    fn lend(&self, file: &Path) -> Result<(), HypervisorError> {
+        let note = self.note(file);
+        contract::remove(&note)?;
+        symlink(file, &note).map_err(|source| HypervisorError::File { action: "cannot note", path: note, source })
+    }
+
+    /// The files of others that are on devices of this root.
+    fn lent(&self) -> Result<Vec<PathBuf>, HypervisorError> {
+        let notes = contract::names(&self.root.join("lent"))?;
+        Ok(notes.iter().filter_map(|note| fs::read_link(self.root.join("lent").join(note)).ok()).collect())
+    }
+
+    /// Whether a device with this file is of this root.
+    fn is_own(&self, file: &Path) -> Result<bool, HypervisorError> {
+        Ok(file.starts_with(self.root.join("disks")) || self.lent()?.contains(&with_name(file)))
+    }
+
     /// Whether the file is bound to the device.
     fn device_has(&self, name: &str, file: &Path) -> bool {
         let sysfs = Path::new("/sys/class/block").join(name);
@@ -110,18 +152,16 @@ impl LoopBackend {
     /// user keeps the old one, which has no name any more.
     fn let_go(&self, name: &str, file: Option<&Path>) -> Result<(), HypervisorError> {
         let still_used = loop_device::release(name)?;
-        if let Some(file) = file
-            && still_used
-            && file.exists()
-            // A shared disk stays where its other machines are.
-            && !loop_device::list()?
-                .iter()
-                .any(|(other, backing)| other != name && backing == file)
-        {
+        let Some(file) = file else { return Ok(()) };
+        // A shared disk stays where its other machines are.
+        if loop_device::list()?.iter().any(|(other, backing)| other != name && backing == file) {
+            return Ok(());
+        }
+        if still_used && file.exists() {
             tracing::warn!(device = name, file = %file.display(), "disk pulled while in use");
             replace_by_copy(file, file)?;
         }
-        Ok(())
+        contract::remove(&self.note(&with_name(file)))
     }
 
     pub(super) fn create_machine(&self, vm: &str) -> Result<(), HypervisorError> {
@@ -152,25 +192,32 @@ impl LoopBackend {
         if !source.exists() {
             return Err(HypervisorError::NoSuchDisk { id: from.to_owned() });
         }
-        // A file that was written while it was read is no state that the disk ever had.
-        for _ in 0..COPIES_MOST {
-            let before = modified(&source)?;
-            replace_by_copy(&source, &self.file(&to.id))?;
-            if modified(&source)? == before {
-                break;
-            }
-        }
+        self.copy_file(&source, to)?;
         self.grow(to)
     }
 
-    pub(super) fn import_disk(&self, file: &Path, to: &DiskFacts) -> Result<(), HypervisorError> {
+    /// Makes the file of a disk a copy of another file. One that was written while it was read is no state that the
+    /// disk ever had.
+    fn copy_file(&self, source: &Path, to: &DiskFacts) -> Result<(), HypervisorError> {
+        for _ in 0..COPIES_MOST {
+            let before = modified(source)?;
+            replace_by_copy(source, &self.file(&to.id))?;
+            if modified(source)? == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn import_disk(&self, file: &Path, bytes: u64, to: &DiskFacts) -> Result<(), HypervisorError> {
         let path = self.file(&to.id);
         contract::remove(&path)?;
-        replace_by_copy(file, &path)?;
+        self.copy_file(file, to)?;
+        // What is beyond these bytes is none of the disk's, however large that is.
         File::options()
             .write(true)
             .open(&path)
-            .and_then(|file| file.set_len(to.size_bytes))
+            .and_then(|file| file.set_len(bytes).and_then(|()| file.set_len(to.size_bytes)))
             .map_err(|source| HypervisorError::File { action: "cannot cut the disk file", path, source })
     }
 
@@ -210,17 +257,19 @@ impl LoopBackend {
 
     pub(super) fn attach(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
         let machine = self.machine(vm)?;
-        let file = self.file(&disk.id);
+        let file = self.backing(disk)?;
         if let Some(name) = machine.devices()?.get(&lun) {
             if self.device_has(name, &file) {
                 return Ok(());
             }
             self.detach(vm, lun)?;
         }
-        if !file.exists() {
-            self.create_disk(disk)?;
+        match &disk.file {
+            Some(_) => self.lend(&file)?,
+            None if !file.exists() => self.create_disk(disk)?,
+            None => {}
         }
-        let name = loop_device::bind(&file)?;
+        let name = loop_device::bind(&file, disk.file.as_ref().map(|_| disk.size_bytes))?;
         machine.show(lun, &name).inspect_err(|_| {
             // The error tells more than a second one about the clean-up would.
             let _ = self.let_go(&name, None);
@@ -235,8 +284,17 @@ impl LoopBackend {
         let backing = loop_device::list()?.into_iter().find(|(device, _)| *device == name).map(|(_, file)| file);
         match backing {
             // The number may have gone to someone else since; what is not ours stays.
-            Some(file) if file.starts_with(self.root.join("disks")) => self.let_go(&name, Some(&file)),
+            Some(file) if self.is_own(&file)? => self.let_go(&name, Some(&file)),
             _ => Ok(()),
+        }
+    }
+
+    pub(super) fn withdraw(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        let file = self.backing(disk)?;
+        let found = self.machine(vm)?.devices()?.remove(&lun);
+        match found.is_some_and(|name| self.device_has(&name, &file)) {
+            true => self.detach(vm, lun),
+            false => Ok(()),
         }
     }
 
@@ -272,6 +330,13 @@ fn lock(root: &Path) -> Result<Claim, HypervisorError> {
         Ok(None) => Err(HypervisorError::InUse { root: root.to_owned() }),
         Err(source) => Err(HypervisorError::File { action: "cannot lock", path, source }),
     }
+}
+
+/// The name that a file has or had: the kernel marks one that is deleted.
+fn with_name(file: &Path) -> PathBuf {
+    let text = file.as_os_str().as_bytes();
+    let name = text.strip_suffix(b" (deleted)").unwrap_or(text);
+    PathBuf::from(OsStr::from_bytes(name))
 }
 
 /// When a file was last written.

@@ -2,6 +2,7 @@
 //!
 //! Every function blocks. A loop device is named as the kernel does, `loop4`.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -16,7 +17,7 @@ const RELEASE_LOOKS: u32 = 25;
 const RELEASE_PAUSE: Duration = Duration::from_millis(8);
 
 /// Runs a program to its end and returns what it printed.
-pub(super) fn run(program: &str, arguments: &[&std::ffi::OsStr]) -> Result<String, HypervisorError> {
+pub(super) fn run(program: &str, arguments: &[&OsStr]) -> Result<String, HypervisorError> {
     let output = Command::new(program).args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).output();
     let command = || {
         let words = arguments.iter().map(|word| word.to_string_lossy());
@@ -47,9 +48,13 @@ pub(super) fn check_available() -> Result<(), HypervisorError> {
     Ok(())
 }
 
-/// Binds a file to a free loop device; the kernel makes a new device when none is free.
-pub(super) fn bind(file: &Path) -> Result<String, HypervisorError> {
-    let printed = run("losetup", &["--find".as_ref(), "--show".as_ref(), file.as_os_str()])?;
+/// Binds a file, or its first bytes, to a free loop device; the kernel makes a new device when none is free.
+pub(super) fn bind(file: &Path, most: Option<u64>) -> Result<String, HypervisorError> {
+    let limit = most.map(|bytes| format!("--sizelimit={bytes}"));
+    let mut arguments: Vec<&OsStr> = vec!["--find".as_ref(), "--show".as_ref()];
+    arguments.extend(limit.as_deref().map(OsStr::new));
+    arguments.push(file.as_os_str());
+    let printed = run("losetup", &arguments)?;
     let name = printed.trim().strip_prefix("/dev/").map(str::to_owned);
     name.ok_or_else(|| HypervisorError::Command {
         command: format!("losetup --find --show {}", file.display()),

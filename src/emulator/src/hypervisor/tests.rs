@@ -61,6 +61,7 @@ fn disk(name: &str, size_bytes: u64) -> DiskFacts {
         id: format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/{name}"),
         unique_id: String::new(),
         size_bytes,
+        file: None,
     }
 }
 
@@ -415,4 +416,60 @@ async fn a_machine_name_that_leaves_the_root_is_refused() {
         let error = hypervisor.create_machine(name).await.unwrap_err();
         assert!(matches!(error, HypervisorError::MachineName { .. }));
     }
+}
+
+/// A VHD of so many bytes and a footer, in a folder of others.
+fn vhd(root: &Root, size_bytes: u64) -> (PathBuf, DiskFacts) {
+    let folder = root.0.join("others");
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("1.blob");
+    let file = fs::File::create_new(&path).unwrap();
+    file.set_len(size_bytes).unwrap();
+    file.write_all_at(b"conectix", size_bytes).unwrap();
+    file.set_len(size_bytes + 512).unwrap();
+    let id = "https://a.blob.core.windows.net/vhds/x.vhd".to_owned();
+    (path.clone(), DiskFacts { id, unique_id: String::new(), size_bytes, file: Some(path) })
+}
+
+#[tokio::test]
+async fn a_vhd_is_a_disk_up_to_its_footer_and_its_file_is_let_go_with_it() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    let (file, disk) = vhd(&root, MIB);
+    hypervisor.attach("a", 0, &disk).await.unwrap();
+    hypervisor.attach("a", 0, &disk).await.unwrap();
+    assert_eq!((root.devices().len(), contract::names(&root.0.join("lent")).unwrap().len()), (1, 1));
+    let a = hypervisor.node_root("a").unwrap();
+    let device = device_at(&a, 0).unwrap();
+    assert_eq!(fs::File::open(&device).unwrap().seek(SeekFrom::End(0)).unwrap(), MIB);
+    write_at(&device, MIB - 4, b"last");
+    assert_eq!(read_at(&file, MIB - 4, 12), b"lastconectix");
+    // Another disk at this LUN is none that is taken away; what is still open is written to no one.
+    hypervisor.withdraw("a", 0, &self::disk("other", MIB)).await.unwrap();
+    let open = fs::OpenOptions::new().write(true).open(&device).unwrap();
+    hypervisor.withdraw("a", 0, &disk).await.unwrap();
+    assert_eq!(device_at(&a, 0), None);
+    open.write_all_at(b"lost", 0).unwrap();
+    open.sync_all().unwrap();
+    assert_eq!((read_at(&file, 0, 4), read_at(&file, MIB - 4, 12)), (vec![0; 4], b"lastconectix".to_vec()));
+    drop(open);
+    assert!(contract::names(&root.0.join("lent")).unwrap().is_empty());
+    hypervisor.shutdown().await.unwrap();
+    assert!(contract::names(&root.0.join("disks")).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_killed_emulator_lets_go_of_a_vhd_that_no_machine_shows_yet() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    let (file, disk) = vhd(&root, MIB);
+    hypervisor.attach("a", 0, &disk).await.unwrap();
+    let entry = hypervisor.node_root("a").unwrap().join("sys/class/scsi_device/1:0:0:0");
+    drop(hypervisor);
+    // Killed between the device and its entry.
+    fs::remove_dir_all(entry).unwrap();
+    let hypervisor = root.start(vec![]).await;
+    assert!(root.devices().is_empty() && contract::names(&root.0.join("lent")).unwrap().is_empty());
+    assert_eq!(read_at(&file, MIB, 8), b"conectix");
+    hypervisor.shutdown().await.unwrap();
 }

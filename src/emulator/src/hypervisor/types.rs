@@ -5,12 +5,15 @@ use std::path::PathBuf;
 /// What the hypervisor needs to know of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskFacts {
-    /// ARM id; compared without regard to letter case.
+    /// ARM id, compared without regard to letter case; the address of a VHD.
     pub id: String,
     /// The `uniqueId` of the disk.
     pub unique_id: String,
     /// Size in bytes.
     pub size_bytes: u64,
+    /// The file that has the bytes, where that is not the hypervisor's own: a VHD's. What is in it beyond the size is
+    /// no part of the disk.
+    pub file: Option<PathBuf>,
 }
 
 /// A disk on a LUN of a machine.

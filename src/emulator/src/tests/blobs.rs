@@ -28,6 +28,10 @@ impl Told {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.body
+    }
+
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -103,6 +107,12 @@ impl Blobs {
 
     /// A request to the account by its host, signed.
     pub(super) async fn send(&self, method: &str, uri: &str, extra: &[(&str, &str)], body: &[u8]) -> Told {
+        let headers = self.signed(method, uri, extra, body);
+        self.raw("vhds1.blob.core.windows.net", method, uri, &headers, body).await
+    }
+
+    /// The headers of such a request.
+    pub(super) fn signed(&self, method: &str, uri: &str, extra: &[(&str, &str)], body: &[u8]) -> Vec<(String, String)> {
         let mut headers: Vec<(String, String)> =
             extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         for (name, value) in [("x-ms-date", DATE), ("x-ms-version", VERSION)] {
@@ -112,7 +122,7 @@ impl Blobs {
         }
         let signature = signature(&self.key, method, uri, &headers, body.len());
         headers.push(("authorization".to_owned(), format!("SharedKey vhds1:{signature}")));
-        self.raw("vhds1.blob.core.windows.net", method, uri, &headers, body).await
+        headers
     }
 
     async fn raw(&self, host: &str, method: &str, uri: &str, headers: &[(String, String)], body: &[u8]) -> Told {
@@ -145,7 +155,7 @@ impl Blobs {
         self.send("PUT", &format!("/vhds/{name}"), &headers, b"").await
     }
 
-    async fn put_page(&self, name: &str, start: u64, bytes: &[u8], extra: &[(&str, &str)]) -> Told {
+    pub(super) async fn put_page(&self, name: &str, start: u64, bytes: &[u8], extra: &[(&str, &str)]) -> Told {
         let range = format!("bytes={start}-{}", start + bytes.len() as u64 - 1);
         let mut headers = vec![("x-ms-page-write", "update"), ("x-ms-range", range.as_str())];
         headers.extend(extra);
@@ -157,7 +167,7 @@ impl Blobs {
         self.send("PUT", &format!("/vhds/{name}?comp=page"), &headers, b"").await
     }
 
-    async fn ranges(&self, name: &str) -> Vec<(u64, u64)> {
+    pub(super) async fn ranges(&self, name: &str) -> Vec<(u64, u64)> {
         let told = self.send("GET", &format!("/vhds/{name}?comp=pagelist"), &[], b"").await.expect(200);
         let (starts, ends) = (told.all("Start"), told.all("End"));
         starts.iter().zip(&ends).map(|(start, end)| (start.parse().unwrap(), end.parse().unwrap())).collect()

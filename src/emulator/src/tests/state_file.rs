@@ -1,6 +1,6 @@
 //! The state file: whose it is, and what may be in it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::StartError;
@@ -14,6 +14,10 @@ impl Folder {
         let folder = std::env::temp_dir().join(format!("lazuli-emulator-state-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
     }
 
     fn file(&self) -> PathBuf {

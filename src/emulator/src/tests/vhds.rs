@@ -7,15 +7,15 @@ use super::*;
 
 const NETWORK_VERSION: &str = "2025-05-01";
 
-fn uri(name: &str) -> String {
+pub(super) fn uri(name: &str) -> String {
     format!("https://vhds1.blob.core.windows.net/vhds/{name}")
 }
 
-fn blob_element(name: &str, lun: u8) -> Value {
+pub(super) fn blob_element(name: &str, lun: u8) -> Value {
     json!({"lun": lun, "name": name, "createOption": "Attach", "vhd": {"uri": uri(name)}})
 }
 
-fn empty_element(name: &str, lun: u8, gib: u64) -> Value {
+pub(super) fn empty_element(name: &str, lun: u8, gib: u64) -> Value {
     json!({"lun": lun, "name": name, "createOption": "Empty", "diskSizeGB": gib, "vhd": {"uri": uri(name)}})
 }
 
@@ -61,7 +61,7 @@ impl Rig {
         self.call("PUT", &vm_uri(name), Some(body)).await
     }
 
-    async fn write_blobs(&self, vm: &str, elements: Value) -> Value {
+    pub(super) async fn write_blobs(&self, vm: &str, elements: Value) -> Value {
         let got = self.put_data_disks(vm, elements).await.expect(200);
         self.finish(&got).await
     }
@@ -101,6 +101,18 @@ async fn a_machine_makes_takes_and_releases_a_blob_by_its_lease() {
     let gone = rig.call("DELETE", &vm_uri("two"), None).await.expect(202);
     rig.finish(&gone).await;
     assert_eq!(blobs.head("a.vhd").await.header("x-ms-lease-state"), "available");
+}
+
+#[tokio::test(start_paused = true)]
+async fn letter_case_tells_blobs_apart() {
+    let blobs = cloud(options(), &["one"]).await;
+    let both = json!([empty_element("a.vhd", 0, 1), empty_element("A.vhd", 1, 1)]);
+    assert_eq!(blobs.rig.write_blobs("one", both.clone()).await["status"], "Succeeded");
+    assert_eq!(blobs.rig.luns("one"), [(0, "a.vhd".to_owned()), (1, "A.vhd".to_owned())]);
+    let mut host = empty_element("a.vhd", 2, 1);
+    host["vhd"]["uri"] = json!(uri("a.vhd").replace("vhds1", "VHDS1"));
+    let three = json!([both[0], both[1], host]);
+    blobs.rig.put_data_disks("one", three).await.refused(400, "InvalidParameter");
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,4 +231,61 @@ async fn a_managed_disk_is_imported_from_a_blob() {
     let blobs = cloud(strict, &["one"]).await;
     blobs.rig.write_blobs("one", json!([empty_element("a.vhd", 0, 2)])).await;
     blobs.rig.put_disk("d", import("a.vhd", "vhds1", Some(4))).await.refused(409, "OperationNotAllowed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_metadata_service_names_a_blob_by_its_address_and_size() {
+    let blobs = cloud(options(), &["one"]).await;
+    let rig = &blobs.rig;
+    assert_eq!(rig.write_blobs("one", json!([empty_element("a.vhd", 2, 3)])).await["status"], "Succeeded");
+    assert_eq!(rig.write_blobs("one", json!([])).await["status"], "Succeeded");
+    // An element that attaches what is there says nothing of its size.
+    assert_eq!(rig.write_blobs("one", json!([blob_element("a.vhd", 5)])).await["status"], "Succeeded");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let instance = "/_imds/one/metadata/instance/compute/storageProfile/dataDisks?api-version=2021-02-01";
+    let disks = rig.with("GET", instance, None, &[("metadata", "true")]).await.expect(200).body;
+    let disk = &disks[0];
+    assert_eq!(disks.as_array().unwrap().len(), 1, "{disks}");
+    assert_eq!((&disk["vhd"]["uri"], &disk["managedDisk"]["id"]), (&json!(uri("a.vhd")), &json!("")), "{disk}");
+    assert_eq!((&disk["lun"], &disk["name"]), (&json!("5"), &json!("a.vhd")));
+    let bytes = (3_u64 << 30).to_string();
+    assert_eq!((&disk["diskSizeGB"], &disk["diskCapacityBytes"]), (&json!("3"), &json!(bytes)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blob_service_of_2017_knows_no_later_version() {
+    let mut old = options();
+    old.unverified.set("blob-service-of-2017=true").unwrap();
+    let blobs = Blobs::of(Rig::new(old).await, plain()).await;
+    let list = async |version: &str| blobs.send("GET", "/?comp=list", &[("x-ms-version", version)], b"").await;
+    list("2017-11-09").await.expect(200);
+    list("2026-04-06").await.refused(400, "InvalidHeaderValue");
+}
+
+#[tokio::test]
+async fn the_blob_service_is_served_over_tls_by_the_names_of_accounts() {
+    let mut options = options();
+    options.listen_tls = Some("127.0.0.1:0".parse().unwrap());
+    let mut account = plain();
+    account["properties"] = json!({"supportsHttpsTrafficOnly": true});
+    let blobs = Blobs::of(Rig::new(options).await, account).await;
+    let emulator = &blobs.rig.emulator;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let authority = reqwest::Certificate::from_pem(emulator.ca_pem().unwrap().as_bytes()).unwrap();
+    let address = emulator.tls_url().unwrap().strip_prefix("https://").unwrap().parse().unwrap();
+    let host = "vhds1.blob.localhost";
+    let client = reqwest::Client::builder().no_proxy().tls_certs_only([authority]).resolve(host, address);
+    let client = client.build().unwrap();
+    let path = "/vhds?restype=container";
+    for (scheme, address, status) in [("https", address, 201), ("http", emulator.address, 400)] {
+        let mut request = client.put(format!("{scheme}://{host}:{}{path}", address.port()));
+        for (name, value) in blobs.signed("PUT", path, &[], b"") {
+            request = request.header(name, value);
+        }
+        if scheme == "http" {
+            request = request.header("host", host);
+        }
+        let answer = request.header("content-length", "0").send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), status, "{scheme}: {:?}", answer.headers());
+    }
 }

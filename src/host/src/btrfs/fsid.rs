@@ -14,6 +14,7 @@
 //!
 //! The id is made from the volume's, so a repeated run ends with the same one on whatever node.
 
+use lazuli_model::VolumeId;
 use lazuli_staging::stage::OwnFsid;
 use uuid::Uuid;
 
@@ -49,7 +50,7 @@ const SEEDING: u64 = 1 << 32;
 /// The id of a volume's btrfs where its disk was made from another. Ids that differ only in letter case are of one volume.
 #[must_use]
 pub fn own(volume: &str) -> String {
-    Uuid::new_v5(&NAME_SPACE, volume.to_ascii_lowercase().as_bytes()).to_string()
+    Uuid::new_v5(&NAME_SPACE, VolumeId::fold(volume).as_bytes()).to_string()
 }
 
 /// Gives the btrfs on a device this id. It must not be mounted: the device is claimed.

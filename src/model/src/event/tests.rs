@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ArmId;
 
 const UID: &str = "0b7c6a52-3c1e-4d3a-9a53-0a6b9a0c2f11";
 
@@ -63,7 +64,7 @@ fn what_to_do_about_a_missing_group_names_the_class_of_the_object() {
         of_snapshot.contains("in the VolumeSnapshotClass") && !of_snapshot.contains("StorageClass,"),
         "{of_snapshot}"
     );
-    let of_claim = note(Rpc::CreateVolume, Regarding::ClaimOf(ArmId::disk("s", "g", "d").unwrap()));
+    let of_claim = note(Rpc::CreateVolume, Regarding::ClaimOf(ArmId::disk("s", "g", "d").unwrap().into()));
     assert!(of_claim.contains("in the StorageClass"), "{of_claim}");
     for reason in Reason::ALL {
         assert!(reason.advice_for_snapshots().ends_with('.'), "{reason:?}");

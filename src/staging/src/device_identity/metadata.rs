@@ -4,7 +4,7 @@
 //! id, and lags behind by seconds. So another id, or the disk at another LUN, is asked about again before it is believed;
 //! so is a LUN that is not listed.
 
-use lazuli_model::{ArmId, Gib, Lun, VolumeId};
+use lazuli_model::{ArmId, BlobUri, DiskId, Gib, Lun, VolumeId};
 
 /// After so many unanswered questions in a row the metadata is taken as silent.
 const UNANSWERED: u32 = 3;
@@ -31,6 +31,18 @@ pub enum ListedDisk {
     Unnamed,
 }
 
+impl ListedDisk {
+    /// Whether it is the disk of a volume.
+    #[must_use]
+    pub fn is(&self, volume: &VolumeId) -> bool {
+        match (self, volume.disk()) {
+            (Self::Managed(listed), DiskId::Managed(id)) => listed == id,
+            (Self::Vhd(address), DiskId::Blob(uri)) => address.parse::<BlobUri>().is_ok_and(|listed| listed == *uri),
+            (Self::Managed(_) | Self::Vhd(_) | Self::Unnamed, _) => false,
+        }
+    }
+}
+
 /// What one answer of the metadata says of a volume and the LUN where it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -49,7 +61,7 @@ impl Answer {
     /// as not listed.
     #[must_use]
     pub fn of(volume: &VolumeId, lun: Lun, disks: &[Listed]) -> Self {
-        let is_it = |listed: &&Listed| matches!(&listed.disk, ListedDisk::Managed(id) if id == volume.disk());
+        let is_it = |listed: &&Listed| listed.disk.is(volume);
         match disks.iter().find(|listed| listed.lun == lun) {
             Some(listed) if is_it(&listed) => Self::Here(listed.size),
             Some(Listed { disk: ListedDisk::Managed(id), .. }) => Self::Other(id.to_string()),

@@ -18,7 +18,7 @@ pub(super) fn request(mode: Mode) -> Request {
         partition: None,
         mode,
         has_content: false,
-        lineage: Lineage { disk: ArmId::disk("s", "g", "a").unwrap(), line: Line::default() },
+        lineage: Lineage { disk: ArmId::disk("s", "g", "a").unwrap().into(), line: Line::default() },
         own_fsid: "own".into(),
         is_shared: false,
         staging: staging(),

@@ -4,10 +4,10 @@
 //! What it refuses is exactly what ControllerExpandVolume would refuse by the same state: both ask
 //! [`plan_expand`](lazuli_volume::plan_expand). That a claim never shrinks is Kubernetes' own rule.
 
-use lazuli_model::{ArmId, Disk, Gib};
+use lazuli_model::{ArmId, Disk, DiskId, Gib};
 use serde_json::Value;
 
-use super::{Source, bytes_of_quantity, source};
+use super::{bytes_of_quantity, source};
 use lazuli_volume::{Expand, plan_expand};
 
 /// A claim that asks for more than it did before.
@@ -33,23 +33,18 @@ pub fn growth<'c>(old: &Value, new: &'c Value) -> Option<Growth<'c>> {
 pub enum Review {
     /// The volume is not of Azure disks.
     NotOurs,
-    /// It cannot be. The sentence is for the person who asks.
-    Refused(String),
     /// It depends on this disk: see [`refusal`].
     ReadDisk(ArmId),
 }
 
 /// Reviews a growth by the PersistentVolume of the claim.
 #[must_use]
-pub fn review(growth: &Growth<'_>, volume: &Value) -> Review {
+pub fn review(volume: &Value) -> Review {
     match source(volume) {
         None => Review::NotOurs,
-        Some(Source::PageBlob(blob)) => Review::Refused(format!(
-            "PersistentVolume {} is the page blob {}, and only managed disks can be resized; make a new claim of the \
-             size that you need and copy the data",
-            growth.volume, blob.uri
-        )),
-        Some(Source::Disk(disk)) => Review::ReadDisk(disk),
+        // It grows while no machine has it, which the driver says.
+        Some(DiskId::Blob(_)) => Review::NotOurs,
+        Some(DiskId::Managed(disk)) => Review::ReadDisk(disk),
     }
 }
 

@@ -13,16 +13,14 @@
 pub mod budget;
 mod bytes;
 pub mod claim;
-mod page_blob;
 #[cfg(test)]
 mod tests;
 pub mod volume;
 
-use lazuli_model::{ArmId, VolumeId};
+use lazuli_model::DiskId;
 use serde_json::{Value, json};
 
 pub use bytes::bytes_of_quantity;
-use page_blob::PageBlob;
 
 /// The driver whose PersistentVolumes are reviewed.
 pub const DRIVER: &str = "disk.csi.azure.com";
@@ -63,15 +61,8 @@ impl Patch {
     }
 }
 
-/// What a PersistentVolume of ours rests on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Source<'v> {
-    Disk(ArmId),
-    PageBlob(PageBlob<'v>),
-}
-
 /// What a PersistentVolume rests on; `None` for a volume that is not of Azure disks, or names none.
-fn source(volume: &Value) -> Option<Source<'_>> {
+fn source(volume: &Value) -> Option<DiskId> {
     let handle = match volume.pointer("/spec/csi") {
         Some(csi) if csi["driver"] == DRIVER => csi["volumeHandle"].as_str()?,
         _ => {
@@ -82,8 +73,5 @@ fn source(volume: &Value) -> Option<Source<'_>> {
             disk["diskURI"].as_str()?
         }
     };
-    match handle.parse::<VolumeId>() {
-        Ok(id) => Some(Source::Disk(id.disk().clone())),
-        Err(_) => PageBlob::parse(handle).map(Source::PageBlob),
-    }
+    handle.parse().ok()
 }

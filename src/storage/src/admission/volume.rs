@@ -26,10 +26,10 @@
 
 use std::collections::BTreeSet;
 
-use lazuli_model::{ArmId, Disk, kube_name::is_label_value};
+use lazuli_model::{ArmId, BlobUri, Disk, DiskId, kube_name::is_label_value};
 use serde_json::{Map, Value, json};
 
-use super::{DRIVER, PageBlob, Patch, Source, source};
+use super::{DRIVER, Patch, source};
 use lazuli_volume::{
     AllowedResourceGroups, DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, is_zone_label, region_label, zone_label,
 };
@@ -94,8 +94,8 @@ struct Place {
 pub fn review(volume: &Value, region: &str, readable: &Readable) -> Review {
     match source(volume) {
         None => Review::Changed(Vec::new()),
-        Some(Source::PageBlob(blob)) => Review::Changed(source_of_page_blob(volume, &blob)),
-        Some(Source::Disk(disk)) => match place_of_affinity(volume) {
+        Some(DiskId::Blob(blob)) => Review::Changed(source_of_page_blob(volume, &blob)),
+        Some(DiskId::Managed(disk)) => match place_of_affinity(volume) {
             Some(place) if place.regions.is_empty() => {
                 let region = location(volume).unwrap_or(region);
                 Review::Changed(changes(volume, &Place { regions: [region_label(region)].into(), ..place }))
@@ -229,19 +229,29 @@ fn affinity(volume: &Value, requirements: Vec<Value>) -> Vec<Patch> {
     patches
 }
 
+/// How the names of the accounts begin that the in-tree provisioner made for disks of the kind `Shared` (source:
+/// Kubernetes 1.10, azure_blobDiskController.go).
+const SHARED_ACCOUNT_PREFIX: &str = "ds";
+
+/// Kubernetes' word for how the account of a blob is used. The address does not tell for certain, and no reader of a volume
+/// depends on it: only the provisioner chose accounts by it.
+fn kind(blob: &BlobUri) -> &'static str {
+    if blob.account().starts_with(SHARED_ACCOUNT_PREFIX) { "Shared" } else { "Dedicated" }
+}
+
 /// The source from which a volume of a page blob was translated, where its kind is wrong.
-fn source_of_page_blob(volume: &Value, blob: &PageBlob<'_>) -> Vec<Patch> {
+fn source_of_page_blob(volume: &Value, blob: &BlobUri) -> Vec<Patch> {
     let Some(disk) = volume.pointer("/spec/azureDisk").filter(|disk| disk["kind"] == "Managed") else {
         return Vec::new();
     };
     let mut attributes = Map::new();
-    attributes.insert("kind".to_owned(), blob.kind().into());
+    attributes.insert("kind".to_owned(), kind(blob).into());
     for key in ["cachingMode", "fsType"] {
         if let Some(value) = disk[key].as_str().filter(|value| !value.is_empty()) {
             attributes.insert(key.to_owned(), value.into());
         }
     }
-    let mut source = json!({"driver": DRIVER, "volumeHandle": blob.uri, "volumeAttributes": attributes});
+    let mut source = json!({"driver": DRIVER, "volumeHandle": blob.as_str(), "volumeAttributes": attributes});
     for key in ["fsType", "readOnly"] {
         if !disk[key].is_null() && disk[key] != "" {
             source[key] = disk[key].clone();

@@ -99,7 +99,7 @@ impl<T: Moment> Refused<'_, T> {
 mod tests {
     use std::time::Duration;
 
-    use lazuli_model::{Disk, DiskState};
+    use lazuli_model::{Disk, DiskId, DiskState};
 
     use super::*;
     use crate::attach::tests::{disk_in, vm};
@@ -112,7 +112,7 @@ mod tests {
         ArmId::virtual_machine("s", "g", "node-1").unwrap()
     }
 
-    fn read(disk: Option<Disk>, by: By, sent_at: u64) -> DiskRead<Duration> {
+    fn read(disk: Option<Disk<DiskId>>, by: By, sent_at: u64) -> DiskRead<Duration> {
         DiskRead { disk, seen: Seen { by, sent_at: at(sent_at) } }
     }
 

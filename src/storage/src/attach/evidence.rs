@@ -21,10 +21,10 @@ use std::{
     time::Duration,
 };
 
-use lazuli_model::{ArmId, CachingMode, Disk, ProvisioningState, Vm, op::VmWrite};
+use lazuli_model::{ArmId, CachingMode, Disk, DiskId, ProvisioningState, Vm, op::VmWrite};
 use lazuli_quota::read::{Accept, By, Seen};
 
-use super::{DesiredDisks, Resolved, Terms, attachable, confirmed_attached, gives_terms, write_for};
+use super::{DesiredDisks, Resolved, Terms, attachable, blob_attachable, confirmed_attached, gives_terms, write_for};
 use crate::lun::NodeReservations;
 use lazuli_volume::effective_caching;
 
@@ -61,7 +61,7 @@ pub struct Request<T> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiskRead<T> {
     /// The disk; `None` when the read failed.
-    pub disk: Option<Disk>,
+    pub disk: Option<Disk<DiskId>>,
     /// By which read, and when that was sent; of a read that failed, a time before it was sent.
     pub seen: Seen<T>,
 }
@@ -97,14 +97,14 @@ pub struct Evidence<'a, T> {
     /// By which read, and when that was sent.
     pub seen: Seen<T>,
     /// The disks that have been read for these requests.
-    pub disks: &'a BTreeMap<ArmId, DiskRead<T>>,
+    pub disks: &'a BTreeMap<DiskId, DiskRead<T>>,
     /// What single reads of the VM showed of disks lately.
-    pub shown: &'a BTreeMap<ArmId, Shown<T>>,
+    pub shown: &'a BTreeMap<DiskId, Shown<T>>,
     /// A read of the VM that was sent earlier may lack the last write of another replica, and proves no detach.
     pub fresh_from: Option<T>,
     /// By disk, until when an attach to this VM may be under way of which Azure shows nothing. A read that was sent earlier
     /// proves no detach of that disk.
-    pub late_attaches: &'a BTreeMap<ArmId, T>,
+    pub late_attaches: &'a BTreeMap<DiskId, T>,
     /// A list of VMs that was sent earlier may lack an attach of the leader before, so no attach follows from it. `None`
     /// where there is no other leader, and where the VolumeAttachments are not known, so that no attach follows from any
     /// read.
@@ -137,7 +137,7 @@ pub struct Bounds<'a> {
     /// How many data disks the VM's size takes, those of other programs included.
     pub max_data_disks: usize,
     /// The disks whose detach may be forced.
-    pub force: &'a BTreeSet<ArmId>,
+    pub force: &'a BTreeSet<DiskId>,
     /// Which write may follow.
     pub writes: Writes,
 }
@@ -196,7 +196,7 @@ pub enum Wait {
     /// The VolumeAttachments.
     Reservations,
     /// The end of another writer's write of the VM, on which these depend.
-    VmAtRest(BTreeSet<ArmId>),
+    VmAtRest(BTreeSet<DiskId>),
     /// The time from which on reads are fresh.
     FreshReads,
     /// The time from which on a read shows all that was written before.
@@ -207,14 +207,14 @@ pub enum Wait {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan<T> {
     /// The outcome of each request that needs no write.
-    pub resolved: BTreeMap<ArmId, Resolution<T>>,
+    pub resolved: BTreeMap<DiskId, Resolution<T>>,
     /// The one write. It is empty when there is nothing to do.
     pub write: VmWrite,
     /// Disks that cannot be attached now, and may be after this write, because it detaches other disks or these disks
     /// themselves. Plan again after the write.
-    pub postponed: BTreeSet<ArmId>,
+    pub postponed: BTreeSet<DiskId>,
     /// The requests that this evidence does not decide, and what they need.
-    pub open: BTreeMap<ArmId, Open>,
+    pub open: BTreeMap<DiskId, Open>,
 }
 
 impl<T> Plan<T> {
@@ -236,7 +236,7 @@ impl<T> Plan<T> {
     }
 
     /// The disks that must be read by such a read.
-    pub fn disks_to_read(&self, accept: Accept) -> Vec<ArmId> {
+    pub fn disks_to_read(&self, accept: Accept) -> Vec<DiskId> {
         self.open_for(Open::ReadDisk(accept)).cloned().collect()
     }
 
@@ -260,7 +260,7 @@ impl<T> Plan<T> {
             return Some(Wait::Reservations);
         }
         let undecided = self.open_for(Open::VmAtRest).chain(self.open_for(Open::VmAtRestForList));
-        let undecided: BTreeSet<ArmId> = undecided.cloned().collect();
+        let undecided: BTreeSet<DiskId> = undecided.cloned().collect();
         if !undecided.is_empty() {
             return Some(Wait::VmAtRest(undecided));
         }
@@ -273,12 +273,12 @@ impl<T> Plan<T> {
     }
 
     /// The disks whose own state was the answer.
-    pub fn answered_by_disk_state(&self) -> BTreeSet<ArmId> {
+    pub fn answered_by_disk_state(&self) -> BTreeSet<DiskId> {
         let of_disks = self.resolved.iter().filter(|(_, resolution)| resolution.resolved.is_the_disks_own());
         of_disks.map(|(disk, _)| disk.clone()).collect()
     }
 
-    fn open_for(&self, need: Open) -> impl Iterator<Item = &ArmId> {
+    fn open_for(&self, need: Open) -> impl Iterator<Item = &DiskId> {
         self.open.iter().filter(move |(_, open)| **open == need).map(|(disk, _)| disk)
     }
 }
@@ -306,12 +306,12 @@ impl<T: Moment> Evidence<'_, T> {
     }
 
     /// The read of a disk, if it may serve a request.
-    fn of_disk(&self, disk: &ArmId, request: &Request<T>) -> Option<&DiskRead<T>> {
+    fn of_disk(&self, disk: &DiskId, request: &Request<T>) -> Option<&DiskRead<T>> {
         self.disks.get(disk).filter(|read| read.seen.sent_at >= request.requested_at)
     }
 
     /// Whether a write of a disk may follow from the read of the VM.
-    fn leads_to_a_write(&self, disk: &ArmId, bounds: &Bounds<'_>) -> bool {
+    fn leads_to_a_write(&self, disk: &DiskId, bounds: &Bounds<'_>) -> bool {
         let listed = self.vm.data_disk(disk);
         let is_outdated =
             |shown: &Shown<T>| shown.attached != listed.is_some() && shown.outdates_list_of(self.seen.sent_at);
@@ -342,7 +342,7 @@ impl<T: Moment> Evidence<'_, T> {
         }
     }
 
-    fn detach(&self, disk: &ArmId, request: &Request<T>, bounds: &Bounds<'_>) -> Step<T> {
+    fn detach(&self, disk: &DiskId, request: &Request<T>, bounds: &Bounds<'_>) -> Step<T> {
         if self.vm.data_disk(disk).is_some() {
             return match bounds.writes {
                 Writes::None => Step::Open(Open::Write),
@@ -366,7 +366,13 @@ impl<T: Moment> Evidence<'_, T> {
         Step::Resolved(Resolved::Detached, self.seen.sent_at)
     }
 
-    fn attach(&self, disk: &ArmId, caching: Option<CachingMode>, request: &Request<T>, bounds: &Bounds<'_>) -> Step<T> {
+    fn attach(
+        &self,
+        disk: &DiskId,
+        caching: Option<CachingMode>,
+        request: &Request<T>,
+        bounds: &Bounds<'_>,
+    ) -> Step<T> {
         match self.vm.data_disk(disk) {
             Some(_) => self.attach_listed(disk, request),
             None if bounds.writes == Writes::None => Step::Open(Open::Write),
@@ -379,7 +385,7 @@ impl<T: Moment> Evidence<'_, T> {
         self.marks == DetachMarks::Hidden && self.vm.provisioning_state == ProvisioningState::InProgress
     }
 
-    fn attach_listed(&self, disk: &ArmId, request: &Request<T>) -> Step<T> {
+    fn attach_listed(&self, disk: &DiskId, request: &Request<T>) -> Step<T> {
         if let Err(open) = self.of_vm(request) {
             return Step::Open(open);
         }
@@ -406,7 +412,7 @@ impl<T: Moment> Evidence<'_, T> {
 
     fn attach_unlisted(
         &self,
-        disk: &ArmId,
+        disk: &DiskId,
         caching: Option<CachingMode>,
         request: &Request<T>,
         bounds: &Bounds<'_>,
@@ -427,6 +433,11 @@ impl<T: Moment> Evidence<'_, T> {
         {
             return Step::Open(Open::ReadVmSingly);
         }
+        if disk.blob().is_some()
+            && let Err(why) = blob_attachable(state, self.vm)
+        {
+            return Step::Resolved(Resolved::Unattachable(why), read.seen.sent_at);
+        }
         match attachable(state, &self.vm.id) {
             _ if read.seen.by == By::List && !gives_terms(state, &self.vm.id) => {
                 Step::Open(Open::ReadDisk(Accept::Single))
@@ -445,7 +456,7 @@ impl<T: Moment> Evidence<'_, T> {
 /// far as the evidence leads to one.
 pub fn plan<T: Moment>(
     evidence: &Evidence<'_, T>,
-    requests: &BTreeMap<ArmId, Request<T>>,
+    requests: &BTreeMap<DiskId, Request<T>>,
     bounds: &Bounds<'_>,
 ) -> Plan<T> {
     let mut desired = DesiredDisks { force: bounds.force.clone(), ..DesiredDisks::default() };
@@ -498,8 +509,8 @@ pub fn plan<T: Moment>(
 
 /// Which read of the VM to begin with: a list, which serves many VMs, unless the plan would ask for a single read anyway.
 pub fn first_read<T: Moment>(
-    requests: &BTreeMap<ArmId, Request<T>>,
-    shown: &BTreeMap<ArmId, Shown<T>>,
+    requests: &BTreeMap<DiskId, Request<T>>,
+    shown: &BTreeMap<DiskId, Shown<T>>,
     lists_from: Option<T>,
     writes: Writes,
     now: T,
@@ -508,7 +519,7 @@ pub fn first_read<T: Moment>(
     if attaches && lists_from.is_some_and(|lists_from| now < lists_from) {
         return Accept::Single;
     }
-    let is_met = |(disk, request): (&ArmId, &Request<T>)| {
+    let is_met = |(disk, request): (&DiskId, &Request<T>)| {
         shown
             .get(disk)
             .is_some_and(|shown| shown.attached == (request.goal != Goal::Detached) && shown.outdates_list_of(now))
@@ -523,9 +534,9 @@ pub fn first_read<T: Moment>(
 pub fn confirm<T: Moment>(
     vm: &Vm,
     seen: Seen<T>,
-    goals: &BTreeMap<ArmId, Goal>,
+    goals: &BTreeMap<DiskId, Goal>,
     failed: bool,
-) -> BTreeMap<ArmId, Resolution<T>> {
+) -> BTreeMap<DiskId, Resolution<T>> {
     if seen.by != By::Single {
         return BTreeMap::new();
     }
@@ -534,7 +545,7 @@ pub fn confirm<T: Moment>(
         ProvisioningState::InProgress => (false, false),
         ProvisioningState::Failed | ProvisioningState::Canceled => (!failed, true),
     };
-    let outcome = |disk: &ArmId, goal: &Goal| match (goal, vm.data_disk(disk)) {
+    let outcome = |disk: &DiskId, goal: &Goal| match (goal, vm.data_disk(disk)) {
         (Goal::Attached(_), Some(element)) if shows_attached && !element.to_be_detached => {
             Some(Resolved::Attached { lun: element.lun })
         }

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-pub(super) fn disk(n: u8) -> ArmId {
-    ArmId::disk("s", "g", &format!("d{n:02}")).unwrap()
+pub(super) fn disk(n: u8) -> DiskId {
+    DiskId::from(ArmId::disk("s", "g", &format!("d{n:02}")).unwrap())
 }
 
 pub(super) fn lun(n: u8) -> Lun {
@@ -18,7 +18,7 @@ fn terms() -> Terms {
 pub(super) fn element(n: u8, lun_number: u8) -> DataDisk {
     DataDisk {
         lun: lun(lun_number),
-        source: DataDiskSource::Managed(disk(n)),
+        source: DataDiskSource::Disk(disk(n)),
         caching: CachingMode::ReadOnly,
         to_be_detached: false,
     }
@@ -33,12 +33,13 @@ pub(super) fn vm(data_disks: Vec<DataDisk>) -> Vm {
         computer_name: None,
         provisioning_state: ProvisioningState::Succeeded,
         etag: None,
+        system_disk: lazuli_model::SystemDisk::Managed,
         data_disks,
     }
 }
 
 /// A disk in this state, attached to these VMs.
-pub(super) fn disk_in(state: Option<DiskState>, max_shares: u32, holders: &[&ArmId]) -> Disk {
+pub(super) fn disk_in(state: Option<DiskState>, max_shares: u32, holders: &[&ArmId]) -> Disk<DiskId> {
     Disk {
         id: disk(1),
         location: "westeurope".into(),
@@ -87,9 +88,9 @@ fn an_attached_disk_needs_no_write() {
 
 #[test]
 fn an_attached_disk_is_found_whatever_the_case_of_its_id() {
-    let shouted: ArmId = disk(1).as_str().to_ascii_uppercase().parse().unwrap();
+    let shouted: DiskId = disk(1).as_str().to_ascii_uppercase().parse().unwrap();
     let mut vm = vm(vec![element(1, 7)]);
-    vm.data_disks[0].source = DataDiskSource::Managed(shouted);
+    vm.data_disks[0].source = DataDiskSource::Disk(shouted);
     assert!(write_for(&vm, &desired(&[1], &[]), &open(), 16).write.is_empty());
     assert_eq!(write_for(&vm, &desired(&[], &[1]), &open(), 16).write.detach.len(), 1);
 }
@@ -104,7 +105,7 @@ fn while_attachments_are_unknown_a_disk_may_leave_but_none_may_come() {
 
 #[test]
 fn foreign_disks_count_against_the_limit_and_keep_their_slots() {
-    let foreign = DataDisk { source: DataDiskSource::Vhd("https://a/vhds/x.vhd".into()), ..element(0, 0) };
+    let foreign = DataDisk { source: DataDiskSource::Other("https://a/vhds/x.vhd".into()), ..element(0, 0) };
     let plan = write_for(&vm(vec![foreign]), &desired(&[1, 2], &[]), &open(), 2);
     assert_eq!(plan.write.attach.len(), 1);
     assert_eq!(plan.write.attach[0].lun, lun(1));
@@ -198,9 +199,9 @@ fn a_vm() -> impl Strategy<Value = Vm> {
             .filter(|(_, (n, _, _))| seen.insert(*n))
             .map(|(slot, (n, foreign, leaving))| DataDisk {
                 source: if foreign {
-                    DataDiskSource::Vhd(format!("https://a/vhds/{n}.vhd"))
+                    DataDiskSource::Other(format!("https://a/vhds/{n}.vhd"))
                 } else {
-                    DataDiskSource::Managed(disk(n))
+                    DataDiskSource::Disk(disk(n))
                 },
                 to_be_detached: leaving && !foreign,
                 ..element(n, slot)
@@ -244,7 +245,7 @@ fn converge(
     panic!("no end after four writes");
 }
 
-fn shout(id: &ArmId) -> ArmId {
+fn shout(id: &DiskId) -> DiskId {
     id.as_str().to_ascii_uppercase().parse().unwrap()
 }
 
@@ -266,7 +267,7 @@ proptest! {
     fn it_leaves_alone_what_is_not_ours(vm in a_vm(), desired in a_desired_state(), reservations in reservations(), limit in 0usize..64) {
         let (after, _, _) = converge(vm.clone(), &desired, &reservations, limit);
         let ours = |e: &DataDisk| match &e.source {
-            DataDiskSource::Managed(id) => desired.attach.contains_key(id) || desired.detach.contains(id),
+            DataDiskSource::Disk(id) => desired.attach.contains_key(id) || desired.detach.contains(id),
             _ => false,
         };
         let foreign = |vm: &Vm| vm.data_disks.iter().filter(|e| !ours(e)).cloned().collect::<Vec<_>>();
@@ -312,7 +313,7 @@ proptest! {
     ) {
         let ordinary = write_for(&vm, &desired, &reservations, limit);
         prop_assert!(ordinary.write.force.is_empty());
-        let force: BTreeSet<ArmId> = forced.into_iter().map(disk).collect();
+        let force: BTreeSet<DiskId> = forced.into_iter().map(disk).collect();
         let by_force = write_for(&vm, &DesiredDisks { force: force.clone(), ..desired.clone() }, &reservations, limit);
         for disk in &by_force.write.force {
             prop_assert!(force.contains(disk) && desired.detach.contains(disk) && by_force.write.detach.contains(disk));
@@ -333,8 +334,8 @@ proptest! {
         let (after, last, _) = converge(vm, &desired, &reservations, limit);
         let mut shouted = after.clone();
         for element in &mut shouted.data_disks {
-            if let DataDiskSource::Managed(id) = &element.source {
-                element.source = DataDiskSource::Managed(shout(id));
+            if let DataDiskSource::Disk(id) = &element.source {
+                element.source = DataDiskSource::Disk(shout(id));
             }
         }
         let desired = DesiredDisks {

@@ -3,7 +3,7 @@
 use std::mem;
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, CachingMode, Disk, Lun, VolumeId, fault::Fault};
+use lazuli_model::{ArmId, CachingMode, Disk, DiskId, Lun, VolumeId, fault::Fault};
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{
@@ -38,6 +38,8 @@ enum At<W> {
     Asking(Candidate),
     /// The disk is read, which may not be attached for that.
     Admitting(Candidate, AttachmentSource),
+    /// The footer of a page blob is looked at.
+    Preparing(ArmId, NodeVm),
     Attaching(ArmId, NodeVm, Try),
     /// Another VM holds the disk.
     Freeing(Free<W>, ArmId, NodeVm),
@@ -80,10 +82,16 @@ impl<W: WorkFailure> Publish<W> {
                 self.admit(cx, candidate, source)
             }
             (At::Admitting(candidate, source), Event::Disk(read)) => {
-                let read = read.map_err(|error| Failure::azure(Why::Unreadable(cx.disk()), error))?;
+                let read = read.map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
                 judge(cx, &candidate, source, &read.0)?;
                 self.admitted(cx, candidate)
             }
+            (At::Preparing(vm, known), Event::Prepared(prepared)) => match prepared {
+                // Its lease is held: the VM may have it already.
+                Err(error) if *error.fault() == Fault::InUse => self.attach(cx, vm, known, Try::First),
+                Err(error) => Err(Failure::work(error)),
+                Ok(()) => self.attach(cx, vm, known, Try::First),
+            },
             (At::Attaching(vm, known, tried), Event::Worked(outcome)) => self.worked(cx, vm, known, tried, outcome),
             (At::Freeing(mut free, vm, known), event) => match free.next(cx, event)? {
                 Next::Call(call) => self.go(At::Freeing(free, vm, known), call),
@@ -113,7 +121,7 @@ impl<W: WorkFailure> Publish<W> {
                 self.attached(cx, vm, lun)
             }
             (At::Source(vm, lun, tried), Event::Disk(read)) => {
-                let read = read.map_err(|error| Failure::azure(Why::Unreadable(cx.disk()), error))?;
+                let read = read.map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
                 match (cx.env.sources.learn(&read.0, &vm, read.1), tried) {
                     (Some(source), _) => Ok(Next::Done(Done::Published { lun, source })),
                     // A list that was enough when it was asked for may not be when it comes.
@@ -190,7 +198,11 @@ impl<W: WorkFailure> Publish<W> {
             // Where the Node is deleted while the disk is being attached, this is the VM that the disk must leave.
             cx.env.nodes.learn(&cx.of.node, &vm);
         }
-        self.attach(cx, vm, known, Try::First)
+        // A machine that finds no footer at the end of a page blob does not take it for a disk.
+        match cx.of.disk.blob() {
+            Some(_) => self.go(At::Preparing(vm, known), Call::Prepare),
+            None => self.attach(cx, vm, known, Try::First),
+        }
     }
 
     fn attach<E>(&mut self, cx: &Context<'_, '_>, vm: ArmId, known: NodeVm, tried: Try) -> Turn<Done, E, W> {
@@ -225,7 +237,10 @@ fn is_held_elsewhere(error: &impl WorkFailure) -> bool {
 fn attachment<'a>(cx: &Context<'_, '_>, candidate: &'a Candidate, source: AttachmentSource) -> Attachment<'a> {
     let (policy, disk) = (cx.env.policy, &cx.of.disk);
     let home = (policy.home.subscription.as_str(), policy.home.name.as_str());
-    let resource_group = policy.resource_groups.check((disk.subscription(), disk.resource_group()), home);
+    // The address of a blob names no resource group: that of its account counts where the account is looked up.
+    let resource_group = disk
+        .managed()
+        .map_or(Ok(()), |disk| policy.resource_groups.check((disk.subscription(), disk.resource_group()), home));
     Attachment { inline: policy.inline, source, resource_group, vm: &candidate.vm }
 }
 
@@ -237,7 +252,7 @@ fn judge<E, W>(
     cx: &mut Context<'_, '_>,
     candidate: &Candidate,
     source: AttachmentSource,
-    disk: &Disk,
+    disk: &Disk<DiskId>,
 ) -> Result<(), Failure<E, W>> {
     let persistent_volume = match cx.env.handles {
         VolumeHandles::NoCluster => None,

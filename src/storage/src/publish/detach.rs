@@ -5,7 +5,7 @@
 use std::{collections::VecDeque, mem, time::Duration};
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, Disk, fault::Fault};
+use lazuli_model::{ArmId, Disk, DiskId, DiskState, fault::Fault};
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 struct Doubt {
     /// The disk before the detach, by a read since the request; `None` where it did not exist.
-    before: Option<Box<Disk>>,
+    before: Option<Box<Disk<DiskId>>>,
 }
 
 /// The detach of a disk from one node.
@@ -56,7 +56,7 @@ enum At<W> {
     Searching(Search, Missing<W>, Option<Doubt>),
     DetachingFound(ArmId, NodeVm, Option<Doubt>),
     /// The VM that the disk has left is read.
-    Left(ArmId, NodeVm, Box<Disk>),
+    Left(ArmId, NodeVm, Box<Disk<DiskId>>),
     Holders(Holders),
     Missing(Gone<W>),
     /// The VM is gone, and other machines may hold the disk. They are read since then.
@@ -84,7 +84,8 @@ impl<W: WorkFailure> Unpublish<W> {
                 self.go(At::Before(candidate), read)
             }
             (At::Before(candidate), Event::Disk(read)) => {
-                let read = found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk()), error))?;
+                let read =
+                    found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
                 let before = read.map(|read| Box::new(read.0));
                 // Another Node may have come to name the VM since it was guessed.
                 check_others(cx, &candidate.vm)?;
@@ -113,7 +114,7 @@ impl<W: WorkFailure> Unpublish<W> {
                 self.left(cx, found, known, doubt)
             }
             (At::Left(left, known, before), Event::Vm { read, .. }) => {
-                let vm = found(read).map_err(|error| Failure::azure(Why::Unreadable(left.clone()), error))?;
+                let vm = found(read).map_err(|error| Failure::azure(Why::Unreadable(left.to_string()), error))?;
                 if vm.is_some_and(|vm| unpublish::leaves_no_doubt(&before, &vm, &cx.of.node, cx.env.cluster)) {
                     return Ok(Next::Done(Done::Unpublished));
                 }
@@ -274,8 +275,14 @@ impl UnpublishAll {
                 return Ok(Next::Call(read));
             }
             (OfAll::Disk, Event::Disk(read)) => {
-                let read = found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk()), error))?;
-                read.map(|read| read.0.holders().into_iter().cloned().collect()).unwrap_or_default()
+                let read =
+                    found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
+                let holders: VecDeque<ArmId> = read.iter().flat_map(|read| read.0.holders()).cloned().collect();
+                let is_free = read.is_none_or(|read| read.0.state == Some(DiskState::Unattached));
+                if cx.of.disk.blob().is_some() && holders.is_empty() && !is_free {
+                    return Err(Failure::refused(Fault::BeingDetached, Why::Leased(cx.disk())));
+                }
+                holders
             }
             (OfAll::Detaching(holders), Event::Worked(outcome)) => {
                 outcome.map_err(Failure::work)?;

@@ -1,7 +1,7 @@
 //! Why a request failed, as a value, and the words for it.
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, fault::Fault};
+use lazuli_model::{ArmId, DiskId, fault::Fault};
 
 use super::{MachineList, WorkFailure};
 use crate::{dangling::detach_command, inline_volume::Objection, late_attach};
@@ -98,7 +98,7 @@ pub enum Why {
     )]
     UsedByOthers {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// The VM.
         vm: ArmId,
         /// The node.
@@ -122,7 +122,7 @@ pub enum Why {
     VmUnreadable(String),
     /// A disk or a machine cannot be read.
     #[error("{0} cannot be read")]
-    Unreadable(ArmId),
+    Unreadable(String),
     /// A scale set cannot be read.
     #[error("the scale set {0} cannot be read")]
     ScaleSetUnreadable(ArmId),
@@ -150,7 +150,10 @@ pub enum Why {
     },
     /// The disk is being attached or detached.
     #[error("{0} is being attached or detached; retry")]
-    Occupied(ArmId),
+    Occupied(DiskId),
+    /// The lease of the page blob is still held.
+    #[error("{0} is not proved to be detached: the lease of its blob is still held; retry")]
+    Leased(DiskId),
     /// The node's VM was missing and is there again.
     #[error("node {0}: its VM was missing and is there again")]
     ThereAgain(String),
@@ -164,7 +167,7 @@ pub enum Why {
     )]
     MayBeAttached {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// The node.
         node: String,
         /// The machine.
@@ -181,7 +184,7 @@ pub enum Why {
     )]
     MayBeAttaching {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// The node.
         node: String,
     },
@@ -189,7 +192,7 @@ pub enum Why {
     #[error("{disk} was detached from node {node} while its attach was requested; retry")]
     DetachedMeanwhile {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// The node.
         node: String,
     },
@@ -197,7 +200,7 @@ pub enum Why {
     #[error("{disk} cannot be attached to node {node}: it is not known what asks for it: {why}")]
     SourceUnknown {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// The node.
         node: String,
         /// Why.
@@ -207,7 +210,7 @@ pub enum Why {
     #[error("{disk} cannot be attached to node {node}: {objection}")]
     NotAdmitted {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// The node.
         node: String,
         /// Why.

@@ -2,7 +2,7 @@
 //! with its volume. The rules are [`crate::dangling`]'s.
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, Disk};
+use lazuli_model::{ArmId, Disk, DiskId};
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{Call, Context, Event, Failure, Next, Report, Turn, Why, WorkFailure};
@@ -40,7 +40,7 @@ enum At {
 /// An attachment that may be dangling.
 #[derive(Debug)]
 struct Attachment {
-    disk: Box<Disk>,
+    disk: Box<Disk<DiskId>>,
     holder: ArmId,
     node: String,
 }
@@ -70,7 +70,7 @@ impl<W: WorkFailure> Free<W> {
         match (std::mem::replace(&mut self.at, At::Disk), event) {
             (At::Disk, Event::Disk(read)) => match read {
                 Ok(read) => self.read(cx, Box::new(read.0)),
-                Err(_) => Err(self.failed(cx, Why::Unreadable(cx.disk()).to_string())),
+                Err(_) => Err(self.failed(cx, Why::Unreadable(cx.disk().to_string()).to_string())),
             },
             (At::Asking(of), Event::NodeFacts(facts)) => {
                 let facts = match facts {
@@ -117,7 +117,7 @@ impl<W: WorkFailure> Free<W> {
     }
 
     /// The disk was read.
-    fn read<E>(&mut self, cx: &mut Context<'_, '_>, disk: Box<Disk>) -> Turn<(), E, W> {
+    fn read<E>(&mut self, cx: &mut Context<'_, '_>, disk: Box<Disk<DiskId>>) -> Turn<(), E, W> {
         // The usual case, and told without a question: the disk is used where it is.
         if disk.holders().into_iter().any(|holder| is_used_on(cx, holder)) {
             return Err(self.in_use());

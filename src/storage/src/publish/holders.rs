@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, mem, sync::Arc};
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, Vm, fault::Fault};
+use lazuli_model::{ArmId, DiskState, Vm, fault::Fault};
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{
@@ -57,18 +57,23 @@ impl Holders {
     ) -> Turn<(), E, W> {
         match (mem::replace(&mut self.at, At::Disk), event) {
             (At::Disk, Event::Disk(read)) => {
-                let read = found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk()), error))?;
+                let read =
+                    found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
                 let Some(read) = read else { return Ok(Next::Done(())) };
                 cx.check_occupied()?;
                 let holders = unpublish::other_holders(&read.0, &self.vm).into_iter();
                 self.left = holders.filter(|holder| !self.judged.contains(holder)).cloned().collect();
+                // The host of a machine that is gone may still write while the lease is held.
+                if cx.of.disk.blob().is_some() && self.left.is_empty() && read.0.state != Some(DiskState::Unattached) {
+                    return Err(Failure::refused(Fault::BeingDetached, Why::Leased(cx.disk())));
+                }
                 Ok(self.read_next())
             }
             (At::Machine(holder), Event::Vm { sent_at, read }) => match read {
                 Ok(machine) => self.judge(cx, holder, Some(&machine)),
                 Err(error) => {
                     let Some(answer) = existence(error.fault(), &holder) else {
-                        return Err(Failure::azure(Why::Unreadable(holder), error));
+                        return Err(Failure::azure(Why::Unreadable(holder.to_string()), error));
                     };
                     let mut evidence = Evidence::new(cx.of.requested_at);
                     evidence.machine.push(Sent { sent_at, answered_at: cx.now, answer });

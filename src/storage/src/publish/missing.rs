@@ -33,7 +33,7 @@ pub(super) fn read_existence<E: AzureFailure, W>(
         Ok(_) => Ok(Machine::Found),
         Err(error) => match existence(error.fault(), vm) {
             Some(machine) => Ok(machine),
-            None => Err(Failure::azure(Why::Unreadable(vm.clone()), error)),
+            None => Err(Failure::azure(Why::Unreadable(vm.to_string()), error)),
         },
     }
 }

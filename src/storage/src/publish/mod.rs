@@ -52,7 +52,7 @@ mod simulation;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, CachingMode, Disk, Lun, Vm, fault::Fault, node::ClusterNodes};
+use lazuli_model::{ArmId, CachingMode, Disk, DiskId, Lun, Vm, fault::Fault, node::ClusterNodes};
 use lazuli_quota::{
     permit::Priority,
     read::{Accept, Seen},
@@ -87,7 +87,7 @@ pub enum Request {
     /// Attach a disk to a node.
     Publish {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// The node's id: its name, or the ARM id of its VM.
         node: String,
         /// With this caching. `None`: with the caching that the disk allows.
@@ -96,14 +96,14 @@ pub enum Request {
     /// Detach a disk from a node.
     Unpublish {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
         /// The node's id. `None`: from every node.
         node: Option<String>,
     },
     /// Delete a disk.
     Delete {
         /// The disk.
-        disk: ArmId,
+        disk: DiskId,
     },
 }
 
@@ -302,9 +302,14 @@ pub enum Call {
         /// A detach for this attachment alone.
         only_if: Option<Dangling>,
     },
+    /// Have the footer of a page blob written anew where its end is none: [`Event::Prepared`].
+    Prepare,
     /// Have the disk deleted: [`Event::Deleted`].
     Delete,
 }
+
+/// A disk, and by which read.
+pub type ReadDisk = (Disk<DiskId>, Seen<Duration>);
 
 /// What has happened. `E` is a failed call of Azure's, `W` a failed request to the worker of a VM or of a whole disk.
 #[derive(Debug, Clone)]
@@ -321,7 +326,7 @@ pub enum Event<E, W> {
         read: Result<Box<Vm>, E>,
     },
     /// The disk.
-    Disk(Result<Box<(Disk, Seen<Duration>)>, E>),
+    Disk(Result<Box<ReadDisk>, E>),
     /// Machines, by a list that was sent no earlier than then.
     Listed(Result<(Duration, Arc<Vec<Vm>>), E>),
     /// The instance.
@@ -343,6 +348,8 @@ pub enum Event<E, W> {
     Source(Result<AttachmentSource, String>),
     /// What the worker of the VM answers: the LUN of an attached disk, nothing for a detached one.
     Worked(Result<Option<Lun>, W>),
+    /// Whether the page blob ends with a footer.
+    Prepared(Result<(), W>),
     /// Whether the disk is deleted.
     Deleted(Result<(), W>),
 }
@@ -410,7 +417,7 @@ type Turn<T, E, W> = Result<Next<T>, Failure<E, W>>;
 /// What a request is about.
 #[derive(Debug, Clone)]
 struct Subject {
-    disk: ArmId,
+    disk: DiskId,
     /// The node's id; empty where the request names none.
     node: String,
     requested_at: Duration,
@@ -429,7 +436,7 @@ impl Context<'_, '_> {
         self.of.node.clone()
     }
 
-    fn disk(&self) -> ArmId {
+    fn disk(&self) -> DiskId {
         self.of.disk.clone()
     }
 
@@ -481,7 +488,7 @@ impl<W: WorkFailure> State<W> {
     }
 
     /// The disk of the request.
-    pub fn disk(&self) -> &ArmId {
+    pub fn disk(&self) -> &DiskId {
         &self.of.disk
     }
 

@@ -153,6 +153,7 @@ mod tests {
             computer_name: computer_name.map(str::to_owned),
             provisioning_state: ProvisioningState::Succeeded,
             etag: None,
+            system_disk: lazuli_model::SystemDisk::Managed,
             data_disks: Vec::new(),
         };
         let vms = [vm("n0", None), vm("vm-1", Some("N0")), vm("vm-2", Some("n2")), vm("vm-3", Some("n2"))];

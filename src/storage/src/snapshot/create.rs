@@ -133,12 +133,12 @@ impl<W: AzureFailure> Create<W> {
     }
 
     fn read_source<E>(&mut self) -> Turn<Done, E, W> {
-        let disk = self.request.volume.disk().clone();
+        let disk = self.request.volume.clone();
         self.go(At::Source, Call::ReadSource { disk, accept: Accept::List })
     }
 
     fn read_source_alone<E>(&mut self, there: Option<Box<Snapshot>>) -> Turn<Done, E, W> {
-        let disk = self.request.volume.disk().clone();
+        let disk = self.request.volume.clone();
         self.go(At::SourceAlone(there), Call::ReadSource { disk, accept: Accept::Single })
     }
 
@@ -214,7 +214,7 @@ impl<W: AzureFailure> Create<W> {
         &self,
         source: Result<Box<(Disk, By)>, E>,
     ) -> Result<Option<(Disk, By)>, Failure<E, W>> {
-        let why = || Why::Source(self.request.volume.disk().clone());
+        let why = || Why::Source(self.request.volume.clone());
         let source = found(source).map_err(|error| Failure::new(Cause::Azure(why(), error), Effect::Possible))?;
         Ok(source.map(|source| *source))
     }
@@ -294,7 +294,7 @@ impl<W: AzureFailure> Create<W> {
             }
             Ok(done @ (Worked::Gone | Worked::Replaced)) => unexpected(&planned, &done),
             Err(error) if may_be_a_limit(&error) => {
-                let of = ListOf::subscription_of(self.request.volume.disk());
+                let of = ListOf::subscription_of(&self.request.volume);
                 self.go(At::Limits(planned, error), Call::List { of, not_before: cx.now })
             }
             Err(error) => Err(self.failed(error)),
@@ -435,7 +435,7 @@ impl<W: AzureFailure> Create<W> {
             Err(error)
                 if part == Part::Local && seen.target.is_none() && seen.local.is_none() && may_be_a_limit(&error) =>
             {
-                let of = ListOf::subscription_of(self.request.volume.disk());
+                let of = ListOf::subscription_of(&self.request.volume);
                 return self.go(At::Limits(planned, error), Call::List { of, not_before: cx.now });
             }
             Err(error) if part == Part::Target && error.effect() == Effect::None && is_region_refusal(error.code()) => {

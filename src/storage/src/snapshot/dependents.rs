@@ -13,7 +13,7 @@ use std::{
 };
 
 use lazuli_model::{
-    ArmId, CopyMethod, Disk, SkuName, Snapshot, VolumeId,
+    ArmId, CopyMethod, Disk, SkuName, Snapshot,
     disk_tags::{CARRIES_TO, value},
     fault::Fault,
 };
@@ -270,9 +270,9 @@ pub fn doubtful(taken: &[Taken], listed: &Listed) -> Vec<ArmId> {
 
 /// What ListSnapshots shows of these: all of them whoever made them, as with the Go driver, but for those through which a
 /// disk is being copied into another zone. Of one volume alone where one is named.
-pub fn shown(there: &[Snapshot], source: Option<&VolumeId>) -> Vec<SnapshotView> {
+pub fn shown(there: &[Snapshot], source: Option<&ArmId>) -> Vec<SnapshotView> {
     let is_of = |view: &SnapshotView| {
-        source.is_none_or(|volume| view.source_volume_id.parse::<ArmId>().is_ok_and(|id| id == *volume.disk()))
+        source.is_none_or(|volume| view.source_volume_id.parse::<ArmId>().is_ok_and(|id| id == *volume))
     };
     there
         .iter()

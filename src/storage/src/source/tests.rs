@@ -9,20 +9,20 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn made_from(source: Option<&str>) -> Disk {
+fn made_from(source: Option<&str>) -> Disk<DiskId> {
     Disk { source: source.map(str::to_owned), ..Disk::unattached("d0") }
 }
 
 /// The same disk, attached to a VM.
-fn held(disk: &Disk, by: &ArmId) -> Disk {
+fn held(disk: &Disk<DiskId>, by: &ArmId) -> Disk<DiskId> {
     Disk { managed_by: Some(by.clone()), ..disk.clone() }
 }
 
 /// A VM that lists these disks.
-fn lists<'a>(number: usize, disks: impl IntoIterator<Item = &'a ArmId>) -> Vm {
-    let element = |(lun, disk): (i64, &ArmId)| DataDisk {
+fn lists<'a>(number: usize, disks: impl IntoIterator<Item = &'a DiskId>) -> Vm {
+    let element = |(lun, disk): (i64, &DiskId)| DataDisk {
         lun: Lun::try_from(lun).expect("there are few"),
-        source: DataDiskSource::Managed(disk.clone()),
+        source: DataDiskSource::Disk(disk.clone()),
         caching: CachingMode::None,
         to_be_detached: false,
     };
@@ -34,6 +34,7 @@ fn lists<'a>(number: usize, disks: impl IntoIterator<Item = &'a ArmId>) -> Vm {
         computer_name: None,
         provisioning_state: ProvisioningState::Succeeded,
         etag: None,
+        system_disk: lazuli_model::SystemDisk::Managed,
         data_disks: (0..).zip(disks).map(element).collect(),
     }
 }
@@ -58,7 +59,7 @@ fn listed(etag: u64) -> VmVersion {
 
 /// A write that attaches a disk, two seconds after the VM was read, and that Azure has accepted at `seconds`. The VM has the
 /// version `etag` afterwards.
-fn attach(sources: &mut Sources<Duration>, number: usize, disk: &ArmId, etag: u64, seconds: u64) {
+fn attach(sources: &mut Sources<Duration>, number: usize, disk: &DiskId, etag: u64, seconds: u64) {
     // `d0` is there as far as anything knows it to be.
     let listed = [&made_from(None).id, disk];
     sources.vm_read(&lists(number, listed), version(1, etag - 2), by(By::Single, seconds - 2));
@@ -101,7 +102,7 @@ fn what_is_known_of_a_disk_ends_with_its_attachment_and_with_another_hands_write
         attach(&mut sources, 0, id, 4, 100);
         sources
     };
-    type Step = fn(&mut Sources<Duration>, &ArmId);
+    type Step = fn(&mut Sources<Duration>, &DiskId);
     let steps: [(&str, bool, Step); 19] = [
         ("nothing", true, |_, _| {}),
         ("a read of the same version", true, |s, d| s.vm_read(&lists(0, [d]), version(1, 4), by(By::Single, 500))),
@@ -288,7 +289,7 @@ struct World {
 }
 
 impl World {
-    fn disk(&self, disk: usize, by: By) -> Disk {
+    fn disk(&self, disk: usize, by: By) -> Disk<DiskId> {
         let Real { is, was, made_at, on } = self.disks[disk];
         // A list that may be old is old.
         let shown = if by == By::List && self.now < made_at + LISTS_LAG.as_secs() { was } else { is };
@@ -298,7 +299,7 @@ impl World {
 
     fn vm(&self, number: usize) -> Vm {
         let on = |disk: &usize| self.disks[*disk].on == Some(number);
-        let disks: Vec<ArmId> = (0..2).filter(on).map(|disk| self.disk(disk, By::Single).id).collect();
+        let disks: Vec<DiskId> = (0..2).filter(on).map(|disk| self.disk(disk, By::Single).id).collect();
         lists(number, &disks)
     }
 

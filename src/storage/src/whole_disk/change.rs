@@ -7,10 +7,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use lazuli_engine::attempts::{Attempts, Limits};
 use lazuli_engine::single::{Input, Next};
-use lazuli_model::{Disk, fault::Fault};
+use lazuli_model::{
+    Disk,
+    disk_spec::ImportVersion,
+    fault::{Effect, Fault},
+};
 use lazuli_quota::permit::Priority;
 use lazuli_volume::{
-    Cloud, made_for_another,
+    Cloud,
+    import::mark,
+    made_for_another,
     modify::{ModifyPlan, plan_modify},
 };
 
@@ -23,11 +29,37 @@ use crate::{
 /// How often a change is planned and sent again while Azure calls the disk busy.
 const MOST_CONFLICTS: u32 = 1;
 
+/// What a change is to bring.
+#[derive(Debug, Clone)]
+pub(super) enum Asked {
+    /// The attributes of a VolumeAttributesClass.
+    Class(Arc<BTreeMap<String, String>>, Cloud),
+    /// The mark of a disk that was imported from this version of its blob for certain.
+    Mark(ImportVersion),
+}
+
+impl Asked {
+    /// What a disk needs for it.
+    fn plan<E: AzureFailure>(&self, seen: &SeenDisk) -> Result<ModifyPlan, Failure<E>> {
+        let refused = |fault, why| Failure::new(fault, Effect::None, why);
+        match self {
+            Self::Class(class, cloud) => {
+                let details = seen.details.as_ref().ok_or_else(|| refused(Fault::Malformed, Why::Unreadable))?;
+                plan_modify(class, &seen.disk, details, *cloud)
+                    .map_err(|error| refused(Fault::Invalid, Why::NotPossible(error)))
+            }
+            Self::Mark(version) => match mark(&seen.disk, version) {
+                Some(change) => Ok(ModifyPlan { change, ..ModifyPlan::default() }),
+                None => Err(refused(Fault::Conflict, Why::Replaced(Write::Change))),
+            },
+        }
+    }
+}
+
 /// A change of attributes.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
-    class: Arc<BTreeMap<String, String>>,
-    cloud: Cloud,
+    asked: Asked,
     limits: Limits,
     attempts: Attempts,
     conflicts: u32,
@@ -51,9 +83,9 @@ enum At {
 const WHY: Why = Why::Write(Write::Change);
 
 impl Change {
-    pub(super) fn new(class: Arc<BTreeMap<String, String>>, cloud: Cloud, limits: Limits) -> Self {
+    pub(super) fn new(asked: Asked, limits: Limits) -> Self {
         let attempts = Attempts::default();
-        Self { class, cloud, limits, attempts, conflicts: 0, before: None, sent: None, at: At::Look }
+        Self { asked, limits, attempts, conflicts: 0, before: None, sent: None, at: At::Look }
     }
 
     pub(super) fn watches(&self) -> bool {
@@ -91,10 +123,9 @@ impl Change {
         if let Watched::Rest(_) = operation.seen(now, &seen) {
             return self.watch(now, operation, Ok(seen));
         }
-        let Some(details) = &seen.details else { return ended(Fault::Malformed, Why::Unreadable) };
-        let plan = match plan_modify(&self.class, &seen.disk, details, self.cloud) {
+        let plan = match self.asked.plan::<E>(&seen) {
             Ok(plan) => plan,
-            Err(error) => return ended(Fault::Invalid, Why::NotPossible(error)),
+            Err(refused) => return failed(Failure { effect, ..refused }),
         };
         if plan.change.is_empty() {
             return self.as_asked(&seen.disk, plan);

@@ -136,7 +136,7 @@ impl<E: AzureFailure> Course for GuardedDisk<E> {
         let watch = match &request.of.wanted {
             Wanted::Deleted => Watch::Deletion(request.fills_late),
             Wanted::Grown { before, .. } => Watch::Expansion(before.clone()),
-            Wanted::Made(_) | Wanted::Changed { .. } => Watch::Nothing,
+            Wanted::Made(_) | Wanted::Changed { .. } | Wanted::Marked(_) => Watch::Nothing,
         };
         let (course, disk) = (WholeDisk::of(&request.of), request.disk.clone());
         Self { course, disk, watch, has_sent: false, at: At::Course }

@@ -14,7 +14,7 @@ mod simulation;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use change::Change;
+use change::{Asked, Change};
 use expand::Expand;
 use lazuli_engine::{
     Awaited,
@@ -24,7 +24,7 @@ use lazuli_engine::{
 use lazuli_model::{
     ArmId, Disk, Gib, ProvisioningState,
     disk_details::DiskDetails,
-    disk_spec::{CreateOption, DiskSpec},
+    disk_spec::{CreateOption, DiskSpec, ImportVersion},
     fault::Effect,
     op::DiskChange,
 };
@@ -73,6 +73,8 @@ pub enum Wanted {
         /// Which Azure it is.
         cloud: Cloud,
     },
+    /// It is marked as one that was imported from this version of its blob for certain.
+    Marked(ImportVersion),
 }
 
 impl fmt::Display for Wanted {
@@ -82,6 +84,7 @@ impl fmt::Display for Wanted {
             Self::Deleted => f.write_str("its deletion"),
             Self::Grown { to, .. } => write!(f, "its expansion to {to}"),
             Self::Changed { .. } => f.write_str("a change of its attributes"),
+            Self::Marked(_) => f.write_str("the end of its import"),
         }
     }
 }
@@ -99,6 +102,7 @@ impl Wanted {
             (Self::Deleted, Self::Deleted) => true,
             (Self::Grown { to: one, .. }, Self::Grown { to: other, .. }) => one == other,
             (Self::Changed { class: one, .. }, Self::Changed { class: other, .. }) => one == other,
+            (Self::Marked(one), Self::Marked(other)) => one == other,
             _ => false,
         }
     }
@@ -317,7 +321,10 @@ impl<E: AzureFailure> Course for WholeDisk<E> {
             Wanted::Made(spec) => Kind::Create(Box::new(Create::new(spec.clone(), limits))),
             Wanted::Deleted => Kind::Delete(Box::new(Delete::new(limits))),
             Wanted::Grown { before, read_at, to } => Kind::Expand(Expand::new(before.clone(), *read_at, *to, limits)),
-            Wanted::Changed { class, cloud } => Kind::Change(Box::new(Change::new(class.clone(), *cloud, limits))),
+            Wanted::Changed { class, cloud } => {
+                Kind::Change(Box::new(Change::new(Asked::Class(class.clone(), *cloud), limits)))
+            }
+            Wanted::Marked(version) => Kind::Change(Box::new(Change::new(Asked::Mark(version.clone()), limits))),
         })
     }
 

@@ -82,7 +82,7 @@ fn requests_at_once_grow_the_pool_once_to_what_they_need() {
         let names: BTreeSet<_> = plan.makes.iter().map(|new| &new.name).collect();
         assert_eq!(names.len(), accounts);
         for new in &plan.makes {
-            assert!(crate::uri::is_account_name(&new.name) && new.name.starts_with("ds"), "{}", new.name);
+            assert!(lazuli_model::blob_uri::is_account_name(&new.name) && new.name.starts_with("ds"), "{}", new.name);
             assert_eq!(new.spec.tags, BTreeMap::from([("created-by".into(), "azure-dd".into())]));
         }
     }
@@ -205,7 +205,7 @@ fn a_dedicated_disk_has_an_account_that_says_whose_it_is() {
     let request = [request(0, Place::Dedicated)];
     let plan_0 = plan(&evidence(Vec::new()), &request);
     let new = &plan_0.makes[0];
-    assert!(new.name.starts_with("dd") && crate::uri::is_account_name(&new.name));
+    assert!(new.name.starts_with("dd") && lazuli_model::blob_uri::is_account_name(&new.name));
     assert_eq!(plan_0.joins["pvc-0.vhd"], new.name);
     let tag = |name: &str| new.spec.tags[name].as_str();
     assert_eq!((tag("created-by"), tag("skip-matching"), tag("lazuli-blob-disk")), ("azure-dd", "true", "pvc-0.vhd"));
@@ -429,4 +429,20 @@ proptest! {
         }
         prop_assert_eq!(world.making.len(), plan(&evidence(Vec::new()), &shared(count)).makes.len());
     }
+}
+
+#[test]
+fn disks_are_looked_for_where_addresses_and_tags_say() {
+    let accounts = [
+        account("ds1", StorageSku::StandardLrs, true),
+        account("mine", StorageSku::StandardLrs, false),
+        account("other", StorageSku::StandardLrs, false),
+    ];
+    let uri = |account, container| BlobUri::of(account, "core.windows.net", container, "d.vhd").unwrap();
+    let listed = containers_to_list(&accounts, [uri("mine", "old"), uri("ds1", "more"), uri("gone", "vhds")]);
+    let listed: Vec<(&str, Vec<&str>)> = listed
+        .iter()
+        .map(|(account, containers)| (account.name(), containers.iter().map(String::as_str).collect()))
+        .collect();
+    assert_eq!(listed, [("ds1", vec!["more", "vhds"]), ("mine", vec!["old"])]);
 }

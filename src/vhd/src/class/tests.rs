@@ -1,7 +1,8 @@
-use lazuli_model::parameter::ParameterErrorKind;
+use lazuli_model::{parameter::ParameterErrorKind, reference::Effect};
 use proptest::prelude::*;
 
 use super::*;
+use crate::PARAMETERS;
 
 const GIB: i64 = 1 << 30;
 
@@ -179,12 +180,37 @@ fn what_contradicts_itself_or_cannot_be_made_is_refused_by_key_and_value() {
         ("resourcegroup", "cluster"),
         ("maxShares", "1"),
         ("cachingmode", "ReadWrite"),
-        ("csi-migration", "true"),
+        ("csi-migration", "false"),
         ("csi.storage.k8s.io/pvc/name", "claim"),
         ("fsType", "xfs"),
     ]);
     assert_eq!(class.caching, Some(CachingMode::ReadWrite));
     assert_eq!(class.written.len(), 7);
+}
+
+#[test]
+fn a_class_of_the_in_tree_provisioner_is_refused_where_it_would_get_a_blob_disk() {
+    let of_in_tree = |blob_disks, machines, parameter: (&str, &str)| {
+        let request = request(&[parameter, ("csi-migration", "true")]);
+        choose(&request, &Defaults { blob_disks, machines, ..defaults() })
+    };
+    for parameter in [("kind", "Shared"), ("kind", "Dedicated"), ("storageAccount", "acct")] {
+        let refused = [
+            of_in_tree(BlobDisks::Always, Machines::Managed, parameter),
+            of_in_tree(BlobDisks::Auto, Machines::Blobs, parameter),
+        ];
+        for error in refused.map(Result::unwrap_err) {
+            assert_eq!(error.kind(), ParameterErrorKind::InvalidArgument);
+            assert_eq!(
+                error.to_string(),
+                "parameter csi-migration is \"true\": the class has the in-tree provisioner, of which Kubernetes accepts \
+                 managed disks alone; allowed for blob disks is a class with the provisioner disk.csi.azure.com"
+            );
+        }
+    }
+    let managed = |choice| matches!(choice, Ok(Choice::Managed { .. }));
+    assert!(managed(of_in_tree(BlobDisks::Auto, Machines::Managed, ("kind", "Shared"))));
+    assert!(managed(of_in_tree(BlobDisks::Always, Machines::Blobs, ("kind", "Managed"))));
 }
 
 #[test]
@@ -249,7 +275,7 @@ proptest! {
     #[test]
     fn every_request_has_a_blob_of_its_own(one in "[a-zA-Z0-9_-]{1,80}|\\PC{0,80}", other in "[a-zA-Z0-9_-]{1,80}|\\PC{0,80}") {
         let name = blob_name(&one);
-        let uri = crate::uri::BlobUri::of("acct", "core.windows.net", "vhds", &name);
+        let uri = lazuli_model::BlobUri::of("acct", "core.windows.net", "vhds", &name);
         prop_assert!(uri.is_ok(), "{:?}", uri);
         prop_assert!(one == other || name != blob_name(&other));
         // What looks like a digest is one.
@@ -269,4 +295,63 @@ proptest! {
             prop_assert!(class.accepted.contains(&class.size.bytes()));
         }
     }
+}
+
+#[test]
+fn an_expansion_has_the_sizes_of_a_creation() {
+    let gib = 1_i64 << 30;
+    assert_eq!(expansion(gib + 1, 0, false), Ok(Gib::new(2)));
+    assert_eq!(expansion(gib, gib, false), Ok(Gib::new(1)));
+    for (required, limit, is_stack_hub) in
+        [(gib + 1, gib + 2, false), (4_096 * gib, 0, false), (1_024 * gib, 0, true), (-1, 0, false)]
+    {
+        assert!(expansion(required, limit, is_stack_hub).is_err(), "{required} {limit}");
+    }
+}
+
+/// What the node alone reads, and what nothing here shows.
+const OF_NODES: [&str; 2] = ["fsType", "perfProfile"];
+
+#[test]
+fn every_parameter_of_the_table_does_what_its_row_says() {
+    let outcome = |pairs: &[(&str, &str)]| {
+        choice(pairs).map(|choice| match choice {
+            Choice::Blob(class) => BlobClass { written: BTreeMap::new(), ..*class },
+            other => panic!("{other:?}"),
+        })
+    };
+    for row in PARAMETERS.iter().filter(|row| !OF_NODES.contains(&row.name)) {
+        // A class of blob disks, by a parameter that is not the one in question.
+        let base: &[(&str, &str)] =
+            if row.name == "kind" { &[("storageAccount", "acct")] } else { &[("kind", "Dedicated")] };
+        let with = |value| outcome(&[base, &[(row.name, value)]].concat());
+        match row.effect {
+            Effect::Used => {
+                let changes = with(row.example) != outcome(base) || with("\u{7}") != outcome(base);
+                assert!(changes, "{} counts", row.name);
+            }
+            Effect::NoEffect => assert_eq!(with(row.example), outcome(base), "{}", row.name),
+            Effect::Refused => assert!(with(row.example).is_err(), "{}", row.name),
+        }
+        if let Some(of) = row.alias_of {
+            let same = outcome(&[base, &[(of, row.example)]].concat());
+            assert_eq!(with(row.example), same, "{} is {of}", row.name);
+        }
+    }
+}
+
+#[test]
+fn every_row_of_the_table_is_there_once_in_order_and_is_written_for_people() {
+    assert!(PARAMETERS.is_sorted_by_key(|row| row.name.to_lowercase()));
+    for row in PARAMETERS {
+        let folded = row.name.to_lowercase();
+        assert_eq!(PARAMETERS.iter().filter(|other| other.name.to_lowercase() == folded).count(), 1, "{}", row.name);
+        assert!(!OF_MANAGED_DISKS.contains(&&*folded) || row.name == "maxShares", "{}", row.name);
+        assert!(row.alias_of.is_some() || row.meaning.ends_with('.') && !row.meaning.contains('|'), "{}", row.name);
+        assert!(!row.values.is_empty() || row.effect == Effect::Refused, "{}", row.name);
+    }
+    let skus = PARAMETERS.iter().find(|row| row.name == "skuName").unwrap().values;
+    let (all, hub) = skus.split_once("; on Azure Stack Hub ").unwrap();
+    let names = |skus: &[StorageSku]| skus.iter().map(|sku| sku.as_str()).collect::<Vec<_>>().join(", ");
+    assert_eq!((all, hub), (&*names(&SKUS), &*names(&STACK_HUB_SKUS)));
 }

@@ -4,15 +4,12 @@
 //! the name and the tag `skip-matching` keep others away.
 
 use lazuli_model::{
-    StorageAccount,
+    BlobUri, StorageAccount,
     fault::{Effect, Fault},
 };
 
 use super::{Answer, Blob, Call, Contents, Next, Problem, Progress, Why};
-use crate::{
-    accounts::{is_dedicated_name, is_dedicated_to},
-    uri::{BlobUri, CONTAINER},
-};
+use crate::accounts::{CONTAINER, is_dedicated_name, is_dedicated_to};
 
 /// The disk to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +18,13 @@ pub struct DeleteSpec {
     pub uri: BlobUri,
     /// The cluster, as in [`Evidence::cluster`](crate::accounts::Evidence::cluster).
     pub cluster: String,
+}
+
+impl DeleteSpec {
+    /// Whether its account has a name that only the account of this disk alone has.
+    pub fn has_own_name(&self) -> bool {
+        is_dedicated_name(&self.cluster, self.uri.name(), self.uri.account())
+    }
 }
 
 /// What came of a deletion. There is no such blob any more.
@@ -128,7 +132,7 @@ impl Delete {
     }
 
     fn has_own_name(&self) -> bool {
-        is_dedicated_name(&self.spec.cluster, self.spec.uri.name(), self.spec.uri.account())
+        self.spec.has_own_name()
     }
 
     fn blob_is_gone<E>(&mut self) -> Next<Deleted, E> {
@@ -136,7 +140,12 @@ impl Delete {
     }
 
     fn account_is_gone<E>(&self) -> Next<Deleted, E> {
-        Next::End(Ok(if self.has_own_name() { Deleted::DiskAndAccount } else { Deleted::Disk }))
+        Next::End(Ok(self.without_account()))
+    }
+
+    /// What comes of it where there is no account of the name.
+    pub fn without_account(&self) -> Deleted {
+        if self.has_own_name() { Deleted::DiskAndAccount } else { Deleted::Disk }
     }
 
     fn account<E>(&mut self, account: &StorageAccount) -> Next<Deleted, E> {

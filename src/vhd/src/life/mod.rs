@@ -55,7 +55,7 @@ pub const GROWN_FROM_KEY: &str = "lazuligrownfrom";
 
 /// The metadata in which Azure names the machine of an attached blob (source: Azure's own error
 /// `DiskBlobAlreadyInUseByAnotherDisk`, which points to it).
-const MACHINE_KEY: &str = "microsoftazurecompute_vmname";
+pub(crate) const MACHINE_KEY: &str = "microsoftazurecompute_vmname";
 
 /// How often a step reads anew, because what it read has changed or an answer was lost.
 const MOST_ROUNDS: u32 = 8;
@@ -88,7 +88,8 @@ pub struct Blob {
 }
 
 impl Blob {
-    fn machine(&self) -> Option<String> {
+    /// The machine that has it attached, where its metadata names it.
+    pub fn machine(&self) -> Option<String> {
         self.metadata.get(MACHINE_KEY).cloned()
     }
 }
@@ -177,8 +178,28 @@ pub enum Call {
 }
 
 impl Call {
+    /// Whether Azure may be different afterwards.
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::ReadContainer
+            | Self::ReadBlob
+            | Self::ReadPage { .. }
+            | Self::ListSnapshots
+            | Self::ReadAccount
+            | Self::ReadContents => false,
+            Self::MakeContainer
+            | Self::MakeBlob { .. }
+            | Self::WritePage { .. }
+            | Self::ClearPage { .. }
+            | Self::Resize { .. }
+            | Self::SetMetadata { .. }
+            | Self::DeleteBlob { .. }
+            | Self::DeleteAccount => true,
+        }
+    }
+
     /// What an answer of it that is not understood, or a failure, is called.
-    fn what(&self) -> &'static str {
+    pub fn what(&self) -> &'static str {
         match self {
             Self::ReadContainer => "reading the container",
             Self::MakeContainer => "making the container",
@@ -222,6 +243,22 @@ pub enum Answer<E> {
     Refused(Problem, E),
 }
 
+impl<E> Answer<E> {
+    /// The same with another error.
+    pub fn map_error<F>(self, map: impl FnOnce(E) -> F) -> Answer<F> {
+        match self {
+            Self::Container { is_public } => Answer::Container { is_public },
+            Self::Done(etag) => Answer::Done(etag),
+            Self::Blob(blob) => Answer::Blob(blob),
+            Self::Page(page) => Answer::Page(page),
+            Self::Snapshots(times) => Answer::Snapshots(times),
+            Self::Account(account) => Answer::Account(account),
+            Self::Contents(contents) => Answer::Contents(contents),
+            Self::Refused(problem, error) => Answer::Refused(problem, map(error)),
+        }
+    }
+}
+
 /// Why a call was not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
@@ -246,6 +283,18 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// What a caller may do about it.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::NoAccount | Self::NoContainer => Fault::ScopeNotFound,
+            Self::NoBlob => Fault::NotFound,
+            Self::Exists | Self::OtherVersion => Fault::Conflict,
+            Self::Leased | Self::HasSnapshots => Fault::InUse,
+            Self::Lost => Fault::OutcomeUnknown,
+            Self::Other(fault) => fault.clone(),
+        }
+    }
+
     /// Sorts the answer of the blob service by status and `x-ms-error-code` (source: Microsoft's lists of the error codes of
     /// the blob service and of the storage services).
     pub fn of(status: u16, code: &str) -> Self {
@@ -350,6 +399,20 @@ impl fmt::Display for Why {
 }
 
 impl<E> Failure<E> {
+    /// What a caller may do about it, for people: the code follows from more ([`Failure::code`]).
+    pub fn fault(&self) -> Fault {
+        match &self.why {
+            Why::Attached { .. } | Why::Snapshots(_) => Fault::InUse,
+            Why::PublicContainer | Why::Stranger | Why::OtherSize(_) | Why::Footer(_) | Why::NotAPageBlob => {
+                Fault::Invalid
+            }
+            Why::NoBlob => Fault::NotFound,
+            Why::NoAccount => Fault::ScopeNotFound,
+            Why::Unsettled => Fault::Conflict,
+            Why::Azure(_, fault) => fault.clone(),
+        }
+    }
+
     /// The gRPC code.
     pub fn code(&self, rpc: Rpc) -> Code {
         let code = match &self.why {
@@ -371,6 +434,23 @@ impl<E> Failure<E> {
         } else {
             code
         }
+    }
+}
+
+/// The blob of a disk, by the answer to [`Call::ReadBlob`].
+///
+/// # Errors
+/// [`Why::NoBlob`]; [`Why::NotAPageBlob`]; what Azure has refused.
+pub fn read<E>(answer: Answer<E>) -> Result<Box<Blob>, Failure<E>> {
+    let failed = |why, azure| Err(Failure { why, effect: Effect::None, azure });
+    let what = Call::ReadBlob.what();
+    match answer {
+        Answer::Blob(blob) if blob.is_page_blob => Ok(blob),
+        Answer::Blob(_) => failed(Why::NotAPageBlob, None),
+        Answer::Refused(Problem::NoBlob | Problem::NoContainer, error) => failed(Why::NoBlob, Some(error)),
+        Answer::Refused(Problem::NoAccount, error) => failed(Why::NoAccount, Some(error)),
+        Answer::Refused(problem, error) => failed(Why::Azure(what, problem.fault()), Some(error)),
+        _ => failed(Why::Azure(what, Fault::Malformed), None),
     }
 }
 
@@ -413,16 +493,11 @@ impl Progress {
 
     /// A refusal that the step has no answer to.
     fn refused<D, E>(&self, call: &Call, problem: Problem, error: E) -> Next<D, E> {
-        let fault = match problem {
-            Problem::NoAccount => return self.fail(Why::NoAccount, Some(error)),
-            Problem::NoContainer => Fault::ScopeNotFound,
-            Problem::NoBlob => Fault::NotFound,
-            Problem::Exists | Problem::OtherVersion => Fault::Conflict,
-            Problem::Leased | Problem::HasSnapshots => Fault::InUse,
-            Problem::Lost => Fault::OutcomeUnknown,
-            Problem::Other(fault) => fault,
+        let why = match problem {
+            Problem::NoAccount => Why::NoAccount,
+            problem => Why::Azure(call.what(), problem.fault()),
         };
-        self.fail(Why::Azure(call.what(), fault), Some(error))
+        self.fail(why, Some(error))
     }
 
     /// An answer that does not belong to the call.

@@ -10,7 +10,7 @@ mod laws;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lazuli_model::{
-    StorageAccount,
+    BlobUri, StorageAccount,
     fault::Fault,
     seeded::{self, Counts, Numbers, Outcome, Simulation},
 };
@@ -22,7 +22,6 @@ use crate::{
     accounts::{self, Evidence},
     class::Place,
     footer::{LENGTH, Page, UniqueId, unique_id},
-    uri::BlobUri,
 };
 
 const MIB: u64 = 1 << 20;
@@ -384,7 +383,7 @@ impl World {
     }
 
     fn id(&self) -> UniqueId {
-        unique_id(&self.uri.canonical())
+        unique_id(self.uri.folded())
     }
 
     fn begin(&mut self, replica: usize, ask: Ask) {

@@ -1,9 +1,10 @@
+use lazuli_model::BlobUri;
+
 use super::*;
 use crate::{
     accounts::{self, Evidence, Request},
     class::Place,
     footer::{Footer, LENGTH, ZEROS},
-    uri::BlobUri,
 };
 
 const GIB: u64 = 1 << 30;
@@ -427,4 +428,32 @@ fn a_mark_names_one_volume_of_one_cluster() {
     assert_ne!(mark("s/g/k", "pvc-1"), mark("s/g/k", "pvc-2"));
     assert_ne!(mark("s/g/k", "pvc-1"), mark("s/g/l", "pvc-1"));
     assert_ne!(mark("a", ";b"), mark("a;", "b"));
+}
+
+#[test]
+fn a_read_tells_a_blob_that_is_gone_from_one_that_cannot_be_read() {
+    let disk = blob(GIB, Metadata::new());
+    assert_eq!(*read(shown(&disk)).unwrap(), disk);
+    let other = Blob { is_page_blob: false, ..disk };
+    let why = |answer| read(answer).unwrap_err().why;
+    assert_eq!(why(shown(&other)), Why::NotAPageBlob);
+    assert_eq!(why(refused(Problem::NoBlob)), Why::NoBlob);
+    assert_eq!(why(refused(Problem::NoContainer)), Why::NoBlob);
+    assert_eq!(why(refused(Problem::NoAccount)), Why::NoAccount);
+    let forbidden = Problem::Other(Fault::Forbidden);
+    assert_eq!(why(refused(forbidden)), Why::Azure("reading the blob", Fault::Forbidden));
+    assert_eq!(why(done(1)), Why::Azure("reading the blob", Fault::Malformed));
+}
+
+#[test]
+fn what_no_repetition_cures_has_a_fault_that_says_so() {
+    let fault = |why| Failure::<()> { why, effect: Effect::None, azure: None }.fault();
+    for why in [Why::Attached { machine: None }, Why::Snapshots(Vec::new())] {
+        assert_eq!(fault(why), Fault::InUse);
+    }
+    for why in [Why::PublicContainer, Why::Stranger, Why::OtherSize(1), Why::NotAPageBlob] {
+        assert_eq!(fault(why), Fault::Invalid);
+    }
+    assert_eq!((fault(Why::NoBlob), fault(Why::NoAccount)), (Fault::NotFound, Fault::ScopeNotFound));
+    assert_eq!((fault(Why::Unsettled), fault(Why::Azure("", Fault::Locked))), (Fault::Conflict, Fault::Locked));
 }

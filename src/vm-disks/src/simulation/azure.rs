@@ -17,7 +17,7 @@ use std::{
 };
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, ProvisioningState, fault::Effect, fault::Fault};
+use lazuli_model::{ArmId, DiskId, ProvisioningState, fault::Effect, fault::Fault};
 
 use super::schedule::{Allowed, Bad, DiskNo, Fate, Habits, Power, VmNo};
 use crate::AzureError;
@@ -28,7 +28,7 @@ pub(super) struct ArmAnswer {
     pub(super) fault: Fault,
     pub(super) effect: Effect,
     pub(super) status: Option<u16>,
-    pub(super) named: Option<ArmId>,
+    pub(super) named: Option<DiskId>,
 }
 
 impl ArmAnswer {
@@ -67,7 +67,7 @@ impl AzureError for ArmAnswer {
         self.status
     }
 
-    fn named_disk(&self) -> Option<ArmId> {
+    fn named_disk(&self) -> Option<DiskId> {
         self.named.clone()
     }
 }
@@ -201,11 +201,7 @@ pub(super) fn vm_id(vm: VmNo) -> ArmId {
     ArmId::virtual_machine("s", "g", &format!("node-{vm}")).expect("this is a name")
 }
 
-pub(super) fn disk_id(disk: DiskNo) -> ArmId {
-    ArmId::disk("s", "g", &format!("d{disk:02}")).expect("this is a name")
-}
-
-pub(super) fn disk_no(id: &ArmId) -> DiskNo {
+pub(super) fn disk_no(id: &DiskId) -> DiskNo {
     id.name()[1..].parse().expect("the world has named it")
 }
 
@@ -433,7 +429,7 @@ impl Azure {
 
     /// A refusal because of one disk, which this Azure names or not.
     fn refused(&self, fault: Fault, status: u16, disk: DiskNo) -> ArmAnswer {
-        let named = self.habits.names_disk.then(|| disk_id(disk));
+        let named = self.habits.names_disk.then(|| self.habits.disk_id(disk));
         ArmAnswer { named, ..ArmAnswer::refused(fault, status) }
     }
 
@@ -544,7 +540,7 @@ impl Azure {
     }
 
     fn failed_for(&self, fault: Fault, disk: DiskNo) -> ArmAnswer {
-        let named = self.habits.names_disk.then(|| disk_id(disk));
+        let named = self.habits.names_disk.then(|| self.habits.disk_id(disk));
         ArmAnswer { named, ..ArmAnswer::failed(fault) }
     }
 

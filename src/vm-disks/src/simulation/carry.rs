@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lazuli_engine::Id;
 use lazuli_model::{
-    ArmId, AzureTime, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, InstanceView, Lun, PowerState,
+    ArmId, AzureTime, CachingMode, DataDisk, DataDiskSource, Disk, DiskId, DiskState, InstanceView, Lun, PowerState,
     ProvisioningState, Vm,
     fault::{Effect, Fault},
     op::{VmWrite, VmWriteMethod},
@@ -12,11 +12,11 @@ use lazuli_model::{
 use lazuli_quota::read::{Accept, By, Seen};
 
 use super::{
-    azure::{ArmAnswer, Body, Element, Machine, Owner, Request, disk_id, disk_no, vm_id},
+    azure::{ArmAnswer, Body, Element, Machine, Owner, Request, disk_no, vm_id},
     cluster::Told,
     driver::{Happens, Observed, ObservedDisk, Run, SIZE, Sent, Side, Under, VmAsk},
     mutant::Mutant,
-    schedule::{Bad, DiskNo, Fate, Power, ReadFault, VmNo, World},
+    schedule::{Bad, DiskNo, Fate, Habits, Power, ReadFault, VmNo, World},
 };
 use crate::{Action, Caller, DiskSeen, Event, Outcome, VmRead};
 
@@ -244,7 +244,8 @@ impl Run {
 
     fn vm_value(&mut self, vm: VmNo, read: &Observed) -> VmRead {
         let machine = &read.machine;
-        let mut elements: Vec<DataDisk> = machine.elements.iter().map(data_disk).collect();
+        let mut elements: Vec<DataDisk> =
+            machine.elements.iter().map(|element| data_disk(&self.habits, element)).collect();
         if self.mutant == Mutant::HidesElements {
             elements.pop();
         }
@@ -267,6 +268,7 @@ impl Run {
                     shown => shown,
                 },
                 etag: etag.clone(),
+                system_disk: lazuli_model::SystemDisk::Blob,
                 data_disks: elements,
             },
             version: lazuli_storage::source::VmVersion { machine: (!is_list).then(|| format!("machine-{vm}")), etag },
@@ -275,7 +277,7 @@ impl Run {
         }
     }
 
-    fn read_disks(&mut self, replica: usize, vm: VmNo, id: Id, singly: &[ArmId], listed: &[ArmId]) {
+    fn read_disks(&mut self, replica: usize, vm: VmNo, id: Id, singly: &[DiskId], listed: &[DiskId]) {
         self.under(replica, vm, id, Under::DisksRead);
         if singly.is_empty() && listed.is_empty() {
             return self.judge(Err(format!("law 9 (ids): node-{vm} reads no disk")));
@@ -335,7 +337,7 @@ impl Run {
                 }
                 Err(error) => Err(error),
             };
-            seen.push((disk_id(disk), read));
+            seen.push((self.habits.disk_id(disk), read));
         }
         self.step(replica, vm, Event::DisksRead(id, seen));
     }
@@ -360,7 +362,7 @@ impl Run {
             _ => Vec::new(),
         };
         let is_shared = self.azure.shares(disk) > 1;
-        let mut value = Disk::unattached(disk_id(disk).name());
+        let mut value = Disk::plain(self.habits.disk_id(disk), "local".into());
         value.state = Some(disk_state);
         value.managed_by = holders.first().filter(|_| !is_shared).cloned();
         value.managed_by_extended = if is_shared { holders } else { Vec::new() };
@@ -371,7 +373,7 @@ impl Run {
     }
 
     /// A disk as a single read shows it now.
-    pub(super) fn disk_now(&mut self, vm: VmNo, disk: DiskNo) -> Option<Disk> {
+    pub(super) fn disk_now(&mut self, vm: VmNo, disk: DiskNo) -> Option<Disk<DiskId>> {
         let observed = ObservedDisk { sent_at: self.now, disk: Some(self.azure.disk(disk).clone()) };
         self.disk_value(vm, disk, &observed, By::Single).ok().map(|seen| seen.disk)
     }
@@ -597,10 +599,10 @@ impl Run {
     }
 }
 
-fn data_disk(element: &Element) -> DataDisk {
+fn data_disk(habits: &Habits, element: &Element) -> DataDisk {
     DataDisk {
         lun: lun(element.lun),
-        source: DataDiskSource::Managed(disk_id(element.disk)),
+        source: DataDiskSource::Disk(habits.disk_id(element.disk)),
         caching: CachingMode::None,
         to_be_detached: element.leaving,
     }

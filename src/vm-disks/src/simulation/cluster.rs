@@ -11,9 +11,9 @@ use lazuli_model::{
 };
 
 use super::{
-    azure::{disk_id, vm_id},
+    azure::vm_id,
     driver::{Asked, Happens, Run},
-    schedule::{DiskNo, VmNo},
+    schedule::{DiskNo, Habits, VmNo},
 };
 use crate::{Caller, Event};
 use lazuli_storage::{
@@ -62,13 +62,13 @@ pub(super) enum Told {
 
 impl Cluster {
     /// What a replica's informer shows.
-    pub(super) fn reservations(&self) -> LunReservations {
+    pub(super) fn reservations(&self, habits: Habits) -> LunReservations {
         let mut nodes: BTreeMap<String, Vec<Reservation>> = BTreeMap::new();
         for ((vm, disk), attachment) in &self.attachments {
             let Some(lun) = attachment.lun else { continue };
             nodes.entry(vm_id(*vm).name().to_owned()).or_default().push(Reservation {
                 lun: Lun::try_from(i64::from(lun)).expect("Azure has given it"),
-                volume_handle: Some(disk_id(*disk).as_str().to_owned()),
+                volume_handle: Some(habits.disk_id(*disk).as_str().to_owned()),
                 attachment: format!("csi-{vm}-{disk}"),
             });
         }
@@ -156,7 +156,7 @@ impl Run {
             self.at(self.now + self.habits.patience, Happens::TimesOut(caller));
         }
         let node = vm_id(vm).name().to_owned();
-        self.step(replica, vm, Event::Requested { caller, node, disk: disk_id(disk), goal, only_if });
+        self.step(replica, vm, Event::Requested { caller, node, disk: self.habits.disk_id(disk), goal, only_if });
     }
 
     /// A caller gives up, or its connection ends.

@@ -493,7 +493,7 @@ impl Run {
             return;
         }
         let was_cold = self.replicas[replica].attachments == LunReservations::Cold;
-        self.replicas[replica].attachments = self.cluster.reservations();
+        self.replicas[replica].attachments = self.cluster.reservations(self.habits);
         self.replicas[replica].nodes = self.cluster.known_nodes();
         if was_cold {
             for vm in 0..self.replicas[replica].sides.len() {

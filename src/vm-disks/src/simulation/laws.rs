@@ -29,7 +29,7 @@ use lazuli_model::{
 use lazuli_quota::read::By;
 
 use super::{
-    azure::{disk_id, disk_no, vm_id},
+    azure::{disk_no, vm_id},
     cluster::Key,
     driver::{Asked, Observed, Run, Sent, Under},
     schedule::{DiskNo, Fate, VmNo, World},
@@ -220,7 +220,7 @@ impl Run {
                 }
                 LunReservations::Synced(nodes) => {
                     let of_node = nodes.get(vm_id(vm).name()).into_iter().flatten();
-                    let own = disk_id(disk);
+                    let own = self.habits.disk_id(disk);
                     let is_anothers = |handle: &Option<String>| handle.as_deref() != Some(own.as_str());
                     let mut named = of_node.filter(|it| it.lun.get() == lun && is_anothers(&it.volume_handle));
                     if let Some(named) = named.next() {
@@ -239,7 +239,7 @@ impl Run {
             let Some(element) = read.machine.elements.iter().find(|element| element.disk == disk) else {
                 return broken("law 6 (no change)", format!("d{disk:02} is not on node-{vm} and is detached"));
             };
-            if write.force.contains(&disk_id(disk)) {
+            if write.force.contains(&self.habits.disk_id(disk)) {
                 self.judge_force(replica, vm, disk)?;
             }
             if self.waits_for(replica, vm, disk, false) {
@@ -248,7 +248,7 @@ impl Run {
             }
             // A detach that failed is repeated before the disk can be attached.
             if element.leaving && self.waits_for(replica, vm, disk, true) {
-                let key = disk_id(disk);
+                let key = self.habits.disk_id(disk);
                 let is_named = match &self.replicas[replica].attachments {
                     LunReservations::Synced(nodes) => nodes
                         .get(vm_id(vm).name())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lazuli_model::fault::Fault;
 
 use super::{
-    azure::{ArmAnswer, Azure, disk_id},
+    azure::{ArmAnswer, Azure},
     driver::Side,
     schedule::VmNo,
 };
@@ -120,7 +120,8 @@ impl Mutant {
             (Self::DetachesMore, Action::Write { write, .. }) => {
                 let elements = side.kept.iter().flat_map(|(_, read)| &read.machine.elements);
                 let held = elements.filter(|element| azure.disk(element.disk).holders.contains_key(&vm));
-                let more = held.map(|element| disk_id(element.disk)).find(|disk| !write.detach.contains(disk));
+                let more =
+                    held.map(|element| azure.habits.disk_id(element.disk)).find(|disk| !write.detach.contains(disk));
                 write.detach.extend(more);
             }
             _ => {}

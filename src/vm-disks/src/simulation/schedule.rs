@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use lazuli_model::{
+    ArmId, BlobUri, DiskId,
     op::VmWriteMethod,
     seeded::{self, Numbers},
 };
@@ -249,6 +250,8 @@ pub(super) struct Habits {
     pub(super) forces: bool,
     /// Whether there is a cluster to ask.
     pub(super) cluster: bool,
+    /// Whether the disks are page blobs: a VM has disks of one kind.
+    pub(super) blobs: bool,
     /// How long a caller waits for an answer.
     pub(super) patience: Duration,
 }
@@ -262,6 +265,15 @@ pub(super) enum Allowed {
 }
 
 impl Habits {
+    /// The id of a disk.
+    pub(super) fn disk_id(&self, disk: DiskNo) -> DiskId {
+        let name = format!("d{disk:02}");
+        match self.blobs {
+            true => BlobUri::of("acct", "core.windows.net", "vhds", &name).expect("this is a name").into(),
+            false => ArmId::disk("s", "g", &name).expect("this is a name").into(),
+        }
+    }
+
     fn new(numbers: &mut Numbers) -> Self {
         let world = match numbers.below(12) {
             0 | 1 => World::OneBadDisk,
@@ -302,6 +314,7 @@ impl Habits {
             disks_name_vms: !numbers.one_in(4),
             forces: numbers.one_in(2),
             cluster: !numbers.one_in(12),
+            blobs: false,
             patience: Duration::from_secs(match world {
                 World::OneBadDisk => 600,
                 _ => [15, 60, 120][numbers.below(3) as usize],
@@ -338,7 +351,10 @@ impl seeded::Schedule for Schedule {
         let limit = if habits.world == World::OneBadDisk { 32 } else { limit };
         // Where disks name no VM, nothing shows that an element is stale whose disk another VM has.
         let disks_name_vms = vms > 1 || habits.disks_name_vms;
-        let habits = Habits { disks_name_vms, ..habits };
+        // Blobs are written as lists, which the identity may send then; a cloud that has the action has etags too.
+        let takes_blobs = habits.list == Allowed::Yes && (habits.etag || habits.method != VmWriteMethod::Action);
+        let blobs = seed % 4 == 3 && takes_blobs;
+        let habits = Habits { disks_name_vms, blobs, ..habits };
         let mut schedule = Self { seed, habits, vms, shares, limit, incidents: Vec::new() };
         match habits.world {
             World::OneBadDisk => schedule.one_bad_disk(&mut numbers),

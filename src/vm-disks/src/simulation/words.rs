@@ -29,7 +29,7 @@ pub(super) fn event(event: &Event<ArmAnswer>) -> String {
 }
 
 pub(super) fn action(action: &Action<ArmAnswer>) -> String {
-    let names = |disks: &[lazuli_model::ArmId]| disks.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(" ");
+    let names = |disks: &[lazuli_model::DiskId]| disks.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(" ");
     match action {
         Action::Answer { caller, disk, outcome } => match &**outcome {
             Ok(outcome) => format!("answer {caller}, {}: OK {outcome:?}", disk.name()),
@@ -98,6 +98,7 @@ pub(super) fn answer(attaches: bool, outcome: &Outcome<ArmAnswer>) -> &'static s
             Why::OtherWrite => "answer: another write",
             Why::Write => "answer: the write failed",
             Why::LacksRight => "answer: lacks a right",
+            Why::BlobRefused => "answer: blob refused",
             Why::Deferred => "answer: deferred",
             Why::NotShown => "answer: not shown",
             Why::StillListed => "answer: still listed",

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use lazuli_model::{
-    ArmId, Disk, Snapshot,
+    ArmId, Disk, DiskId, Snapshot,
     disk_tags::{COPY_OF, value},
 };
 
@@ -62,15 +62,19 @@ impl Line {
     fn has(&self, id: &ArmId) -> bool {
         self.0.contains(id)
     }
+
+    fn has_disk(&self, disk: &DiskId) -> bool {
+        disk.managed().is_some_and(|id| self.has(id))
+    }
 }
 
 /// Whether two volumes may have the same filesystem: one was made from the other, or both from the same disk or snapshot.
-pub fn are_related(one: (&ArmId, &Line), other: (&ArmId, &Line)) -> bool {
+pub fn are_related(one: (&DiskId, &Line), other: (&DiskId, &Line)) -> bool {
     let (disk, line) = one;
     let (other_disk, other_line) = other;
     disk == other_disk
-        || line.has(other_disk)
-        || other_line.has(disk)
+        || line.has_disk(other_disk)
+        || other_line.has_disk(disk)
         || line.0.iter().any(|ancestor| other_line.has(ancestor))
 }
 
@@ -243,7 +247,7 @@ mod tests {
             ((3, &third), (7, &seventh), false),
             ((3, &line(&[])), (5, &fifth), false),
         ] {
-            let (one, other) = ((disk(one.0), one.1), (disk(other.0), other.1));
+            let (one, other) = ((disk(one.0).into(), one.1), (disk(other.0).into(), other.1));
             let found =
                 [are_related((&one.0, one.1), (&other.0, other.1)), are_related((&other.0, other.1), (&one.0, one.1))];
             assert_eq!(found, [related; 2], "{one:?} {other:?}");

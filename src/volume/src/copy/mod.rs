@@ -27,7 +27,7 @@ use lazuli_model::{
 
 use super::{
     create::{
-        Adopted, Copied, CreatePlan, Defaults, Request, build,
+        Adopted, Copied, CopiedFrom, CreatePlan, Defaults, Request, build,
         place::{Pin, check_source_group},
         set,
     },
@@ -41,7 +41,7 @@ pub use descent::{Descent, LINE_KEY, LONGEST_LINE, Line, Link, Walk, are_related
 pub use next::{AZURE_COPY_LIMITS, CopyLimit, CopyLimits, CopyRefusal, CopySeen, NextCopy, next};
 
 /// The volume context's key that has the node grow the filesystem to the device (source: the Go driver).
-const RESIZE_KEY: &str = "resizeRequired";
+pub(super) const RESIZE_KEY: &str = "resizeRequired";
 
 /// What a single read of the source has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,8 +157,7 @@ pub fn plan_copy(
 ) -> Result<CopyPlan, ParameterError> {
     check_source_group("volume_content_source", source.id(), defaults)?;
     let copied = Copied {
-        source: source.id().clone(),
-        unique_id: source.unique_id(),
+        from: CopiedFrom::Resource { source: source.id().clone(), unique_id: source.unique_id() },
         bytes: source.bytes(),
         sector_size: source.sector_size(),
         pin: source.pin(),
@@ -182,7 +181,7 @@ pub fn plan_copy(
     let readiness = readiness(source, &create);
     let is_off_zone = match &copied.pin {
         Pin::Zone(zone) => !sku::is_zone_redundant(create.spec.sku) && create.spec.zones != [zone.number.clone()],
-        Pin::Region(_) => false,
+        Pin::Region(_) | Pin::OfAccount(_) => false,
     };
     match (carrier, source) {
         (Some(carrier), CopySource::Disk(disk)) if is_off_zone => {

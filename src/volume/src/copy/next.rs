@@ -158,7 +158,7 @@ fn check(plan: &CopyPlan, readiness: &Readiness) -> Result<(), CopyRefusal> {
 fn of_carrier(spec: &DiskSpec, carrier: &Snapshot) -> DiskSpec {
     let create_option = match &spec.create_option {
         CreateOption::Copy(of) => CreateOption::Copy(CopyOf { unique_id: carrier.unique_id.clone(), ..of.clone() }),
-        CreateOption::Empty => CreateOption::Empty,
+        other @ (CreateOption::Empty | CreateOption::Import(_)) => other.clone(),
     };
     DiskSpec { create_option, ..spec.clone() }
 }

@@ -118,6 +118,9 @@ pub(crate) enum Pin {
     Region(Option<String>),
     /// In this zone of this region, or else it is no direct copy.
     Zone(Zone),
+    /// In this region, which is that of the storage account that it is imported from (source: Azure's own sample of an
+    /// import).
+    OfAccount(String),
 }
 
 impl Pin {
@@ -125,6 +128,7 @@ impl Pin {
         match self {
             Self::Region(region) => region.as_deref(),
             Self::Zone(zone) => Some(&zone.region),
+            Self::OfAccount(region) => Some(region),
         }
     }
 }
@@ -155,6 +159,16 @@ pub(crate) fn place(
     if let Some(region) = pin.and_then(Pin::region)
         && canonical_region(region) != canonical_region(&location)
     {
+        if let Some(Pin::OfAccount(_)) = pin {
+            let why = format!(
+                "the storage account of the blob is in {region}, and Azure imports within a region, while this volume is to be \
+                 in {location}; allowed is {region}, or a copy of the blob in a storage account in {location}"
+            );
+            return Err(match parameters.get("location") {
+                Some(parameter) => parameter.refuse(why),
+                None => ParameterError::invalid("volume_content_source", region, why),
+            });
+        }
         let why = format!("the source of the copy is in {region}, and Azure copies within a region");
         return Err(match parameters.get("location") {
             Some(parameter) => parameter.refuse(format!(

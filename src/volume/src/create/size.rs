@@ -2,7 +2,7 @@
 
 use lazuli_model::{Gib, SkuName, disk_spec::CopySize, parameter::ParameterError};
 
-use super::{Copied, Request};
+use super::{Copied, CopiedFrom, Request};
 use crate::sku;
 
 /// How much larger than the claim the source of a copy may be (source: the Go driver). external-provisioner refuses a claim
@@ -50,6 +50,16 @@ pub(super) fn size(
     if asked > *sizes.end() {
         return Err(too_large());
     }
+    let of_kind = asked;
+    // Azure makes a larger disk of a blob too, and then of a whole number of GiB.
+    if let Some(Copied { from: CopiedFrom::Blob(_), bytes: Some(bytes), .. }) = copied
+        && *bytes > asked.bytes()
+    {
+        asked = of_source(*bytes, required, asked)?;
+        if asked > *sizes.end() {
+            return Err(too_large());
+        }
+    }
     let (size, bytes, copy) = match copied.and_then(|copied| copied.bytes) {
         Some(bytes) if bytes > asked.bytes() => {
             let content = of_source(bytes, required, asked)?;
@@ -68,7 +78,13 @@ pub(super) fn size(
         return Err(ParameterError::out_of_range("limit_bytes", limit, format!("{of} has {size} ({bytes} bytes)")));
     }
     if asked > claimed && required > 0 {
-        let reason = if performance_plus { "a disk with enablePerformancePlus" } else { sku_name.as_str() };
+        let reason = if asked > of_kind {
+            "a disk of the blob"
+        } else if performance_plus {
+            "a disk with enablePerformancePlus"
+        } else {
+            sku_name.as_str()
+        };
         warnings.push(format!("the disk is made with {asked} instead of {claimed}, the least for {reason}"));
     }
     Ok(Size { asked, size, copy })

@@ -19,7 +19,7 @@ mod tests;
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use lazuli_model::{
-    ArmId, AzureTime, CopyMethod, DataAccessAuthMode, Disk, Snapshot, VolumeId,
+    ArmId, AzureTime, CopyMethod, DataAccessAuthMode, Disk, Snapshot,
     disk_spec::{NetworkAccessPolicy, PublicNetworkAccess, canonical_region},
     disk_tags::{CARRIES_TO, CREATED_BY, FOR_SNAPSHOT, FOR_SNAPSHOT_NAMESPACE, REQUEST, SOURCE_VOLUME, value},
     fault::Fault,
@@ -55,8 +55,8 @@ const RESERVED: [&str; 6] = [CREATED_BY.0, REQUEST, SOURCE_VOLUME, FOR_SNAPSHOT,
 pub struct SnapshotRequest {
     /// The name of the request: `snapshot-<uid>`.
     pub name: String,
-    /// The volume that the snapshot is taken of.
-    pub volume: VolumeId,
+    /// The volume that the snapshot is taken of, as the request spells it.
+    pub volume: ArmId,
     /// The parameters of the VolumeSnapshotClass.
     pub parameters: BTreeMap<String, String>,
 }
@@ -85,7 +85,7 @@ pub struct SnapshotPlan {
     /// Its id: the CSI snapshot id, from the first answer on.
     pub snapshot: ArmId,
     /// The volume, as the request spells it.
-    pub volume: VolumeId,
+    pub volume: ArmId,
     /// How it is made.
     pub route: Route,
     /// Whether the source was there when it was read.
@@ -237,7 +237,7 @@ pub fn plan_snapshot(
         }
     }
     let mut warnings = Vec::new();
-    let disk = request.volume.disk();
+    let disk = &request.volume;
     check_source_group("source_volume_id", disk, defaults)?;
     let incremental = incremental(&parameters, defaults.cloud, source, &mut warnings)?;
     let access = access(&parameters, defaults.cloud, source, &mut warnings)?;
@@ -419,7 +419,7 @@ fn snapshot_id(
     parameters: &Parameters<'_>,
     defaults: &Defaults,
 ) -> Result<ArmId, ParameterError> {
-    let (disk, name) = (request.volume.disk(), snapshot_name(&request.name)?);
+    let (disk, name) = (&request.volume, snapshot_name(&request.name)?);
     let subscription = match parameters.get("resourcegroup") {
         Some(_) => defaults.subscription.as_str(),
         None => disk.subscription(),
@@ -466,9 +466,9 @@ fn check_subscription(
 }
 
 /// The value of the tag `source_volume_id`. An id may be longer than a tag; its digest is that of any spelling.
-fn volume_value(volume: &VolumeId) -> String {
+fn volume_value(volume: &ArmId) -> String {
     match volume.as_str().chars().count() > LONGEST_VALUE {
-        true => name::digest_name(volume.disk().folded()),
+        true => name::digest_name(volume.folded()),
         false => volume.as_str().to_owned(),
     }
 }

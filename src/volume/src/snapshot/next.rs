@@ -127,7 +127,7 @@ impl SnapshotPlan {
 
     fn create(&self, snapshot: &ArmId, spec: &SnapshotSpec) -> Result<NextSnapshot, SnapshotRefusal> {
         if self.source == SourceIdentity::Gone {
-            return Err(SnapshotRefusal::SourceGone(self.volume.disk().clone()));
+            return Err(SnapshotRefusal::SourceGone(self.volume.clone()));
         }
         Ok(NextSnapshot::Create { snapshot: snapshot.clone(), spec: Box::new(spec.clone()) })
     }

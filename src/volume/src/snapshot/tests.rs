@@ -27,7 +27,7 @@ fn defaults() -> Defaults {
     }
 }
 
-fn volume(text: &str) -> VolumeId {
+fn volume(text: &str) -> ArmId {
     text.parse().unwrap()
 }
 

@@ -97,9 +97,9 @@ fn an_unknown_parameter_is_refused_with_those_that_are_known() {
 }
 
 #[test]
-fn a_storage_account_is_refused_because_blob_disks_are_not_available() {
+fn a_storage_account_is_refused_of_a_managed_disk() {
     let error = refused(&[("storageAccount", "acct")], "storageAccount");
-    assert!(error.to_string().contains("page blob"), "{error}");
+    assert!(error.to_string().contains("VHD blob disk"), "{error}");
     refused(&[("zones", "1,2")], "zones");
 }
 
@@ -448,7 +448,7 @@ fn a_refusal_is_one_sentence_with_parameter_value_and_what_is_allowed() {
     parameter diskName is "a b": allowed are 1 to 80 letters, digits, '_', '.' and '-', starting with a letter or digit and ending with a letter, digit or '_'
     parameter diskEncryptionSetID is "x": allowed is /subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/diskEncryptionSets/{name}
     parameter networkAccessPolicy is "AllowPrivate": allowed only together with diskAccessID, which is not given
-    parameter storageAccount is "x": it asks for a disk in a page blob, and this version makes managed disks only; allowed is to leave it out
+    parameter storageAccount is "x": it asks for a VHD blob disk, and this disk is a managed one; allowed is to leave it out
     parameter fsType is "ntfs": allowed are ext4, ext3, ext2, xfs, btrfs
     parameter perfProfile is "advanced": it needs at least one parameter device-setting/<path under /sys/block/<device>/>
     parameter limit_bytes is "1073741824": the smallest StandardSSD_LRS disk for the 10737418240 bytes required has 10 GiB (10737418240 bytes)

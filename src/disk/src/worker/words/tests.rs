@@ -2,8 +2,8 @@ use lazuli_model::CachingMode;
 
 use super::*;
 
-fn disk() -> ArmId {
-    ArmId::disk("s", "g", "d1").unwrap()
+fn disk() -> DiskId {
+    ArmId::disk("s", "g", "d1").unwrap().into()
 }
 
 #[test]

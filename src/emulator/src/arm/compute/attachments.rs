@@ -145,6 +145,13 @@ pub(crate) fn release(state: &mut State, vm: &str, lun: u8, disk: &str, at: Dura
     mark(state, disk, at);
 }
 
+/// What a machine had before the end of its write, and does not have after it: the blob was a device for a while.
+pub(crate) fn give_back(state: &mut State, vm: &str, disk: &str, at: Duration) {
+    if vhd::is_address(disk) && !state.store.lun_map(vm).values().any(|held| held == disk) {
+        vhd::release(state, vm, disk, at);
+    }
+}
+
 /// Documented: `LastOwnershipUpdateTime` is when the disk was last attached to a machine or detached from one, or when
 /// its machine was deallocated or started.
 fn stamp(state: &mut State, disk: &str, at: Duration) {

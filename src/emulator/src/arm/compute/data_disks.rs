@@ -95,7 +95,7 @@ pub(crate) fn plan_array(
             return Err(fault::lun_in_use(i64::from(lun)));
         }
         if let Some(disk) = named_by(element)
-            && !seen_disks.insert(path::key(disk))
+            && !seen_disks.insert(vhd::key(disk))
         {
             return Err(fault::invalid_parameter(
                 "dataDisk.managedDisk.id",
@@ -338,7 +338,7 @@ fn fresh_blob(target: &Target<'_>, plan: &mut Plan, element: &Value, lun: u8) ->
             ));
         }
     }
-    if target.elements().iter().any(|have| named_by(have).is_some_and(|own| own.eq_ignore_ascii_case(uri))) {
+    if target.elements().iter().any(|have| named_by(have).is_some_and(|own| vhd::key(own) == vhd::key(uri))) {
         return Err(fault::property_change("dataDisk.lun"));
     }
     let mut new = element.clone();

@@ -73,10 +73,15 @@ pub(crate) fn steps(state: &State, vm: &str, plan: &Plan) -> Vec<HypervisorStep>
     let mut steps: Vec<HypervisorStep> = plan
         .detach
         .iter()
-        .filter(|detach| state.store.lun_map(vm).get(&detach.lun).is_some_and(|disk| !vhd::is_address(disk)))
+        .filter(|detach| state.store.lun_map(vm).contains_key(&detach.lun))
         .map(|detach| HypervisorStep::Detach { vm: vm.to_owned(), lun: detach.lun })
         .collect();
     for (lun, disk) in &plan.attach {
+        if vhd::is_address(disk) {
+            let gib = plan.blobs.iter().find(|(uri, _)| uri == disk).map(|(_, gib)| *gib);
+            steps.push(HypervisorStep::AttachBlob { vm: vm.to_owned(), lun: *lun, uri: disk.clone(), gib });
+            continue;
+        }
         let Some(doc) = state.store.disk(disk) else {
             continue;
         };
@@ -89,9 +94,14 @@ pub(crate) fn steps(state: &State, vm: &str, plan: &Plan) -> Vec<HypervisorStep>
     steps
 }
 
-/// Makes the blobs of a plan, at the end of its write.
-pub(crate) fn make_blobs(state: &mut State, blobs: &[(String, u64)], at: std::time::Duration) -> Result<(), Fault> {
-    blobs.iter().try_for_each(|(uri, gib)| vhd::create(state, uri, *gib, at))
+/// Makes the blobs of a plan, at the end of its write. Those that are devices of the machine already have been made.
+pub(crate) fn make_blobs(
+    state: &mut State,
+    vm: &str,
+    blobs: &[(String, u64)],
+    at: std::time::Duration,
+) -> Result<(), Fault> {
+    blobs.iter().try_for_each(|(uri, gib)| vhd::create(state, vm, uri, *gib, at))
 }
 
 /// Removes the disks that a failed write had made, unless a machine has them by now.

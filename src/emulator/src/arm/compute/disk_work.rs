@@ -36,6 +36,7 @@ pub(crate) fn facts(doc: &Value) -> DiskFacts {
         id: doc["id"].as_str().unwrap_or("").to_owned(),
         unique_id: doc["properties"]["uniqueId"].as_str().unwrap_or("").to_owned(),
         size_bytes: doc["properties"]["diskSizeBytes"].as_u64().unwrap_or(0),
+        file: None,
     }
 }
 
@@ -47,7 +48,7 @@ pub(crate) fn creation_step(state: &State, doc: &Value) -> HypervisorStep {
     }
     let blob = data["sourceUri"].as_str().zip(data["storageAccountId"].as_str());
     match blob.and_then(|(uri, account)| vhd::source(state, uri, account).ok()) {
-        Some(source) => HypervisorStep::Import { file: source.file, disk },
+        Some(source) => HypervisorStep::Import { file: source.file, bytes: source.bytes, disk },
         None => HypervisorStep::Create { disk },
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn plan(context: &mut Context<'_>, body: &Value) -> Result<Planned, F
         answer: created,
         effect: Box::new(move |state, at| {
             // What was free when the creation was accepted may be gone or in use by now.
-            disk_plan::make_blobs(state, &blobs, at)?;
+            disk_plan::make_blobs(state, &effect_id, &blobs, at)?;
             attachments::all_free(state, &effect_id, &attach)?;
             system_disk_free(state, &effect_id)?;
             for (lun, disk) in attach {

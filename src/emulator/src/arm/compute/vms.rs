@@ -358,7 +358,7 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
     let detach = plan.detach.clone();
     let blobs = plan.blobs.clone();
     let effect: Effect = Box::new(move |state, at| {
-        disk_plan::make_blobs(state, &blobs, at)?;
+        disk_plan::make_blobs(state, &vm, &blobs, at)?;
         attachments::all_free(state, &vm, &attach)?;
         for leaving in &detach {
             release(state, &vm, leaving.lun, &leaving.disk, at);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::base::{FAMILY, RESOURCE, VERSIONS, location, post, require_provisioned, same_subscription, zulu};
-use super::{keys, network_acls, skus, windows};
+use super::{base, keys, network_acls, no_services, skus, windows};
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Descriptor, Draft, Hooks, Own, Quota};
 use crate::arm::engine::{delete as removal, put as write, read};
@@ -55,6 +55,8 @@ pub(crate) static STORAGE_ACCOUNT: Descriptor = Descriptor {
     routes: &[
         post("listkeys", "storageAccounts.listKeys", keys::list),
         post("regeneratekey", "storageAccounts.regenerateKey", keys::regenerate),
+        base::get("tableservices/default/tables", "table.list", no_services::tables),
+        base::get("queueservices/default/queues", "queue.list", no_services::queues),
     ],
     ..RESOURCE
 };

@@ -24,6 +24,11 @@ pub(super) const fn of_subscription(
     Extra { method, scope: Scope::Subscription, path, operation, handler, limit: None, since: None, headers: &[] }
 }
 
+/// A GET below a resource.
+pub(super) const fn get(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
+    Extra { method: "GET", scope: Scope::Group, path, operation, handler, limit: None, since: None, headers: &[] }
+}
+
 /// A POST below a resource.
 pub(super) const fn post(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
     Extra { method: "POST", scope: Scope::Group, path, operation, handler, limit: None, since: None, headers: &[] }

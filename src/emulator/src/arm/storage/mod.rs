@@ -3,14 +3,16 @@
 //! Recorded: the creation of an account answers 202 without a body, with `Location` and `Retry-After: 17`, and so do its
 //! polls until the account is there; PATCH and DELETE of accounts are synchronous. Documented: all requests below an
 //! account are synchronous; what they refuse, the file service says, with the id and the time of the request in the text.
-//! Queue and table services are not emulated, nor is what the provider says of blob services. Of the data planes that the
-//! endpoints of an account lead to there are blobs ([`crate::blob`]) and the files of SMB shares ([`crate::smb`]).
+//! Of queue and table services there are the lists, which are empty; what the provider says of blob services is not
+//! emulated. Of the data planes that the endpoints of an account lead to there are blobs ([`crate::blob`]) and the
+//! files of SMB shares ([`crate::smb`]).
 
 pub(crate) mod accounts;
 pub(crate) mod base;
 pub(crate) mod file_services;
 pub(crate) mod keys;
 pub(crate) mod network_acls;
+pub(crate) mod no_services;
 pub(crate) mod own_documents;
 pub(crate) mod share_base;
 pub(crate) mod share_deletion;

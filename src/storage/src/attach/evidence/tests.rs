@@ -15,15 +15,15 @@ use crate::attach::Unattachable;
 struct Case {
     vm: Vm,
     seen: Seen<Duration>,
-    disks: BTreeMap<ArmId, DiskRead<Duration>>,
-    shown: BTreeMap<ArmId, Shown<Duration>>,
+    disks: BTreeMap<DiskId, DiskRead<Duration>>,
+    shown: BTreeMap<DiskId, Shown<Duration>>,
     fresh_from: Option<Duration>,
-    late_attaches: BTreeMap<ArmId, Duration>,
+    late_attaches: BTreeMap<DiskId, Duration>,
     lists_from: Option<Duration>,
     writes_shown_from: Option<Duration>,
     waited_out: bool,
     marks: DetachMarks,
-    requests: BTreeMap<ArmId, Request<Duration>>,
+    requests: BTreeMap<DiskId, Request<Duration>>,
     reservations: NodeReservations,
     max_data_disks: usize,
     writes: Writes,
@@ -112,7 +112,7 @@ impl Case {
         self
     }
 
-    fn read(mut self, n: u8, state: Disk, seen: Seen<Duration>) -> Self {
+    fn read(mut self, n: u8, state: Disk<DiskId>, seen: Seen<Duration>) -> Self {
         self.disks.insert(disk(n), DiskRead { disk: Some(state), seen });
         self
     }
@@ -201,7 +201,7 @@ impl Case {
     }
 
     /// Whether the VM was read by a list that a single read contradicts, which may be the younger one.
-    fn contradicts(&self, disk: &ArmId) -> bool {
+    fn contradicts(&self, disk: &DiskId) -> bool {
         let attached = self.vm.data_disk(disk).is_some();
         self.seen.by == By::List
             && self.shown.get(disk).is_some_and(|shown| {
@@ -211,7 +211,7 @@ impl Case {
 
     fn judge_resolution(
         &self,
-        disk: &ArmId,
+        disk: &DiskId,
         request: &Request<Duration>,
         resolution: &Resolution<Duration>,
     ) -> Result<(), &'static str> {
@@ -249,7 +249,7 @@ impl Case {
         if holds { Ok(()) } else { Err("resolved by a read that does not prove it") }
     }
 
-    fn judge_attach(&self, disk: &ArmId, request: &Request<Duration>) -> Result<(), &'static str> {
+    fn judge_attach(&self, disk: &DiskId, request: &Request<Duration>) -> Result<(), &'static str> {
         let Some(read) = self.disks.get(disk).filter(|read| read.seen.sent_at >= request.requested_at) else {
             return Err("attached by terms from before the request");
         };
@@ -485,12 +485,9 @@ fn a_state() -> impl Strategy<Value = ProvisioningState> {
 fn a_vm() -> impl Strategy<Value = Vm> {
     (proptest::collection::btree_map(0u8..8, (any::<bool>(), 0u8..10), 0..6), a_state()).prop_map(|(disks, state)| {
         let mut luns = BTreeSet::<Lun>::new();
-        let data_disks =
-            disks.into_iter().filter(|(n, _)| luns.insert(lun(*n))).map(|(n, (is_leaving, mark))| DataDisk {
-                source: DataDiskSource::Managed(disk(n)),
-                to_be_detached: is_leaving && mark < 3,
-                ..element(n, n)
-            });
+        let data_disks = disks.into_iter().filter(|(n, _)| luns.insert(lun(*n))).map(|(n, (is_leaving, mark))| {
+            DataDisk { source: DataDiskSource::Disk(disk(n)), to_be_detached: is_leaving && mark < 3, ..element(n, n) }
+        });
         Vm { provisioning_state: state, ..vm(data_disks.collect()) }
     })
 }
@@ -566,7 +563,7 @@ proptest! {
     fn single_reads_after_the_requests_decide_all_but_what_waits_for_others(case in a_case()) {
         let mut case = case;
         case.seen = single(50);
-        let ids: Vec<ArmId> = case.requests.keys().cloned().collect();
+        let ids: Vec<DiskId> = case.requests.keys().cloned().collect();
         for id in ids {
             let disk = case.disks.remove(&id).and_then(|read| read.disk);
             case.disks.insert(id, DiskRead { disk, seen: single(50) });

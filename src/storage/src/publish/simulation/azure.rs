@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lazuli_model::{ArmId, AzureTime, Disk, Lun, ProvisioningState, Vm, fault::Fault, seeded::Numbers};
+use lazuli_model::{ArmId, AzureTime, Disk, DiskId, Lun, ProvisioningState, Vm, fault::Fault, seeded::Numbers};
 use lazuli_quota::read::{By, Seen};
 
 use super::{
@@ -113,7 +113,7 @@ impl Azure {
         self.is_found(vm, now) || self.machines[vm].exists && self.machines[vm].is_listed
     }
 
-    fn disk_model(&self, holds: [bool; 5]) -> Option<Disk> {
+    fn disk_model(&self, holds: [bool; 5]) -> Option<Disk<DiskId>> {
         let disk = self.disk?;
         let mut holders = (0..5).filter(|vm| holds[*vm]).map(|vm| MACHINES[vm].clone());
         let managed_by = holders.next();
@@ -141,6 +141,7 @@ fn vm_model(vm: usize) -> Vm {
         computer_name: computer_name.map(str::to_owned),
         provisioning_state: ProvisioningState::Succeeded,
         etag: None,
+        system_disk: lazuli_model::SystemDisk::Managed,
         data_disks: Vec::new(),
     }
 }
@@ -249,6 +250,7 @@ impl World {
             Call::AskLateAttach { vm, node } => Event::LateAttach(self.late_attach(&vm, &node)),
             Call::AskNode(node) => Event::NodeFacts(Ok(self.facts(&node))),
             Call::Work { vm, goal, only_if, .. } => return self.work(id, &vm, goal, only_if),
+            Call::Prepare => return self.breaks("a call that this world does not know"),
             Call::Delete => Event::Deleted(self.delete()),
         };
         self.answer(id, event);

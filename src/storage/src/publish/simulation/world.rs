@@ -9,7 +9,7 @@ use std::{
 
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
-    ArmId, Lun,
+    ArmId, DiskId, Lun,
     fault::{Effect, Fault},
     node::{ClusterNodes, KnownNodes, Machine, Node},
     seeded::{Counts, Numbers},
@@ -73,7 +73,7 @@ pub(super) const NODES: [&str; 4] = ["n0", "n1", "n2", "set000003"];
 /// The driver's name.
 pub(super) const DRIVER: &str = "disk.csi.azure.com";
 
-pub(super) static DISK: LazyLock<ArmId> = LazyLock::new(|| ArmId::disk("s", "g", "d").expect("an id"));
+pub(super) static DISK: LazyLock<DiskId> = LazyLock::new(|| DiskId::from(ArmId::disk("s", "g", "d").expect("an id")));
 
 /// The machines. Node 1 has the name of the last one, and runs elsewhere.
 pub(super) static MACHINES: LazyLock<[ArmId; 5]> = LazyLock::new(|| {

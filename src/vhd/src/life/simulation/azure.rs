@@ -221,7 +221,7 @@ impl World {
             return refused(Problem::OtherVersion);
         }
         let is_end = offset + LENGTH == blob.length;
-        let good = |size| Answer::Page(Box::new(Footer::new(size, unique_id(&self.uri.canonical()), 7).to_page()));
+        let good = |size| Answer::Page(Box::new(Footer::new(size, unique_id(self.uri.folded()), 7).to_page()));
         if self.is(Mutant::BlindFooter) || (self.is(Mutant::ClearsUnread) && !is_end) {
             return good(offset);
         }

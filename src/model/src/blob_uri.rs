@@ -4,41 +4,37 @@
 //! ignore letter case (source: RFC 3986); container and name do not (source: Microsoft's "Naming and referencing
 //! containers, blobs, and metadata").
 //!
-//! Whoever writes a PersistentVolume chooses this text, and our requests go where it says, signed with an account's key.
-//! So only addresses of the cloud's own blob service are taken, and no text that two programs could read in two ways. A
-//! query may be a shared access signature and the part before `@` a password: no error shows either.
+//! Whoever writes a PersistentVolume chooses this text, and requests go where it says, signed with an account's key. So no
+//! text is taken that two programs could read in two ways, and [`BlobUri::check_cloud`] comes before a request. A query may
+//! be a shared access signature and the part before `@` a password: no error shows either.
 
 use std::{
     cmp::Ordering,
     fmt,
     hash::{Hash, Hasher},
+    str::FromStr,
+    sync::Arc,
 };
-
-/// The container of the disks that a driver makes (source: the in-tree plugin of Kubernetes 1.7).
-pub const CONTAINER: &str = "vhds";
-
-/// How the names of the blobs that a driver makes end.
-pub const EXTENSION: &str = ".vhd";
 
 /// The longest name of a blob, in characters (source: Microsoft's page on naming).
 const LONGEST_NAME: usize = 1_024;
+/// The longest name of a host, in characters (source: RFC 1035).
+const LONGEST_HOST: usize = 253;
 /// How much of a text an error shows, in characters.
 const SHOWN: usize = 256;
 
 /// A page blob by its address.
 ///
 /// Two addresses are equal where they name the same blob. [`BlobUri::as_str`] keeps the spelling, because
-/// external-attacher compares handles by exact text.
-#[derive(Debug, Clone)]
+/// external-attacher compares handles by exact text. Clones share the text.
+#[derive(Clone)]
 pub struct BlobUri {
-    spelled: String,
-    account: String,
-    suffix: String,
-    container: String,
-    name: String,
+    text: Arc<str>,
+    /// Scheme and host in lower case.
+    folded: Arc<str>,
 }
 
-/// Why a text is not the address of a blob disk of this cloud.
+/// Why a text is not the address of a blob disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{shown:?} is not the address of a blob disk, https://ACCOUNT.blob.{suffix}/CONTAINER/NAME: {why}")]
 pub struct BlobUriError {
@@ -70,9 +66,12 @@ pub enum UriDefect {
     /// Characters with which two programs could read two addresses.
     #[error("only printable ASCII is allowed, without spaces and \" % < > @ [ \\ ] ^ ` {{ | }}")]
     Character,
-    /// Another service or another cloud.
-    #[error("the host is not that of this cloud's blob service")]
+    /// Another service.
+    #[error("the host is not that of a blob service")]
     Host,
+    /// Another cloud.
+    #[error("the host is not that of this cloud's blob service")]
+    OtherCloud,
     /// No name of a storage account.
     #[error("the account must be 3 to 24 letters and digits")]
     Account,
@@ -124,59 +123,82 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"\"#%<>?@[\\]^`{|}".contains(&byte)
 }
 
-impl BlobUri {
-    /// Reads an address. `suffix` is the domain of the cloud's storage services: `core.windows.net`.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn parse(text: &str, suffix: &str) -> Result<Self, BlobUriError> {
-        let suffix = suffix.to_ascii_lowercase();
-        match read(text, &suffix) {
-            Ok((account, container, name)) => Ok(Self { spelled: text.to_owned(), account, suffix, container, name }),
-            Err(why) => Err(BlobUriError { shown: harmless(text), suffix, why }),
-        }
-    }
+const SCHEME: &str = "https://";
 
-    /// The address of a blob of an account, canonical.
+impl BlobUri {
+    /// The address of a blob of an account. `suffix` is the domain of the cloud's storage services: `core.windows.net`.
     ///
     /// # Errors
     /// When one of the names is none.
     pub fn of(account: &str, suffix: &str, container: &str, name: &str) -> Result<Self, BlobUriError> {
-        Self::parse(&format!("https://{account}.blob.{suffix}/{container}/{name}"), suffix)
+        format!("https://{account}.blob.{suffix}/{container}/{name}").parse()
+    }
+
+    /// Refuses the address of another cloud. `suffix` is the domain of this cloud's storage services.
+    ///
+    /// # Errors
+    /// [`UriDefect::OtherCloud`].
+    pub fn check_cloud(&self, suffix: &str) -> Result<(), BlobUriError> {
+        if self.suffix().eq_ignore_ascii_case(suffix) {
+            return Ok(());
+        }
+        let suffix = suffix.to_ascii_lowercase();
+        Err(BlobUriError { shown: harmless(self.as_str()), suffix, why: UriDefect::OtherCloud })
     }
 
     /// The address as it was spelled.
     pub fn as_str(&self) -> &str {
-        &self.spelled
+        &self.text
     }
 
-    /// The address with scheme and host in lower case: the handle of a volume that is made.
-    pub fn canonical(&self) -> String {
-        format!("https://{}.blob.{}/{}/{}", self.account, self.suffix, self.container, self.name)
+    /// The address with scheme and host in lower case: a key for tables, and the handle of a volume that is made.
+    pub fn folded(&self) -> &str {
+        &self.folded
+    }
+
+    /// The host in lower case, and the path without its first slash.
+    fn host_and_path(&self) -> (&str, &str) {
+        self.folded[SCHEME.len()..].split_once('/').expect("the parser has seen a path")
     }
 
     /// The storage account, in lower case.
     pub fn account(&self) -> &str {
-        &self.account
+        self.host_and_path().0.split('.').next().expect("the parser has seen an account")
+    }
+
+    /// The domain of the storage services, in lower case.
+    fn suffix(&self) -> &str {
+        let (_, service) = self.host_and_path().0.split_once('.').expect("the parser has seen a service");
+        service.strip_prefix(SERVICE).expect("the parser has seen the blob service")
     }
 
     /// The container.
     pub fn container(&self) -> &str {
-        &self.container
+        self.host_and_path().1.split('/').next().expect("the parser has seen a container")
     }
 
     /// The name of the blob in its container, with slashes where it has folders.
     pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn key(&self) -> (&str, &str, &str, &str) {
-        (&self.account, &self.suffix, &self.container, &self.name)
+        self.host_and_path().1.split_once('/').expect("the parser has seen a name").1
     }
 }
 
-/// Account, container and name.
-fn read(text: &str, suffix: &str) -> Result<(String, String, String), UriDefect> {
+/// How the host goes on behind the account.
+const SERVICE: &str = "blob.";
+
+impl FromStr for BlobUri {
+    type Err = BlobUriError;
+
+    fn from_str(text: &str) -> Result<Self, BlobUriError> {
+        match read(text) {
+            Ok(folded) => Ok(Self { text: text.into(), folded: folded.into() }),
+            Err(why) => Err(BlobUriError { shown: harmless(text), suffix: "SUFFIX".to_owned(), why }),
+        }
+    }
+}
+
+/// The address with scheme and host in lower case.
+fn read(text: &str) -> Result<String, UriDefect> {
     let (scheme, rest) = text.split_once("://").ok_or(UriDefect::Scheme)?;
     if !scheme.eq_ignore_ascii_case("https") {
         return Err(UriDefect::Scheme);
@@ -199,7 +221,7 @@ fn read(text: &str, suffix: &str) -> Result<(String, String, String), UriDefect>
     }
     let host = authority.to_ascii_lowercase();
     let (account, service) = host.split_once('.').ok_or(UriDefect::Host)?;
-    if suffix.is_empty() || service.strip_prefix("blob.") != Some(suffix) {
+    if host.len() > LONGEST_HOST || !service.strip_prefix(SERVICE).is_some_and(is_domain) {
         return Err(UriDefect::Host);
     }
     if !is_account_name(account) {
@@ -211,7 +233,13 @@ fn read(text: &str, suffix: &str) -> Result<(String, String, String), UriDefect>
         return Err(UriDefect::Container);
     }
     check_name(name)?;
-    Ok((account.to_owned(), container.to_owned(), name.to_owned()))
+    Ok(format!("{SCHEME}{host}/{path}"))
+}
+
+/// Whether it is a domain: labels of letters, digits and hyphens.
+fn is_domain(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    text.split('.').all(|label| !label.is_empty() && label.bytes().all(is_letter))
 }
 
 /// A text without what may be secret.
@@ -230,7 +258,7 @@ fn harmless(text: &str) -> String {
 
 impl PartialEq for BlobUri {
     fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
+        self.folded == other.folded
     }
 }
 
@@ -244,19 +272,25 @@ impl PartialOrd for BlobUri {
 
 impl Ord for BlobUri {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
+        self.folded.cmp(&other.folded)
     }
 }
 
 impl Hash for BlobUri {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
+        self.folded.hash(state);
+    }
+}
+
+impl fmt::Debug for BlobUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
     }
 }
 
 impl fmt::Display for BlobUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.spelled)
+        f.write_str(self.as_str())
     }
 }
 
@@ -269,7 +303,8 @@ mod tests {
     const SUFFIX: &str = "core.windows.net";
 
     fn parse(text: &str) -> Result<BlobUri, UriDefect> {
-        BlobUri::parse(text, SUFFIX).map_err(|error| error.why)
+        let read = |text: &str| text.parse::<BlobUri>().and_then(|uri| uri.check_cloud(SUFFIX).map(|()| uri));
+        read(text).map_err(|error| error.why)
     }
 
     #[test]
@@ -279,9 +314,9 @@ mod tests {
             (uri.account(), uri.container(), uri.name()),
             ("ds00000001", "vhds", "kubernetes-dynamic-pvc-1.vhd")
         );
-        let china =
-            BlobUri::parse("https://azuretestx.blob.core.chinacloudapi.cn/vhds/folder/d.vhd", "core.chinacloudapi.cn");
-        assert_eq!(china.unwrap().name(), "folder/d.vhd");
+        let china: BlobUri = "https://azuretestx.blob.core.chinacloudapi.cn/vhds/folder/d.vhd".parse().unwrap();
+        assert_eq!(china.name(), "folder/d.vhd");
+        china.check_cloud("core.chinacloudapi.cn").unwrap();
         // A person's disk needs no extension: Azure does not ask for one.
         assert_eq!(parse("https://abc.blob.core.windows.net/disks/d").unwrap().name(), "d");
     }
@@ -289,11 +324,11 @@ mod tests {
     #[test]
     fn scheme_and_host_ignore_letter_case_and_the_path_does_not() {
         let one = parse("HTTPS://Acct.BLOB.Core.Windows.NET/vhds/Disk.vhd").unwrap();
-        assert_eq!(one.canonical(), "https://acct.blob.core.windows.net/vhds/Disk.vhd");
+        assert_eq!(one.folded(), "https://acct.blob.core.windows.net/vhds/Disk.vhd");
         assert_eq!(one.as_str(), "HTTPS://Acct.BLOB.Core.Windows.NET/vhds/Disk.vhd");
-        assert_eq!(one, parse(&one.canonical()).unwrap());
+        assert_eq!(one, parse(one.folded()).unwrap());
         assert_ne!(one, parse("https://acct.blob.core.windows.net/vhds/disk.vhd").unwrap());
-        assert_eq!(one, BlobUri::parse(one.as_str(), "CORE.windows.net").unwrap());
+        one.check_cloud("CORE.windows.net").unwrap();
     }
 
     #[test]
@@ -315,9 +350,9 @@ mod tests {
             ("https://acct.blob.core.windows.net/vhds/ä.vhd", UriDefect::Character),
             ("https://acct.blob.core.windows.net\\vhds\\d.vhd", UriDefect::Character),
             ("https://acct.blob.core.windows.net/vhds/d\n.vhd", UriDefect::Character),
-            ("https://acct.blob.core.windows.net.evil.example/vhds/d.vhd", UriDefect::Host),
+            ("https://acct.blob.core.windows.net.evil.example/vhds/d.vhd", UriDefect::OtherCloud),
             ("https://acct.blob.core.windows.net./vhds/d.vhd", UriDefect::Host),
-            ("https://acct.blob.core.chinacloudapi.cn/vhds/d.vhd", UriDefect::Host),
+            ("https://acct.blob.core.chinacloudapi.cn/vhds/d.vhd", UriDefect::OtherCloud),
             ("https://acct.file.core.windows.net/vhds/d.vhd", UriDefect::Host),
             ("https://acct.z01.blob.core.windows.net/vhds/d.vhd", UriDefect::Host),
             ("https://blob.core.windows.net/vhds/d.vhd", UriDefect::Host),
@@ -340,7 +375,10 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(why), "{text}");
         }
-        assert_eq!(BlobUri::parse("https://acct.blob./vhds/d.vhd", "").unwrap_err().why, UriDefect::Host);
+        assert_eq!(parse("https://acct.blob./vhds/d.vhd"), Err(UriDefect::Host));
+        assert_eq!(parse("https://acct.blob.a_b/vhds/d.vhd"), Err(UriDefect::Host));
+        let uri: BlobUri = "https://acct.blob.core.windows.net/vhds/d.vhd".parse().unwrap();
+        assert_eq!(uri.check_cloud("").unwrap_err().why, UriDefect::OtherCloud);
         let long = format!("https://acct.blob.core.windows.net/vhds/{}", "a".repeat(1_025));
         assert_eq!(parse(&long), Err(UriDefect::Name));
     }
@@ -354,17 +392,17 @@ mod tests {
             "https://acct:hush@x@acct.blob.core.windows.net/vhds/d.vhd",
             "http://acct:hush@acct.blob.core.windows.net/vhds/d.vhd?sig=hush",
         ] {
-            let error = BlobUri::parse(text, SUFFIX).unwrap_err();
+            let error = text.parse::<BlobUri>().unwrap_err();
             assert!(!format!("{error} {error:?}").contains("hush"), "{error}");
         }
-        let error = BlobUri::parse("https://acct.blob.core.windows.net/vhds/d.vhd?sig=hush", SUFFIX).unwrap_err();
+        let error = "https://acct.blob.core.windows.net/vhds/d.vhd?sig=hush".parse::<BlobUri>().unwrap_err();
         assert_eq!(
             error.to_string(),
             "\"https://acct.blob.core.windows.net/vhds/d.vhd\" is not the address of a blob disk, \
-             https://ACCOUNT.blob.core.windows.net/CONTAINER/NAME: a query is not allowed, neither a shared access \
+             https://ACCOUNT.blob.SUFFIX/CONTAINER/NAME: a query is not allowed, neither a shared access \
              signature nor a snapshot"
         );
-        assert!(BlobUri::parse(&"x".repeat(9_000), SUFFIX).unwrap_err().to_string().len() < 1_000);
+        assert!("x".repeat(9_000).parse::<BlobUri>().unwrap_err().to_string().len() < 1_000);
     }
 
     proptest! {
@@ -374,20 +412,20 @@ mod tests {
             name in "[A-Za-z0-9_-]{1,20}(/[A-Za-z0-9_-]{1,9}){0,3}(\\.vhd)?",
         ) {
             let uri = BlobUri::of(&account, SUFFIX, &container, &name).unwrap();
-            prop_assert_eq!(uri.canonical(), uri.as_str());
+            prop_assert_eq!(uri.folded(), uri.as_str());
             let shouted = format!("HTTPS://{}/{container}/{name}",
                 format!("{account}.blob.{SUFFIX}").to_uppercase());
-            let other = BlobUri::parse(&shouted, SUFFIX).unwrap();
+            let other = shouted.parse::<BlobUri>().unwrap();
             prop_assert_eq!((other.account(), other.container(), other.name()), (&*account, &*container, &*name));
             prop_assert_eq!(&other, &uri);
-            prop_assert_eq!(other.canonical(), uri.canonical());
+            prop_assert_eq!(other.folded(), uri.folded());
         }
 
         #[test]
         fn no_text_leads_to_another_host(text in "(https://)?\\PC{0,60}", tail in "\\PC{0,20}") {
             for text in [text.clone(), format!("https://acct.blob.{SUFFIX}{tail}"), format!("{text}.blob.{SUFFIX}/vhds/d")] {
-                if let Ok(uri) = BlobUri::parse(&text, SUFFIX) {
-                    let rest = uri.canonical().strip_prefix("https://").unwrap().to_owned();
+                if let Ok(uri) = parse(&text) {
+                    let rest = uri.folded().strip_prefix("https://").unwrap().to_owned();
                     prop_assert_eq!(rest.split('/').next().unwrap(), format!("{}.blob.{SUFFIX}", uri.account()));
                     prop_assert!(is_account_name(uri.account()));
                 }

@@ -1,0 +1,244 @@
+//! Why an operation on a blob disk failed.
+
+use std::{fmt, sync::Arc};
+
+use lazuli_azure::{blob::BlobError, error::ArmError};
+use lazuli_engine::single::AzureFailure;
+use lazuli_model::{
+    BlobUri,
+    blob_uri::BlobUriError,
+    fault::{self, Code, Effect, Fault, Rpc},
+    parameter::ParameterError,
+};
+use lazuli_vhd::{
+    life::Failure,
+    work::pool::{Scope, Unplaced, What},
+};
+
+/// A call to Azure that failed.
+#[derive(Debug, Clone)]
+pub enum CallError {
+    /// The resource manager's answer.
+    Arm(ArmError),
+    /// The blob service's.
+    Blob(BlobError),
+    /// None of Azure's.
+    Ours {
+        /// What a caller may do about it.
+        fault: Fault,
+        /// Whether a write may be in progress.
+        effect: Effect,
+        /// For people.
+        message: &'static str,
+    },
+}
+
+impl CallError {
+    /// Names that make no id of Azure's.
+    pub(crate) fn no_id() -> Self {
+        let message = "the resource group of the cluster, or the account, has no name that Azure takes";
+        Self::ours(Fault::Invalid, Effect::None, message)
+    }
+
+    /// Another request is being served.
+    pub(crate) fn busy() -> Self {
+        Self::ours(Fault::Busy, Effect::None, "it is being made in another way")
+    }
+
+    /// A bug of this program has broken the work off.
+    pub(crate) fn broken_off() -> Self {
+        Self::ours(Fault::OutcomeUnknown, Effect::Possible, "the work on it was broken off")
+    }
+
+    pub(crate) fn ours(fault: Fault, effect: Effect, message: &'static str) -> Self {
+        Self::Ours { fault, effect, message }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Arm(error) => error.fmt(f),
+            Self::Blob(error) => error.fmt(f),
+            Self::Ours { message, .. } => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for CallError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Arm(error) => error.source(),
+            Self::Blob(error) => error.source(),
+            Self::Ours { .. } => None,
+        }
+    }
+}
+
+impl AzureFailure for CallError {
+    fn fault(&self) -> &Fault {
+        match self {
+            Self::Arm(error) => &error.fault,
+            Self::Blob(error) => error.fault(),
+            Self::Ours { fault, .. } => fault,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Arm(error) => error.effect,
+            // What it may have done, the step says.
+            Self::Blob(_) => Effect::None,
+            Self::Ours { effect, .. } => *effect,
+        }
+    }
+
+    fn code(&self) -> &str {
+        match self {
+            Self::Arm(error) => &error.code,
+            Self::Blob(error) => error.code(),
+            Self::Ours { .. } => "",
+        }
+    }
+}
+
+/// A failed operation: what a caller may do about it, and a sentence for the reader. Cheap to clone, because all
+/// callers that wait for one write get the same failure.
+#[derive(Debug, Clone)]
+pub struct BlobDiskError(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    message: String,
+    why: Why,
+    source: Option<CallError>,
+}
+
+#[derive(Debug)]
+enum Why {
+    /// The step of the disk says it.
+    Life(Failure<()>),
+    /// The fault says it.
+    Fault(Fault, Effect),
+    /// What was asked says it, whatever Azure holds.
+    Code(Fault, Code),
+}
+
+impl BlobDiskError {
+    fn new(message: impl Into<String>, why: Why, source: Option<CallError>) -> Self {
+        Self(Arc::new(Inner { message: message.into(), why, source }))
+    }
+
+    /// The step of a disk has ended so.
+    pub(crate) fn life(uri: &BlobUri, failure: Failure<CallError>) -> Self {
+        let Failure { why, effect, azure } = failure;
+        Self::new(format!("the blob disk {uri}: {why}"), Why::Life(Failure { why, effect, azure: None }), azure)
+    }
+
+    /// Another request to the disk is being served.
+    pub(crate) fn busy(uri: &BlobUri, running: &str) -> Self {
+        let message = format!("the blob disk {uri} is busy: {running} is in progress");
+        Self::new(message, Why::Fault(Fault::Busy, Effect::None), None)
+    }
+
+    /// A bug of this program has broken the work off.
+    pub(crate) fn broken_off(what: &impl fmt::Display) -> Self {
+        let message = format!("the work on {what} was broken off");
+        Self::new(message, Why::Fault(Fault::OutcomeUnknown, Effect::Possible), None)
+    }
+
+    /// There is no account for the disk.
+    pub(crate) fn unplaced(unplaced: Unplaced<CallError>) -> Self {
+        let fault = unplaced.fault();
+        let (message, source) = match unplaced {
+            Unplaced::Refused(refusal, error) => (refusal.to_string(), error),
+            Unplaced::NoAccount(name) => (format!("there is no storage account {name} in the subscription"), None),
+            Unplaced::Unsettled => {
+                ("what Azure shows of the storage accounts changes with every look; retry".to_owned(), None)
+            }
+            Unplaced::Azure(what, error) => {
+                let message = match what {
+                    What::List(Scope::Group) => {
+                        "the storage accounts of the cluster's resource group cannot be listed".to_owned()
+                    }
+                    What::List(Scope::Subscription) => {
+                        "the storage accounts of the subscription cannot be listed".to_owned()
+                    }
+                    What::Blobs(account) => format!("the blobs of the storage account {account} cannot be listed"),
+                    What::Creation(account) => format!("the storage account {account} cannot be created"),
+                    What::Account(account) => format!("{account} cannot be read"),
+                };
+                (message, Some(error))
+            }
+        };
+        let effect = source.as_ref().map_or(Effect::None, AzureFailure::effect);
+        Self::new(message, Why::Fault(fault, effect), source)
+    }
+
+    /// The blobs of an account cannot be listed.
+    pub(crate) fn list(account: &str, container: &str, error: BlobError) -> Self {
+        let message = format!("the container {container} of the storage account {account} cannot be listed");
+        let fault = error.fault().clone();
+        Self::new(message, Why::Fault(fault, Effect::None), Some(CallError::Blob(error)))
+    }
+
+    /// What is asked cannot be done, whatever Azure holds.
+    pub(crate) fn parameter(error: &ParameterError) -> Self {
+        Self::new(error.to_string(), Why::Code(Fault::Invalid, error.code()), None)
+    }
+
+    /// An address that is none of this cloud's.
+    pub(crate) fn address(error: &BlobUriError) -> Self {
+        Self::new(error.to_string(), Why::Fault(Fault::Invalid, Effect::None), None)
+    }
+
+    /// The gRPC code.
+    pub fn code(&self, rpc: Rpc) -> Code {
+        match &self.0.why {
+            Why::Life(failure) => failure.code(rpc),
+            Why::Fault(fault, effect) => fault::code(rpc, fault, *effect),
+            Why::Code(_, code) => *code,
+        }
+    }
+
+    /// What a caller may do about it.
+    pub fn fault(&self) -> Fault {
+        match &self.0.why {
+            Why::Life(failure) => failure.fault(),
+            Why::Fault(fault, _) | Why::Code(fault, _) => fault.clone(),
+        }
+    }
+
+    /// What the step of the disk says, where it has ended so.
+    pub fn why(&self) -> Option<&lazuli_vhd::life::Why> {
+        match &self.0.why {
+            Why::Life(failure) => Some(&failure.why),
+            Why::Fault(..) | Why::Code(..) => None,
+        }
+    }
+
+    /// Azure's error code; empty when Azure gave none.
+    pub fn azure_code(&self) -> &str {
+        self.0.source.as_ref().map_or("", |source| source.code())
+    }
+
+    /// The action of Azure's role-based access control that the failed call needs.
+    pub fn action(&self) -> Option<String> {
+        match &self.0.source {
+            Some(CallError::Arm(error)) => lazuli_model::rbac::action(error.verb.as_str(), &error.resource),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for BlobDiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for BlobDiskError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| source as _)
+    }
+}

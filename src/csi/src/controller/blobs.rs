@@ -1,0 +1,175 @@
+//! Volumes that are VHDs in page blobs.
+
+use std::collections::BTreeMap;
+
+use csi_proto::csi::{
+    ControllerExpandVolumeResponse, ControllerGetVolumeResponse, Volume, controller_get_volume_response,
+};
+use lazuli_blob_disk::{BlobDiskError, BlobDisks};
+use lazuli_disk::{BlobExpandError, Created, VolumeError};
+use lazuli_model::{
+    BlobUri, DiskId, Gib,
+    event::{Claim, Event, Failure, Reason, Regarding},
+    fault::{Code, Rpc},
+    parameter::ParameterError,
+};
+use lazuli_vhd::class::{self, BlobClass, Choice, Defaults, Machines};
+use lazuli_volume::{self as plan, Adopted};
+use tonic::Status;
+
+use super::{ControllerService, failed, refused};
+use crate::server::{failure, status};
+
+/// What is missing where there is no client of page blobs.
+pub(super) fn without_client(id: &dyn std::fmt::Display) -> Status {
+    let message = format!("volume {id} is a VHD in a page blob, and this program has no client of page blobs");
+    status(Code::FailedPrecondition, message)
+}
+
+/// Page blobs have no snapshots and no copies that become disks.
+pub(super) fn no_copies(id: &BlobUri) -> Status {
+    let message = format!(
+        "volume {id} is a VHD in a page blob, of which no snapshots and no clones are made; make a managed disk of it: a \
+         claim of a managed class whose dataSource is this claim"
+    );
+    status(Code::FailedPrecondition, message)
+}
+
+/// Page blobs have no attributes that could be changed.
+pub(super) fn no_attributes(id: &BlobUri) -> Status {
+    let message = format!("volume {id} is a VHD in a page blob, which has no attributes that could be changed");
+    status(Code::InvalidArgument, message)
+}
+
+/// Refuses what no node would do with the disk, before it is made. One machine has a blob disk at a time.
+fn check_mounting(class: &BlobClass, request: &plan::Request) -> Result<(), Status> {
+    if let Some((key, value)) = request.mutable_parameters.iter().next() {
+        let allowed = "a blob disk has no attributes that could be changed; allowed is no VolumeAttributesClass";
+        return Err(refused(&ParameterError::invalid(key, value, allowed)));
+    }
+    let invalid = |error: &plan::CapabilityError| failure(Code::InvalidArgument, error);
+    plan::validate_capabilities(&request.capabilities, 1).map_err(|error| invalid(&error))?;
+    let attached = BTreeMap::from([("LUN".to_owned(), "0".to_owned())]);
+    let check = |capability| plan::stage_parameters(&class.written, capability, &attached).map(drop);
+    request.capabilities.iter().try_for_each(check).map_err(|error| refused(&error))
+}
+
+impl ControllerService {
+    /// The blob disk that a class asks for, if it does and gets one.
+    pub(super) async fn blob_class(
+        &self,
+        request: &plan::Request,
+        claim: Option<&Claim>,
+    ) -> Result<Option<Box<BlobClass>>, Status> {
+        let asked = class::Request {
+            name: request.name.clone(),
+            parameters: request.parameters.clone(),
+            required_bytes: request.required_bytes,
+            limit_bytes: request.limit_bytes,
+        };
+        let defaults = |machines| Defaults {
+            blob_disks: self.blob_disks,
+            machines,
+            is_stack_hub: self.defaults.cloud == plan::Cloud::AzureStack,
+            subscription: self.defaults.subscription.clone(),
+            resource_group: self.defaults.resource_group.clone(),
+            location: self.defaults.location.clone(),
+        };
+        let choose = |machines| class::choose(&asked, &defaults(machines)).map_err(|error| refused(&error));
+        let choice = match choose(Machines::Unknown)? {
+            Choice::Undecided => {
+                choose(self.volumes.machines().await.map_err(|error| failed(Rpc::CreateVolume, &error))?)?
+            }
+            choice => choice,
+        };
+        match choice {
+            Choice::Managed { warning } => {
+                if let (Some(what), Some(claim)) = (warning, claim) {
+                    self.events.send(Event::new(Regarding::Claim(claim.clone()), Reason::IgnoredValue, what));
+                }
+                Ok(None)
+            }
+            Choice::Blob(class) => Ok(Some(class)),
+            Choice::Undecided => Err(status(
+                Code::Unavailable,
+                "no machine of the cluster has been read yet, so it is not known whether they take blob disks; retry",
+            )),
+        }
+    }
+
+    /// Makes a blob disk.
+    pub(super) async fn create_blob(
+        &self,
+        class: &BlobClass,
+        request: &plan::Request,
+        claim: Option<Claim>,
+    ) -> Result<Created, Status> {
+        check_mounting(class, request)?;
+        for warning in &class.warnings {
+            tracing::warn!(volume = request.name, "{warning}");
+        }
+        let disks = self.blobs(&class.blob)?;
+        let made = disks.create(class, &request.name).await.map_err(|error| {
+            let what = format!("The blob disk {} cannot be created", class.blob);
+            self.blob_failure(Rpc::CreateVolume, claim.map(Regarding::Claim), &what, &error)
+        })?;
+        let size = Gib::holding(made.size_bytes).ok_or_else(|| status(Code::Internal, "the disk has no size"))?;
+        Ok(Created {
+            volume_id: made.uri.as_str().to_owned(),
+            adopted: Adopted { size, volume_context: class.written.clone(), accessible_topology: Vec::new() },
+        })
+    }
+
+    pub(super) async fn delete_blob(&self, uri: &BlobUri) -> Result<(), Status> {
+        self.volumes.delete_blob(uri).await.map_err(|error: VolumeError| failed(Rpc::DeleteVolume, &error))
+    }
+
+    pub(super) async fn expand_blob(
+        &self,
+        uri: &BlobUri,
+        (required_bytes, limit_bytes): (i64, i64),
+    ) -> Result<ControllerExpandVolumeResponse, Status> {
+        let grown = self.volumes.expand_blob(self.blobs(uri)?, uri, (required_bytes, limit_bytes)).await;
+        let size = grown.map_err(|error| match error {
+            BlobExpandError::Busy(error) => failed(Rpc::Expand, &error),
+            BlobExpandError::Failed(error) => {
+                let what = format!("The blob disk {uri} cannot be expanded");
+                self.blob_failure(Rpc::Expand, Some(Regarding::ClaimOf(DiskId::Blob(uri.clone()))), &what, &error)
+            }
+        })?;
+        Ok(ControllerExpandVolumeResponse {
+            capacity_bytes: i64::try_from(size).unwrap_or(i64::MAX),
+            node_expansion_required: true,
+        })
+    }
+
+    pub(super) async fn get_blob(
+        &self,
+        uri: &BlobUri,
+        volume_id: String,
+    ) -> Result<ControllerGetVolumeResponse, Status> {
+        let read = self.volumes.get_blob(uri).await;
+        let (size, published_node_ids) = read.map_err(|error| failed(Rpc::Read, &error))?;
+        let capacity_bytes = i64::try_from(size.bytes()).unwrap_or(i64::MAX);
+        Ok(ControllerGetVolumeResponse {
+            volume: Some(Volume { volume_id, capacity_bytes, ..Volume::default() }),
+            status: Some(controller_get_volume_response::VolumeStatus { published_node_ids }),
+        })
+    }
+
+    fn blobs(&self, what: &dyn std::fmt::Display) -> Result<&BlobDisks, Status> {
+        self.volumes.blob_disks().ok_or_else(|| without_client(what))
+    }
+
+    /// The status of a failed request for a blob disk. Reports the failure where a person must know about it.
+    fn blob_failure(&self, rpc: Rpc, regarding: Option<Regarding>, what: &str, error: &BlobDiskError) -> Status {
+        if let Some(regarding) = regarding {
+            let (fault, action) = (error.fault(), error.action());
+            let failed = Failure { fault: &fault, what, code: error.azure_code(), action: action.as_deref() };
+            if let Some(event) = Event::of_failure(rpc, regarding, &failed) {
+                self.events.send(event);
+            }
+        }
+        failure(error.code(rpc), error)
+    }
+}

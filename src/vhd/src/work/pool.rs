@@ -1,0 +1,667 @@
+//! The step of the accounts of a cluster: in which of them blob disks are made ([`plan`]), and which one an address
+//! names.
+//!
+//! ```text
+//!   Requested ──▶ plan over what is known, for all that wait ──▶ Answer
+//!                        │ what must be known or made first
+//!                        ▼
+//!                 List, ListBlobs, Make, Look ──▶ plan again
+//! ```
+//!
+//! - All requests share what is read: one list of the accounts of the resource group, one list of the blobs of an
+//!   account of the pool, one PUT of a new account. Disks that were given a place are counted from then on.
+//! - A list of accounts that is older than [`LIST_LASTS`] answers no new request. That there is no account is said only
+//!   by a list that was sent after the request came.
+//! - The account of an address is looked for in the resource group of the cluster, then in the subscription.
+//! - What is known may be old: an account that a call did not find is forgotten, and lists that still show it are not
+//!   believed for a while. What an account holds is listed again after [`BLOBS_LAST`].
+//! - A creation is waited for while a request needs it: what is not sent by then is not sent ([`Action::Leave`]).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use lazuli_engine::{Awaited, Id, Ids, single::AzureFailure};
+use lazuli_model::{
+    ArmId, ProvisioningState, StorageAccount,
+    fault::{Effect, Fault},
+};
+
+use super::disk::{Done, Ending, Wanted};
+use crate::{
+    accounts::{Blobs, Evidence, NewAccount, Plan, Refusal, Request, Seen, plan},
+    life::{Failure, Why},
+};
+
+/// How old a list of accounts may be for a request that comes.
+pub const LIST_LASTS: Duration = Duration::from_secs(60);
+/// How long the list of an account's blobs is believed, but for what was placed since, and how long a disk that was
+/// given a place counts without a list that shows it: longer than a creation takes.
+pub const BLOBS_LAST: Duration = Duration::from_secs(10 * 60);
+/// How long a name is known to belong to somebody else.
+const TAKEN_LASTS: Duration = Duration::from_secs(10 * 60);
+/// For so long a list may still show an account that a call did not find.
+const GONE_LASTS: Duration = Duration::from_secs(60);
+/// After so long an account that is being made is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// How often a request waits for a list of accounts, or for another look at an account that is being made.
+const MOST_LOOKS: u32 = 200;
+/// How often a request waits for any other one thing. More would be a loop.
+const MOST_REPEATS: u32 = 20;
+
+/// Names one caller.
+pub type Caller = u64;
+
+/// The cluster whose accounts they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// What names accounts apart from those of other clusters, as in [`Evidence::cluster`].
+    pub name: String,
+    /// Whether the cloud is Azure Stack Hub.
+    pub is_stack_hub: bool,
+}
+
+/// Which accounts a list has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Those of the resource group of the cluster.
+    Group,
+    /// Those of its subscription.
+    Subscription,
+}
+
+/// What a caller asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// An account for a disk.
+    Place(Request),
+    /// The account of this name, where there is one.
+    Account(String),
+    /// All accounts of the subscription.
+    All,
+}
+
+/// What happens to the accounts. `E` is Azure's error, as the call gave it.
+#[derive(Debug, Clone)]
+pub enum Event<E> {
+    /// A caller asks.
+    Asked(Caller, Asked),
+    /// A caller has given up.
+    Abandoned(Caller),
+    /// A list of accounts.
+    Listed(Id, Result<Vec<StorageAccount>, E>),
+    /// The names of the blobs in the container of disks of an account; none where it has no such container.
+    BlobsListed(Id, Result<Option<BTreeSet<String>>, E>),
+    /// An account was to be made.
+    Made(Id, Result<Made, E>),
+    /// An account, as a read shows it.
+    Looked(Id, Result<Box<StorageAccount>, E>),
+    /// The work on a disk has ended.
+    Ended {
+        /// The account.
+        account: ArmId,
+        /// The name of the blob, where it is in the container of disks.
+        blob: Option<String>,
+        /// How.
+        ending: Ending,
+    },
+    /// Nothing has happened.
+    Woke,
+}
+
+/// What came of making an account.
+#[derive(Debug, Clone)]
+pub enum Made {
+    /// It is there, and is new: nothing is in it.
+    New(Box<StorageAccount>),
+    /// It existed.
+    Exists(Box<StorageAccount>),
+    /// Somebody else has an account of the name.
+    Taken,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub enum Action<E> {
+    /// List accounts.
+    List(Id, Scope),
+    /// List the blobs in the container of disks of an account.
+    ListBlobs(Id, Box<StorageAccount>),
+    /// Make an account, if there is none of its name.
+    Make(Id, Box<NewAccount>),
+    /// Read an account, after this time.
+    Look(Id, ArmId, Duration),
+    /// No request needs this creation any more: wait for it no longer. It has no event.
+    Leave(Id),
+    /// Tell a caller: the account, or all of them.
+    Answer(Caller, Result<Vec<StorageAccount>, Unplaced<E>>),
+}
+
+/// Why a request gets no account.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Unplaced<E> {
+    /// None can be used or made. Azure's answer, where one stands behind it.
+    Refused(Refusal, Option<E>),
+    /// There is no account of the name in the subscription.
+    NoAccount(String),
+    /// Azure does not say what must be known, or does not make the account: what was asked of it.
+    Azure(What, E),
+    /// What is read of the accounts changes with every look.
+    Unsettled,
+}
+
+/// What was asked of Azure.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// A list of accounts.
+    List(Scope),
+    /// The blobs of the account of this name.
+    Blobs(String),
+    /// The creation of the account of this name.
+    Creation(String),
+    /// The account.
+    Account(ArmId),
+}
+
+#[derive(Debug)]
+struct Ask {
+    asked: Asked,
+    at: Duration,
+    /// What it has waited for: the last request, and how many there were.
+    waits: BTreeMap<What, (Id, u32)>,
+}
+
+/// A list of accounts, and when it was asked for.
+#[derive(Debug, Default)]
+struct List {
+    at: Option<Duration>,
+    accounts: Vec<StorageAccount>,
+}
+
+impl List {
+    fn is_fresh_for(&self, asked_at: Duration) -> bool {
+        self.at.is_some_and(|at| asked_at <= at + LIST_LASTS)
+    }
+
+    fn named(&self, name: &str) -> Option<&StorageAccount> {
+        self.accounts.iter().find(|account| account.name() == name)
+    }
+
+    fn put(&mut self, account: &StorageAccount) {
+        match self.accounts.iter_mut().find(|other| other.id == account.id) {
+            Some(other) => *other = account.clone(),
+            None => self.accounts.push(account.clone()),
+        }
+    }
+}
+
+/// The facts of the accounts of a cluster.
+#[derive(Debug)]
+pub struct State<E> {
+    cluster: Cluster,
+    callers: BTreeMap<Caller, Ask>,
+    group: List,
+    subscription: List,
+    /// The blobs of accounts, by the names of the accounts, and when they were asked for.
+    blobs: BTreeMap<String, (Duration, BTreeSet<String>)>,
+    /// The disks that were given an account and that no list has shown yet: the account, and since when.
+    placed: BTreeMap<String, (String, Duration)>,
+    /// The creations that are under way.
+    making: BTreeMap<String, NewAccount>,
+    /// The names that belong to somebody else, and since when that is known.
+    taken: BTreeMap<String, Duration>,
+    /// The accounts that were not found, and when.
+    gone: BTreeMap<ArmId, Duration>,
+    running: BTreeMap<Id, (What, Duration)>,
+    /// What has failed since the last decision. Its callers are told, and what comes later asks again.
+    failed: BTreeMap<What, E>,
+    ids: Ids,
+}
+
+impl<E: AzureFailure> State<E> {
+    /// Nothing is known.
+    pub fn new(cluster: Cluster) -> Self {
+        Self {
+            cluster,
+            callers: BTreeMap::new(),
+            group: List::default(),
+            subscription: List::default(),
+            blobs: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            making: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            running: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            ids: Ids::default(),
+        }
+    }
+
+    /// Folds an event into the facts, and decides.
+    pub fn step(&mut self, now: Duration, event: Event<E>) -> Vec<Action<E>> {
+        self.fold(now, event);
+        let mut actions = Vec::new();
+        self.find(now, &mut actions);
+        self.place(now, &mut actions);
+        // Whoever waited for a creation that has failed is told. Who comes later looks first: another may have made it.
+        if self.failed.keys().any(|what| matches!(what, What::Creation(_))) {
+            self.group.at = None;
+        }
+        self.failed.clear();
+        self.leave(&mut actions);
+        actions
+    }
+
+    fn fold(&mut self, now: Duration, event: Event<E>) {
+        match event {
+            Event::Asked(caller, asked) => {
+                self.callers.insert(caller, Ask { asked, at: now, waits: BTreeMap::new() });
+            }
+            Event::Abandoned(caller) => {
+                if let Some(Ask { asked: Asked::Place(request), .. }) = self.callers.remove(&caller) {
+                    self.unplace(&request.blob);
+                }
+            }
+            Event::Listed(id, listed) => {
+                if let Some((What::List(scope), at)) = self.ended(now, id, listed.as_ref().err())
+                    && let Ok(mut accounts) = listed
+                {
+                    self.gone.retain(|_, gone_at| at <= *gone_at + GONE_LASTS);
+                    accounts.retain(|account| !self.gone.contains_key(&account.id));
+                    *self.list(scope) = List { at: Some(at), accounts };
+                }
+            }
+            Event::BlobsListed(id, listed) => {
+                if let Some((What::Blobs(account), at)) = self.ended(now, id, listed.as_ref().err())
+                    && let Ok(listed) = listed
+                {
+                    let names = listed.unwrap_or_default();
+                    self.placed.retain(|blob, (of, placed_at)| {
+                        *of != account || !names.contains(blob) && at <= *placed_at + BLOBS_LAST
+                    });
+                    self.blobs.insert(account, (at, names));
+                }
+            }
+            Event::Made(id, made) => {
+                if let Some((What::Creation(name), _)) = self.ended(now, id, made.as_ref().err()) {
+                    self.making.remove(&name);
+                    match made {
+                        Ok(Made::New(account)) => {
+                            self.blobs.insert(name, (now, BTreeSet::new()));
+                            self.there(&account);
+                        }
+                        Ok(Made::Exists(account)) => self.there(&account),
+                        Ok(Made::Taken) => drop(self.taken.insert(name, now)),
+                        Err(_) => {}
+                    }
+                }
+            }
+            Event::Looked(id, looked) => {
+                if self.ended(now, id, looked.as_ref().err()).is_some()
+                    && let Ok(account) = looked
+                {
+                    self.there(&account);
+                }
+            }
+            Event::Ended { account, blob, ending } => self.is_ended(now, &account, blob, ending),
+            Event::Woke => {}
+        }
+    }
+
+    fn list(&mut self, scope: Scope) -> &mut List {
+        match scope {
+            Scope::Group => &mut self.group,
+            Scope::Subscription => &mut self.subscription,
+        }
+    }
+
+    /// Nobody waits for the place of a disk that was not told its place.
+    fn unplace(&mut self, blob: &str) {
+        let waits = |ask: &Ask| matches!(&ask.asked, Asked::Place(request) if request.blob == blob);
+        let is_in_the_making = self.placed.get(blob).is_some_and(|(account, _)| self.making.contains_key(account));
+        if is_in_the_making && !self.callers.values().any(waits) {
+            self.placed.remove(blob);
+        }
+    }
+
+    fn is_ended(&mut self, now: Duration, account: &ArmId, blob: Option<String>, ending: Ending) {
+        let name = account.name().to_lowercase();
+        match (ending, blob) {
+            (Ending::NoAccount, _) => self.gone(now, account),
+            (Ending::There, Some(blob)) => {
+                self.placed.remove(&blob);
+                // Where nothing is known of the account, a list says it.
+                if let Some((_, blobs)) = self.blobs.get_mut(&name) {
+                    blobs.insert(blob);
+                }
+            }
+            (Ending::NotThere, Some(blob)) => {
+                self.placed.remove(&blob);
+                if let Some((_, blobs)) = self.blobs.get_mut(&name) {
+                    blobs.remove(&blob);
+                }
+            }
+            (Ending::There | Ending::NotThere, None) | (Ending::Unknown, _) => {}
+        }
+    }
+
+    fn gone(&mut self, now: Duration, account: &ArmId) {
+        let name = account.name().to_lowercase();
+        for list in [&mut self.group, &mut self.subscription] {
+            list.accounts.retain(|other| other.id != *account);
+        }
+        self.group.at = None;
+        self.blobs.remove(&name);
+        self.placed.retain(|_, (of, _)| *of != name);
+        self.gone.insert(account.clone(), now);
+    }
+
+    /// An account of the resource group is as this shows it.
+    fn there(&mut self, account: &StorageAccount) {
+        self.gone.remove(&account.id);
+        self.group.put(account);
+        self.subscription.put(account);
+    }
+
+    /// What has ended, and when it was asked for.
+    fn ended(&mut self, now: Duration, id: Id, error: Option<&E>) -> Option<(What, Duration)> {
+        let (what, at) = self.running.remove(&id)?;
+        if let Some(error) = error {
+            let account = match &what {
+                What::Account(account) => Some(account.clone()),
+                What::Blobs(name) => self.group.named(name).map(|account| account.id.clone()),
+                What::List(_) | What::Creation(_) => None,
+            };
+            match account.filter(|_| error.fault().says_that_it_is_missing()) {
+                // It is planned again without the account.
+                Some(account) => self.gone(now, &account),
+                None => drop(self.failed.insert(what.clone(), error.clone())),
+            }
+        }
+        Some((what, at))
+    }
+
+    /// Answers those who ask for accounts that exist.
+    fn find(&mut self, now: Duration, actions: &mut Vec<Action<E>>) {
+        let of = |(caller, ask): (&Caller, &Ask)| match &ask.asked {
+            Asked::Place(_) => None,
+            Asked::Account(name) => Some((*caller, ask.at, Some(name.clone()))),
+            Asked::All => Some((*caller, ask.at, None)),
+        };
+        let callers: Vec<(Caller, Duration, Option<String>)> = self.callers.iter().filter_map(of).collect();
+        for (caller, at, name) in callers {
+            let list = |scope| (What::List(scope), move |id| Action::List(id, scope));
+            let answer = match name {
+                None if self.subscription.is_fresh_for(at) => Ok(self.subscription.accounts.clone()),
+                None => {
+                    let (what, action) = list(Scope::Subscription);
+                    self.need(now, caller, what, action, actions);
+                    continue;
+                }
+                Some(name) => {
+                    let lists = [&self.group, &self.subscription];
+                    let found = lists.iter().find_map(|list| list.named(&name).filter(|_| list.is_fresh_for(at)));
+                    match found {
+                        Some(account) => Ok(vec![account.clone()]),
+                        None if self.subscription.at >= Some(at) => Err(Unplaced::NoAccount(name)),
+                        None => {
+                            let is_asked = self.group.is_fresh_for(at);
+                            let scope = if is_asked { Scope::Subscription } else { Scope::Group };
+                            let (what, action) = list(scope);
+                            self.need(now, caller, what, action, actions);
+                            continue;
+                        }
+                    }
+                }
+            };
+            self.answer(caller, answer, actions);
+        }
+    }
+
+    /// Gives a place to those who ask for one.
+    fn place(&mut self, now: Duration, actions: &mut Vec<Action<E>>) {
+        let of = |(caller, ask): (&Caller, &Ask)| match &ask.asked {
+            Asked::Place(request) => Some((*caller, ask.at, request.clone())),
+            Asked::Account(_) | Asked::All => None,
+        };
+        let mut waiting: Vec<(Caller, Duration, Request)> = self.callers.iter().filter_map(of).collect();
+        let group_at = self.group.at;
+        waiting.retain(|(caller, at, _)| {
+            let is_known = self.group.is_fresh_for(*at);
+            if !is_known {
+                self.need(now, *caller, What::List(Scope::Group), |id| Action::List(id, Scope::Group), actions);
+            }
+            is_known
+        });
+        if waiting.is_empty() {
+            return;
+        }
+        let requests: Vec<Request> = waiting.iter().map(|(_, _, request)| request.clone()).collect();
+        let Plan { joins, makes, reads, refused } = plan(&self.evidence(now), &requests);
+        let mut new: BTreeMap<String, NewAccount> = makes.into_iter().map(|new| (new.name.clone(), new)).collect();
+        for (caller, at, request) in waiting {
+            match (joins.get(&request.blob), refused.get(&request.blob)) {
+                (Some(account), _) => self.join(now, caller, &request, account, &mut new, actions),
+                (None, Some(refusal)) => {
+                    if group_at < Some(at) {
+                        let action = |id| Action::List(id, Scope::Group);
+                        self.need(now, caller, What::List(Scope::Group), action, actions);
+                    } else {
+                        self.answer(caller, Err(self.refused(refusal)), actions);
+                    }
+                }
+                (None, None) => {
+                    for name in &reads {
+                        self.read(now, caller, name, actions);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A refusal, with what Azure said.
+    fn refused(&self, refusal: &Refusal) -> Unplaced<E> {
+        let error = match refusal {
+            Refusal::Unreadable(name) => self.failed.get(&What::Blobs(name.clone())).cloned(),
+            _ => None,
+        };
+        Unplaced::Refused(refusal.clone(), error)
+    }
+
+    /// A caller waits for the blobs of an account. One that is being made has no keys yet.
+    fn read(&mut self, now: Duration, caller: Caller, name: &str, actions: &mut Vec<Action<E>>) {
+        match self.group.named(name).cloned() {
+            Some(account) if account.provisioning_state == ProvisioningState::InProgress => {
+                self.look(now, caller, account.id, actions);
+            }
+            Some(account) => {
+                let what = What::Blobs(name.to_owned());
+                self.need(now, caller, what, |id| Action::ListBlobs(id, Box::new(account)), actions);
+            }
+            None => {}
+        }
+    }
+
+    /// A caller waits for an account that is being made.
+    fn look(&mut self, now: Duration, caller: Caller, account: ArmId, actions: &mut Vec<Action<E>>) {
+        let what = What::Account(account.clone());
+        self.need(now, caller, what, |read| Action::Look(read, account, LOOK_AGAIN), actions);
+    }
+
+    fn join(
+        &mut self,
+        now: Duration,
+        caller: Caller,
+        request: &Request,
+        name: &str,
+        new: &mut BTreeMap<String, NewAccount>,
+        actions: &mut Vec<Action<E>>,
+    ) {
+        let is_listed = self.blobs.get(name).is_some_and(|(_, blobs)| blobs.contains(&request.blob));
+        if !is_listed {
+            self.placed.entry(request.blob.clone()).or_insert_with(|| (name.to_owned(), now)).0 = name.to_owned();
+        }
+        match self.group.named(name) {
+            Some(account) if account.provisioning_state == ProvisioningState::InProgress => {
+                let id = account.id.clone();
+                self.look(now, caller, id, actions);
+            }
+            Some(account) => {
+                let account = account.clone();
+                self.answer(caller, Ok(vec![account]), actions);
+            }
+            None => {
+                let what = What::Creation(name.to_owned());
+                let making = new.remove(name).or_else(|| self.making.get(name).cloned());
+                // Of all accounts a plan joins only those of the list, and those that are made.
+                let Some(making) = making else { return self.answer(caller, Err(Unplaced::Unsettled), actions) };
+                if !self.failed.contains_key(&what) {
+                    self.making.insert(name.to_owned(), making.clone());
+                }
+                new.insert(name.to_owned(), making.clone());
+                self.need(now, caller, what, |id| Action::Make(id, Box::new(making)), actions);
+            }
+        }
+    }
+
+    fn evidence(&self, now: Duration) -> Evidence {
+        let blobs = |account: &StorageAccount| {
+            let name = account.name();
+            // After so long a disk that was given a place is there, or is not: a list says which.
+            let is_old = |at: Duration| now > at + BLOBS_LAST;
+            let doubtful = self.placed.values().any(|(of, at)| of == name && is_old(*at));
+            match self.blobs.get(name) {
+                _ if self.failed.contains_key(&What::Blobs(name.to_owned())) => Blobs::Unreadable,
+                Some((at, blobs)) if !is_old(*at) && !doubtful => Blobs::Known(blobs.clone()),
+                Some(_) | None => Blobs::Unread,
+            }
+        };
+        Evidence {
+            cluster: self.cluster.name.clone(),
+            is_stack_hub: self.cluster.is_stack_hub,
+            accounts: self
+                .group
+                .accounts
+                .iter()
+                .map(|account| Seen { account: account.clone(), blobs: blobs(account) })
+                .collect(),
+            placed: self.placed.iter().map(|(blob, (account, _))| (blob.clone(), account.clone())).collect(),
+            making: self.making.values().cloned().collect(),
+            taken: self
+                .taken
+                .iter()
+                .filter(|(_, at)| now <= **at + TAKEN_LASTS)
+                .map(|(name, _)| name.clone())
+                .collect(),
+        }
+    }
+
+    /// A caller waits for something to be known or made. What has just failed is its answer.
+    fn need(
+        &mut self,
+        now: Duration,
+        caller: Caller,
+        what: What,
+        action: impl FnOnce(Id) -> Action<E>,
+        actions: &mut Vec<Action<E>>,
+    ) {
+        if let Some(error) = self.failed.get(&what).cloned() {
+            return self.answer(caller, Err(Unplaced::Azure(what, error)), actions);
+        }
+        let running = self.running.iter().find(|(_, (running, _))| *running == what).map(|(id, _)| *id);
+        let id = running.unwrap_or_else(|| self.ids.next_id());
+        let most = if matches!(what, What::List(_) | What::Account(_)) { MOST_LOOKS } else { MOST_REPEATS };
+        if let Some(ask) = self.callers.get_mut(&caller) {
+            let (last, count) = ask.waits.entry(what.clone()).or_insert((id, 1));
+            if *last != id {
+                (*last, *count) = (id, *count + 1);
+            }
+            if *count > most {
+                return self.answer(caller, Err(Unplaced::Unsettled), actions);
+            }
+        }
+        if running.is_none() {
+            self.running.insert(id, (what, now));
+            actions.push(action(id));
+        }
+    }
+
+    fn answer(
+        &mut self,
+        caller: Caller,
+        answer: Result<Vec<StorageAccount>, Unplaced<E>>,
+        actions: &mut Vec<Action<E>>,
+    ) {
+        if self.callers.remove(&caller).is_some() {
+            actions.push(Action::Answer(caller, answer));
+        }
+    }
+
+    /// A creation that no caller waits for is left.
+    fn leave(&mut self, actions: &mut Vec<Action<E>>) {
+        let callers = &self.callers;
+        let is_needed = |id: &Id| callers.values().any(|ask| ask.waits.values().any(|(waits_for, _)| waits_for == id));
+        let left: Vec<(Id, String)> = self
+            .running
+            .iter()
+            .filter_map(|(id, (what, _))| match what {
+                What::Creation(name) if !is_needed(id) => Some((*id, name.clone())),
+                _ => None,
+            })
+            .collect();
+        for (id, name) in left {
+            self.running.remove(&id);
+            self.making.remove(&name);
+            actions.push(Action::Leave(id));
+        }
+    }
+
+    /// Whether nobody waits and nothing is in flight. What is known is kept all the same.
+    pub fn is_idle(&self) -> bool {
+        self.callers.is_empty() && self.running.is_empty()
+    }
+
+    /// What it waits for.
+    pub fn awaited(&self) -> Awaited {
+        match self.running.values().next() {
+            None => Awaited::Nothing,
+            Some((What::Creation(_), _)) => Awaited::Operation,
+            Some(_) => Awaited::Read,
+        }
+    }
+}
+
+impl<E: AzureFailure> Unplaced<E> {
+    /// That there is no account, as the failure of a read of a disk.
+    ///
+    /// # Errors
+    /// Anything else: it says nothing of the disk.
+    pub fn failure(self) -> Result<Failure<E>, Self> {
+        match self {
+            Self::NoAccount(_) => Ok(Failure { why: Why::NoAccount, effect: Effect::None, azure: None }),
+            other => Err(other),
+        }
+    }
+
+    /// How a request for a disk ends whose account is not there.
+    ///
+    /// # Errors
+    /// Anything else: it says nothing of the disk.
+    pub fn serve(self, wanted: &Wanted) -> Result<Result<Done, Failure<E>>, Self> {
+        self.failure().map(|_| wanted.without_account())
+    }
+
+    /// What a caller may do about it.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Refused(refusal, _) => refusal.fault(),
+            Self::NoAccount(_) => Fault::ScopeNotFound,
+            Self::Azure(_, error) => error.fault().clone(),
+            Self::Unsettled => Fault::Conflict,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

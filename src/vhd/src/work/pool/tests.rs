@@ -1,0 +1,459 @@
+use lazuli_model::StorageSku;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{accounts::CREATED_BY, class::Place};
+
+#[derive(Debug, Clone, PartialEq)]
+struct Error(Fault);
+
+impl AzureFailure for Error {
+    fn fault(&self) -> &Fault {
+        &self.0
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+
+    fn code(&self) -> &str {
+        ""
+    }
+}
+
+type Answered = Result<Vec<StorageAccount>, Unplaced<Error>>;
+
+fn blob(number: u64) -> String {
+    format!("pvc-{number}.vhd")
+}
+
+fn placing(number: u64, place: Place) -> Asked {
+    Asked::Place(Request { blob: blob(number), place, sku: Some(StorageSku::StandardLrs), location: "local".into() })
+}
+
+fn made(new: &NewAccount) -> StorageAccount {
+    StorageAccount {
+        sku: Some(new.spec.sku),
+        kind: Some(new.spec.kind),
+        location: new.spec.location.clone(),
+        tags: new.spec.tags.clone(),
+        ..StorageAccount::general_purpose(&new.name)
+    }
+}
+
+fn old(name: &str) -> StorageAccount {
+    let tags = BTreeMap::from([(CREATED_BY.0.to_owned(), CREATED_BY.1.to_owned())]);
+    StorageAccount { tags, ..StorageAccount::general_purpose(name) }
+}
+
+/// The pool of a cluster in a world that does at once what it wants.
+struct World {
+    state: State<Error>,
+    now: Duration,
+    accounts: BTreeMap<String, (StorageAccount, BTreeSet<String>)>,
+    others: Vec<StorageAccount>,
+    taken: BTreeSet<String>,
+    unreadable: BTreeSet<String>,
+    /// What was asked of Azure.
+    asked: Vec<String>,
+    answers: BTreeMap<Caller, Answered>,
+    pending: Vec<Action<Error>>,
+}
+
+impl World {
+    fn new(accounts: Vec<(StorageAccount, Vec<u64>)>) -> Self {
+        let cluster = Cluster { name: "s/g/kubernetes".into(), is_stack_hub: false };
+        let with = |(account, blobs): (StorageAccount, Vec<u64>)| {
+            (account.name().to_owned(), (account, blobs.into_iter().map(blob).collect()))
+        };
+        Self {
+            state: State::new(cluster),
+            now: Duration::ZERO,
+            accounts: accounts.into_iter().map(with).collect(),
+            others: Vec::new(),
+            taken: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            asked: Vec::new(),
+            answers: BTreeMap::new(),
+            pending: Vec::new(),
+        }
+    }
+
+    fn event(&mut self, event: Event<Error>) {
+        let actions = self.state.step(self.now, event);
+        self.pending.extend(actions);
+    }
+
+    fn ask(&mut self, caller: Caller, asked: Asked) {
+        self.event(Event::Asked(caller, asked));
+    }
+
+    /// What Azure does about an action.
+    fn carry_out(&mut self, action: Action<Error>) -> Option<Event<Error>> {
+        Some(match action {
+            Action::List(id, scope) => {
+                self.asked.push(format!("list {scope:?}"));
+                let own = self.accounts.values().map(|(account, _)| account.clone());
+                let others = self.others.iter().filter(|_| scope == Scope::Subscription).cloned();
+                Event::Listed(id, Ok(own.chain(others).collect()))
+            }
+            Action::ListBlobs(id, account) => {
+                self.asked.push(format!("blobs {}", account.name()));
+                let listed = match self.accounts.get(account.name()) {
+                    _ if self.unreadable.contains(account.name()) => Err(Error(Fault::Forbidden)),
+                    Some((_, blobs)) => Ok(Some(blobs.clone()).filter(|blobs| !blobs.is_empty())),
+                    None => Err(Error(Fault::NotFound)),
+                };
+                Event::BlobsListed(id, listed)
+            }
+            Action::Make(id, new) => {
+                self.asked.push(format!("make {}", new.name));
+                if self.taken.contains(&new.name) {
+                    return Some(Event::Made(id, Ok(Made::Taken)));
+                }
+                let account = made(&new);
+                self.accounts.insert(new.name.clone(), (account.clone(), BTreeSet::new()));
+                Event::Made(id, Ok(Made::New(Box::new(account))))
+            }
+            Action::Look(id, account, _) => {
+                self.asked.push(format!("look {}", account.name()));
+                let (shown, _) = self.accounts.get_mut(account.name()).unwrap();
+                shown.provisioning_state = ProvisioningState::Succeeded;
+                Event::Looked(id, Ok(Box::new(shown.clone())))
+            }
+            Action::Leave(_) => {
+                self.asked.push("leave".into());
+                return None;
+            }
+            Action::Answer(caller, answer) => {
+                assert!(self.answers.insert(caller, answer).is_none(), "one answer each");
+                return None;
+            }
+        })
+    }
+
+    /// Goes on until nothing is to be done.
+    fn settle(&mut self) {
+        while !self.pending.is_empty() {
+            let action = self.pending.remove(0);
+            if let Some(event) = self.carry_out(action) {
+                self.event(event);
+            }
+        }
+        assert!(self.state.is_idle(), "{:?}", self.state.callers);
+    }
+
+    fn answer(&mut self, caller: Caller, asked: Asked) -> Answered {
+        self.ask(caller, asked);
+        self.settle();
+        self.answers.remove(&caller).unwrap()
+    }
+
+    fn place(&mut self, number: u64) -> String {
+        self.answer(number, placing(number, Place::Shared)).unwrap()[0].name().to_owned()
+    }
+
+    /// The disk is made.
+    fn make(&mut self, account: &str, number: u64) {
+        let (shown, blobs) = self.accounts.get_mut(account).unwrap();
+        blobs.insert(blob(number));
+        let account = shown.id.clone();
+        self.event(Event::Ended { account, blob: Some(blob(number)), ending: Ending::There });
+    }
+
+    fn count(&self, what: &str) -> usize {
+        self.asked.iter().filter(|asked| asked.starts_with(what)).count()
+    }
+}
+
+#[test]
+fn many_requests_at_once_share_one_list_and_grow_the_pool_once() {
+    let mut world = World::new(Vec::new());
+    (0..160).for_each(|number| world.ask(number, placing(number, Place::Shared)));
+    world.settle();
+    assert_eq!((world.count("list"), world.count("make"), world.count("blobs")), (1, 6, 0), "{:?}", world.asked);
+    let mut disks: BTreeMap<String, usize> = BTreeMap::new();
+    for answer in world.answers.values() {
+        *disks.entry(answer.as_ref().unwrap()[0].name().to_owned()).or_default() += 1;
+    }
+    assert!(disks.values().all(|disks| (26..=27).contains(disks)), "{disks:?}");
+    // A later one needs nothing of Azure.
+    world.asked.clear();
+    world.place(160);
+    assert_eq!(world.asked, [""; 0]);
+}
+
+#[test]
+fn the_blobs_of_each_account_of_the_pool_are_listed_before_a_disk_has_a_place() {
+    let mut world = World::new(vec![(old("ds1"), vec![1, 2]), (old("ds2"), vec![3])]);
+    assert_eq!(world.place(1), "ds1", "an earlier try made it");
+    assert_eq!(world.place(4), "ds2");
+    assert_eq!(world.asked, ["list Group", "blobs ds1", "blobs ds2"]);
+    world.unreadable.insert("ds2".into());
+    let mut world = World { state: State::new(world.state.cluster.clone()), ..world };
+    let refused = world.answer(9, placing(9, Place::Shared)).unwrap_err();
+    let why = Refusal::Unreadable("ds2".into());
+    assert_eq!(refused, Unplaced::Refused(why, Some(Error(Fault::Forbidden))));
+    assert_eq!(refused.fault(), Fault::Unavailable);
+    // It is tried again for the next one.
+    world.unreadable.clear();
+    assert_eq!(world.place(9), "ds2");
+}
+
+#[test]
+fn a_name_of_somebody_else_gives_the_next_one() {
+    let mut world = World::new(Vec::new());
+    let name = world.place(1);
+    let mut world = World { taken: BTreeSet::from([name.clone()]), ..World::new(Vec::new()) };
+    assert_ne!(world.place(1), name);
+    assert_eq!(world.count("make"), 2);
+}
+
+#[test]
+fn a_place_is_kept_while_the_disk_may_be_made() {
+    let mut world = World::new(vec![(old("ds1"), vec![1]), (old("ds2"), vec![])]);
+    assert_eq!(world.place(5), "ds2");
+    world.event(Event::Ended { account: old("ds2").id, blob: Some(blob(5)), ending: Ending::Unknown });
+    (6..12).for_each(|number| drop(world.place(number)));
+    assert_eq!(world.place(5), "ds2");
+    // After a long time a list says what became of it.
+    world.now += BLOBS_LAST + Duration::from_secs(1);
+    world.asked.clear();
+    world.place(20);
+    assert_eq!(world.asked, ["list Group", "blobs ds1", "blobs ds2"]);
+    assert!(!world.state.placed.contains_key(&blob(5)));
+}
+
+#[test]
+fn a_disk_that_is_deleted_makes_room() {
+    let mut world = World::new(Vec::new());
+    let account = world.place(1);
+    world.make(&account, 1);
+    assert_eq!(world.state.blobs[&account].1.len(), 1);
+    let id = world.accounts[&account].0.id.clone();
+    world.event(Event::Ended { account: id, blob: Some(blob(1)), ending: Ending::NotThere });
+    assert!(world.state.blobs[&account].1.is_empty() && world.state.placed.is_empty());
+}
+
+#[test]
+fn an_account_that_is_gone_is_made_again() {
+    let mut world = World::new(Vec::new());
+    let account = world.place(1);
+    world.make(&account, 1);
+    let (shown, _) = world.accounts.remove(&account).unwrap();
+    world.event(Event::Ended { account: shown.id.clone(), blob: Some(blob(2)), ending: Ending::NoAccount });
+    assert_eq!(world.answer(7, Asked::Account(account.clone())), Err(Unplaced::NoAccount(account.clone())));
+    // Lists may show it for a while.
+    world.accounts.insert(account.clone(), (shown, BTreeSet::new()));
+    assert_eq!(world.answer(8, Asked::Account(account.clone())), Err(Unplaced::NoAccount(account.clone())));
+    world.accounts.clear();
+    assert_eq!(world.place(3), account, "its name follows from the cluster");
+    assert_eq!(world.count("make"), 2);
+    // The list of blobs finds that it is gone.
+    let mut world = World::new(vec![(old("ds1"), vec![1])]);
+    world.ask(5, placing(5, Place::Shared));
+    let list = world.pending.remove(0);
+    let listed = world.carry_out(list).unwrap();
+    world.accounts.clear();
+    world.event(listed);
+    world.settle();
+    assert_ne!(world.answers[&5].as_ref().unwrap()[0].name(), "ds1");
+}
+
+#[test]
+fn only_a_list_that_was_sent_after_the_request_says_that_there_is_no_account() {
+    let mut world = World::new(vec![(old("ds1"), vec![])]);
+    world.others.push(StorageAccount { id: ArmId::storage_account("s", "other", "far").unwrap(), ..old("far") });
+    let find = |name: &str| Asked::Account(name.to_owned());
+    assert_eq!(world.answer(1, find("ds1")).unwrap()[0].name(), "ds1");
+    assert_eq!(world.asked, ["list Group"]);
+    assert_eq!(world.answer(2, find("far")).unwrap()[0].id.resource_group(), "other");
+    assert_eq!(world.asked, ["list Group", "list Subscription"]);
+    // Both are known for a minute.
+    world.now += Duration::from_secs(30);
+    assert!(world.answer(3, find("far")).is_ok() && world.answer(4, find("ds1")).is_ok());
+    assert_eq!(world.asked.len(), 2);
+    assert_eq!(world.answer(5, find("none")), Err(Unplaced::NoAccount("none".into())));
+    assert_eq!(world.asked.len(), 3, "the known list was sent before the request came");
+    // A list that was sent before answers nobody who came after.
+    world.now += Duration::from_secs(1);
+    world.ask(6, find("none"));
+    world.now += Duration::from_secs(1);
+    world.ask(7, find("none"));
+    world.settle();
+    assert_eq!(world.asked.len(), 5);
+    world.asked.clear();
+    world.now += LIST_LASTS + Duration::from_secs(1);
+    assert_eq!(world.answer(8, Asked::All).unwrap().len(), 2);
+    world.now += LIST_LASTS;
+    assert_eq!(world.answer(9, Asked::All).unwrap().len(), 2);
+    assert_eq!(world.asked, ["list Subscription"]);
+}
+
+#[test]
+fn a_refusal_rests_on_a_list_that_was_sent_after_the_request() {
+    let mut world = World::new(vec![(old("ds1"), vec![])]);
+    let named = |number| placing(number, Place::Account("mine".into()));
+    world.answer(1, Asked::Account("ds1".into())).unwrap();
+    world.now += Duration::from_secs(10);
+    let account = StorageAccount::general_purpose("mine");
+    world.accounts.insert("mine".into(), (account, BTreeSet::new()));
+    assert_eq!(world.answer(2, named(2)).unwrap()[0].name(), "mine");
+    world.accounts.clear();
+    world.now += Duration::from_secs(70);
+    let refused = world.answer(3, named(3)).unwrap_err();
+    assert_eq!(refused, Unplaced::Refused(Refusal::NoAccount("mine".into()), None));
+    assert_eq!(world.count("list"), 3);
+}
+
+#[test]
+fn a_creation_that_nobody_waits_for_is_left_and_a_failed_one_is_the_answer() {
+    let mut world = World::new(Vec::new());
+    world.ask(1, placing(1, Place::Shared));
+    let list = world.pending.remove(0);
+    let listed = world.carry_out(list).unwrap();
+    world.event(listed);
+    let [Action::Make(id, _)] = &world.pending[..] else { panic!("{:?}", world.pending) };
+    let id = *id;
+    world.pending.clear();
+    world.event(Event::Abandoned(1));
+    assert!(matches!(world.pending[..], [Action::Leave(left)] if left == id));
+    assert!(world.state.making.is_empty() && world.state.placed.is_empty());
+    world.pending.clear();
+    world.ask(2, placing(2, Place::Shared));
+    world.ask(3, placing(3, Place::Shared));
+    let [Action::Make(id, _)] = &world.pending[..] else { panic!("{:?}", world.pending) };
+    let id = *id;
+    world.pending.clear();
+    world.event(Event::Made(id, Err(Error(Fault::Exhausted))));
+    world.settle();
+    for caller in [2, 3] {
+        let Err(Unplaced::Azure(What::Creation(_), error)) = &world.answers[&caller] else { panic!() };
+        assert_eq!(*error, Error(Fault::Exhausted));
+    }
+    assert!(world.state.making.is_empty());
+    world.place(4);
+}
+
+#[test]
+fn an_account_that_another_makes_is_looked_at_until_it_is_there() {
+    let making = StorageAccount { provisioning_state: ProvisioningState::InProgress, ..old("ds1") };
+    let mut world = World::new(vec![(making, vec![])]);
+    assert_eq!(world.place(1), "ds1");
+    assert_eq!(world.asked, ["list Group", "look ds1", "blobs ds1"], "it has no keys before");
+}
+
+/// What happens in a random world.
+#[derive(Debug, Clone)]
+enum Happening {
+    Ask(u64),
+    Abandon(u64),
+    /// Azure answers the action at this place of those that wait.
+    Answer(usize),
+    /// The caller at this place of those that were answered has its disk made.
+    Make(usize),
+    Delete(u64),
+    Pass(u64),
+    /// Somebody deletes an account.
+    Remove(usize),
+    /// This process ends, and another one begins.
+    Restart,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        6 => (0..12_u64).prop_map(Happening::Ask),
+        1 => (0..60_u64).prop_map(Happening::Abandon),
+        8 => any::<usize>().prop_map(Happening::Answer),
+        4 => any::<usize>().prop_map(Happening::Make),
+        1 => (0..12_u64).prop_map(Happening::Delete),
+        1 => (1..400_u64).prop_map(Happening::Pass),
+        1 => any::<usize>().prop_map(Happening::Remove),
+        1 => Just(Happening::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever comes in which order: each request is answered once, no name is being made twice at once, no disk is
+    /// given two accounts that live, and at the end nothing waits.
+    #[test]
+    fn no_disk_has_two_homes(happenings in prop::collection::vec(happening(), 1..120)) {
+        let mut world = World::new(vec![(old("ds1"), vec![100]), (old("ds2"), vec![])]);
+        let mut caller = 0;
+        let mut asked: BTreeMap<Caller, u64> = BTreeMap::new();
+        for happening in happenings {
+            match happening {
+                Happening::Ask(number) => {
+                    caller += 1;
+                    // The class of a request does not change.
+                    let dedicated = number > 9;
+                    let place = if dedicated { Place::Dedicated } else { Place::Shared };
+                    asked.insert(caller, number);
+                    world.ask(caller, placing(number, place));
+                }
+                Happening::Abandon(left) => world.event(Event::Abandoned(left)),
+                Happening::Answer(at) if !world.pending.is_empty() => {
+                    let at = at % world.pending.len();
+                    let action = world.pending.remove(at);
+                    if let Some(event) = world.carry_out(action) {
+                        world.event(event);
+                    }
+                }
+                Happening::Make(at) if !world.answers.is_empty() => {
+                    let of = *world.answers.keys().nth(at % world.answers.len()).unwrap();
+                    if let (Some(Ok(account)), Some(number)) = (world.answers.get(&of), asked.get(&of)) {
+                        let name = account[0].name().to_owned();
+                        if world.accounts.contains_key(&name) {
+                            world.make(&name, *number);
+                        } else {
+                            let id = account[0].id.clone();
+                            let blob = Some(blob(*number));
+                            world.event(Event::Ended { account: id, blob, ending: Ending::NoAccount });
+                        }
+                        // The caller's request is over.
+                        world.answers.remove(&of);
+                    }
+                }
+                Happening::Delete(number) => {
+                    // No creation of it is under way.
+                    let is_asked = asked.iter().any(|(caller, other)| {
+                        let state = &world.state;
+                        *other == number && (state.callers.contains_key(caller) || world.answers.contains_key(caller))
+                    });
+                    let home = world.accounts.iter().find(|(_, (_, blobs))| blobs.contains(&blob(number)));
+                    if let (false, Some((name, (account, _)))) = (is_asked, home) {
+                        let (name, id) = (name.clone(), account.id.clone());
+                        world.accounts.get_mut(&name).unwrap().1.remove(&blob(number));
+                        world.event(Event::Ended { account: id, blob: Some(blob(number)), ending: Ending::NotThere });
+                    }
+                }
+                Happening::Pass(seconds) => world.now += Duration::from_secs(seconds),
+                Happening::Remove(at) => {
+                    let empty = world.accounts.iter().filter(|(_, (_, blobs))| blobs.is_empty());
+                    let names: Vec<String> = empty.map(|(name, _)| name.clone()).collect();
+                    if !names.is_empty() {
+                        world.accounts.remove(&names[at % names.len()]);
+                    }
+                }
+                Happening::Restart => {
+                    world.state = State::new(world.state.cluster.clone());
+                    world.pending.clear();
+                    world.answers.clear();
+                }
+                Happening::Answer(_) | Happening::Make(_) => {}
+            }
+            let making: Vec<&What> = world.state.running.values().map(|(what, _)| what).collect();
+            prop_assert_eq!(making.iter().collect::<BTreeSet<_>>().len(), making.len(), "asked twice at once");
+            let mut homes: BTreeMap<&str, usize> = BTreeMap::new();
+            for (_, blobs) in world.accounts.values() {
+                blobs.iter().for_each(|blob| *homes.entry(blob).or_default() += 1);
+            }
+            prop_assert!(homes.values().all(|count| *count == 1), "{:?}", homes);
+        }
+        world.now += Duration::from_secs(1);
+        world.settle();
+        prop_assert!(world.state.making.is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! VHD blob disks, as the sidecars ask for them: made, attached, grown, detached and deleted, on machines whose system disks
+//! are blobs.
+
+use lazuli_emulator::scenario::VirtualMachine;
+use lazuli_rig::Options;
+use serde_json::Value;
+use tonic::Code;
+
+use super::disk_rig::{
+    Client, GIB, Rig, create_with, delete, expand, list, publish, refused, typical, unpublish, vm_id,
+};
+
+/// An Azure whose machines have VHDs as their system disks, in the account `system1`.
+async fn vhds(change: impl FnOnce(&mut lazuli_emulator::Options)) -> (Rig, Client) {
+    let mut azure = typical();
+    azure.listen_tls = Some("127.0.0.1:0".parse().unwrap());
+    let mut old = VirtualMachine::pattern("old-{}", 2);
+    old.os_disk.storage_account = Some("system1".to_owned());
+    azure.scenario.virtual_machines = vec![old];
+    change(&mut azure);
+    let mut rig = Rig::with(azure, |_: &mut Options| {}).await;
+    let client = rig.controller().await;
+    (rig, client)
+}
+
+/// The blobs of disks: account and blob.
+fn blobs(rig: &Rig) -> Vec<(String, String)> {
+    let dump = rig.control.dump();
+    let of = |(id, doc): (String, Value)| {
+        let account = id.split("/storageaccounts/").nth(1)?.split('/').next()?.to_owned();
+        (doc["type"] == "lazuli/blobs").then(|| (account, doc["properties"]["name"].as_str().unwrap().to_owned()))
+    };
+    dump.resources.into_iter().filter_map(of).collect()
+}
+
+/// The data disks of a machine: LUN and address.
+fn attached(rig: &Rig, machine: &str) -> Vec<(u64, String)> {
+    let dump = rig.control.dump();
+    let disks = dump.resources[&vm_id(machine).to_lowercase()]["properties"]["storageProfile"]["dataDisks"].clone();
+    let element = |disk: &Value| (disk["lun"].as_u64().unwrap(), disk["vhd"]["uri"].as_str().unwrap().to_owned());
+    disks.as_array().unwrap().iter().map(element).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_blob_disk_is_made_attached_grown_and_deleted() {
+    let (rig, client) = vhds(|_| {}).await;
+    let shared = create_with(&client, "pvc-1", &[("kind", "Shared"), ("skuName", "Standard_LRS")]).await.unwrap();
+    let own = create_with(&client, "pvc-2", &[("kind", "Dedicated"), ("cachingMode", "None")]).await.unwrap();
+    for (volume, prefix) in [(&shared, "https://ds"), (&own, "https://dd")] {
+        assert!(volume.volume_id.starts_with(prefix), "{}", volume.volume_id);
+        assert_eq!(volume.capacity_bytes, GIB);
+        assert!(volume.accessible_topology.is_empty());
+    }
+    assert_eq!(create_with(&client, "pvc-1", &[("kind", "Shared")]).await.unwrap().volume_id, shared.volume_id);
+
+    assert_eq!(publish(&client, &shared, "old-0").await.unwrap(), 0);
+    assert_eq!(publish(&client, &own, "old-0").await.unwrap(), 1);
+    assert_eq!(publish(&client, &shared, "old-0").await.unwrap(), 0, "it is attached");
+    let listed = attached(&rig, "old-0");
+    assert_eq!(listed, [(0, shared.volume_id.clone()), (1, own.volume_id.clone())]);
+    let message = refused(publish(&client, &shared, "old-1").await, Code::FailedPrecondition);
+    assert!(message.contains("old-0"), "{message}");
+    let shown = list(&client).await.unwrap();
+    assert_eq!(shown[&shared.volume_id], ["old-0"]);
+
+    let message = refused(expand(&client, &shared.volume_id, 12 * GIB, 0).await, Code::FailedPrecondition);
+    assert!(message.contains("old-0") && message.contains("detach"), "{message}");
+    let message = refused(delete(&client, &shared.volume_id).await, Code::FailedPrecondition);
+    assert!(message.contains("old-0"), "{message}");
+
+    unpublish(&client, &shared.volume_id, "old-0").await.unwrap();
+    unpublish(&client, &shared.volume_id, "old-0").await.unwrap();
+    assert_eq!(expand(&client, &shared.volume_id, 12 * GIB, 0).await.unwrap(), 12 * GIB);
+    assert_eq!(publish(&client, &shared, "old-1").await.unwrap(), 0);
+    unpublish(&client, &shared.volume_id, "old-1").await.unwrap();
+    unpublish(&client, &own.volume_id, "old-0").await.unwrap();
+    for volume in [&shared, &own] {
+        delete(&client, &volume.volume_id).await.unwrap();
+        delete(&client, &volume.volume_id).await.unwrap();
+    }
+    assert_eq!(blobs(&rig), []);
+    let accounts = |prefix: &str| {
+        let dump = rig.control.dump();
+        let is_account = |doc: &&Value| doc["type"] == "Microsoft.Storage/storageAccounts";
+        dump.resources
+            .values()
+            .filter(is_account)
+            .filter(|doc| doc["name"].as_str().unwrap().starts_with(prefix))
+            .count()
+    };
+    assert_eq!((accounts("ds"), accounts("dd")), (1, 0), "the account of one disk goes with it");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_class_of_blobs_gets_a_managed_disk_where_the_machines_take_these() {
+    let (rig, client) = vhds(|azure| azure.scenario.virtual_machines[0].os_disk.storage_account = None).await;
+    let volume = create_with(&client, "pvc-1", &[("kind", "Shared")]).await.unwrap();
+    assert!(volume.volume_id.contains("/disks/"), "{}", volume.volume_id);
+    let message =
+        refused(create_with(&client, "pvc-2", &[("storageAccount", "azuretestx")]).await, Code::InvalidArgument);
+    assert!(message.contains("storageAccount") && message.contains("--blob-disks=always"), "{message}");
+    refused(unpublish(&client, "https://example.com/d.vhd", "old-0").await, Code::InvalidArgument);
+    // The machine does not list it.
+    unpublish(&client, "https://azuretestx.blob.core.windows.net/vhds/d.vhd", "old-0").await.unwrap();
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_retired_cloud_attaches_no_blob_and_names_the_way_out() {
+    let (rig, client) = vhds(|azure| azure.unverified.set("unmanaged-disks-retired=true").unwrap()).await;
+    let volume = create_with(&client, "pvc-1", &[("kind", "Shared")]).await.unwrap();
+    let message = refused(publish(&client, &volume, "old-0").await, Code::FailedPrecondition);
+    assert!(message.contains("retired") && message.contains("dataSource"), "{message}");
+    assert_eq!(attached(&rig, "old-0"), []);
+    rig.lab.stop().await;
+}
