@@ -9,14 +9,10 @@ use lazuli_azure::{
     error::ArmError,
     storage::Storage,
 };
-use lazuli_model::{
-    BlobUri, StorageAccount,
-    fault::{Code, Effect, Fault},
-    parameter::ParameterError,
-};
+use lazuli_model::{BlobUri, StorageAccount, fault::Code, parameter::ParameterError};
 use lazuli_quota::permit::Priority;
 use lazuli_storage::{publish, whole_disk};
-use lazuli_vhd::import::{self, Call, Failed, Import, Made, Next, Refusal, Why};
+use lazuli_vhd::import::{self, Call, Import, Made, Next, Refusal, Why};
 use tokio::time::Instant;
 
 use super::{Created, VolumeError, Volumes, changed, error::Answer, resulting_disk};
@@ -122,34 +118,6 @@ impl ImportError {
                 None => error,
             }),
         }
-    }
-}
-
-impl Failed for Answer {
-    fn fault(&self) -> &Fault {
-        &self.0.fault
-    }
-
-    fn effect(&self) -> Effect {
-        self.0.effect
-    }
-
-    fn code(&self) -> &str {
-        &self.0.code
-    }
-}
-
-impl Failed for VolumeError {
-    fn fault(&self) -> &Fault {
-        &self.fault
-    }
-
-    fn effect(&self) -> Effect {
-        self.effect
-    }
-
-    fn code(&self) -> &str {
-        self.azure_code()
     }
 }
 

@@ -22,6 +22,7 @@ mod tests;
 
 use std::{fmt, mem, sync::Arc};
 
+use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
     ArmId, BlobUri, Disk, InstanceView, ProvisioningState, StorageAccount, Vm,
     disk_spec::{DiskSpec, ImportVersion, Imported, Mismatch},
@@ -227,7 +228,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl<E: Failed, B, W: Failed> Failure<E, B, W> {
+impl<E: AzureFailure, B, W: AzureFailure> Failure<E, B, W> {
     /// The gRPC code of CreateVolume.
     pub fn code(&self) -> Code {
         let code = match &self.why {
@@ -247,18 +248,8 @@ impl<E: Failed, B, W: Failed> Failure<E, B, W> {
     }
 }
 
-/// A failed call of Azure's, or a failed request to the task of the disk.
-pub trait Failed: fmt::Debug {
-    /// What a caller may do about it.
-    fn fault(&self) -> &Fault;
-    /// Whether a write may be in progress.
-    fn effect(&self) -> Effect;
-    /// Azure's own code; empty where it gave none.
-    fn code(&self) -> &str;
-}
-
 /// A read of a disk that may not exist.
-fn there<E: Failed>(read: Result<Box<Disk>, E>) -> Result<Option<Box<Disk>>, E> {
+fn there<E: AzureFailure>(read: Result<Box<Disk>, E>) -> Result<Option<Box<Disk>>, E> {
     match read {
         Ok(disk) => Ok(Some(disk)),
         Err(error) if *error.fault() == Fault::NotFound => Ok(None),
@@ -357,7 +348,7 @@ impl Import {
     }
 
     /// What follows from an event, which is the answer to the call before.
-    pub fn step<E: Failed, B: fmt::Debug, W: Failed>(
+    pub fn step<E: AzureFailure, B: fmt::Debug, W: AzureFailure>(
         &mut self,
         event: Event<E, B, W>,
     ) -> Next<Result<Made, Failure<E, B, W>>> {
@@ -368,7 +359,7 @@ impl Import {
         }
     }
 
-    fn turn<E: Failed, B: fmt::Debug, W: Failed>(&mut self, event: Event<E, B, W>) -> Turn<E, B, W> {
+    fn turn<E: AzureFailure, B: fmt::Debug, W: AzureFailure>(&mut self, event: Event<E, B, W>) -> Turn<E, B, W> {
         match (mem::replace(&mut self.at, At::Over), event) {
             (At::Begin, Event::Begun) => {
                 let call = Call::ReadDisk(self.planned.disk.clone());
@@ -504,7 +495,7 @@ impl Import {
         }
     }
 
-    fn machine_read<E: Failed, B, W>(
+    fn machine_read<E: AzureFailure, B, W>(
         &mut self,
         look: Look,
         machine: ArmId,
@@ -604,7 +595,7 @@ impl Import {
         self.go(At::MakingDisk(plan), call)
     }
 
-    fn not_made<E, B, W: Failed>(&mut self, plan: &CreatePlan, error: W) -> Turn<E, B, W> {
+    fn not_made<E, B, W: AzureFailure>(&mut self, plan: &CreatePlan, error: W) -> Turn<E, B, W> {
         let is_refused = error.effect() == Effect::None
             && matches!(error.fault(), Fault::Invalid | Fault::InUse | Fault::Unclear | Fault::Unsupported);
         match &self.machine {
@@ -632,7 +623,7 @@ impl Import {
     }
 
     /// The disk that is to be deleted, by a read just before. Another process may have gone on meanwhile.
-    fn confirmed<E: Failed, B, W>(&mut self, ended: Ended, read: Result<Box<Disk>, E>) -> Turn<E, B, W> {
+    fn confirmed<E: AzureFailure, B, W>(&mut self, ended: Ended, read: Result<Box<Disk>, E>) -> Turn<E, B, W> {
         let before = self.disk.clone();
         let read = there(read).map_err(|error| self.unreadable(self.planned.disk.to_string(), error))?;
         let Some(disk) = read else {

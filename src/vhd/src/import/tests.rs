@@ -21,7 +21,7 @@ const URI: &str = "https://acct.blob.core.windows.net/vhds/d.vhd";
 #[derive(Debug, Clone, PartialEq)]
 struct Error(Fault, Effect);
 
-impl Failed for Error {
+impl AzureFailure for Error {
     fn fault(&self) -> &Fault {
         &self.0
     }
