@@ -4,7 +4,7 @@ use futures::{StreamExt as _, stream};
 use lazuli_azure::{
     Until,
     error::ArmError,
-    storage::{ShareList, Storage, StoragePages, Usage},
+    storage::{ShareList, Storage, Usage},
 };
 use lazuli_diagnosis::shares::{AccountGroup, AccountShares};
 use lazuli_model::{FileShare, StorageAccount};
@@ -62,31 +62,13 @@ pub(super) async fn gather(
 }
 
 async fn accounts(storage: &Storage, group: &AccountGroup, until: &Until) -> Result<Vec<StorageAccount>, ArmError> {
-    all(storage.list_accounts(&group.subscription, Some(&group.name), Priority::Read, until)?).await
+    storage.list_accounts(&group.subscription, Some(&group.name), Priority::Read, until)?.readable().await
 }
 
 async fn shares(storage: &Storage, account: &StorageAccount, until: &Until) -> Result<Vec<FileShare>, ArmError> {
     let list = ShareList { prefix: String::new(), deleted: true, snapshots: true };
     let region = storage.in_region(Some(&account.location));
-    all(region.list_shares(&account.id, &list, Priority::Read, until)?).await
-}
-
-/// All items that can be read; of the others a line is logged.
-async fn all<T>(mut pages: StoragePages<T>) -> Result<Vec<T>, ArmError> {
-    let mut items = Vec::new();
-    while let Some(page) = pages.next_page().await? {
-        for item in page {
-            match item {
-                Ok(item) => items.push(item),
-                Err(unreadable) => tracing::warn!(
-                    resource = unreadable.id.as_deref().unwrap_or("unknown"),
-                    error = %unreadable.error,
-                    "an item of a list cannot be read, and is left out"
-                ),
-            }
-        }
-    }
-    Ok(items)
+    region.list_shares(&account.id, &list, Priority::Read, until)?.readable().await
 }
 
 /// Asks for each live share how much of it is used. One that does not say keeps none.

@@ -7,7 +7,7 @@ use lazuli_azure::{
     blob::{Account, Blobs, Show},
     error::{ArmError, Verb},
     permits::Permit,
-    storage::{RegionStorage, Storage, StoragePages},
+    storage::{RegionStorage, Storage},
 };
 use lazuli_engine::{attempts::Limits, single::AzureFailure as _};
 use lazuli_model::{ArmId, BlobUri, StorageAccount};
@@ -18,7 +18,6 @@ use lazuli_vhd::{
     work::{Home, Refused, disk::Sent, pool::Scope},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
 use crate::error::CallError;
 
@@ -128,7 +127,7 @@ impl Calls {
         };
         let until = Until::working(PATIENCE);
         let listed =
-            async { all(self.storage.list_accounts(&self.subscription, group, Priority::Create, &until)?).await };
+            async { self.storage.list_accounts(&self.subscription, group, Priority::Create, &until)?.readable().await };
         listed.await.map_err(CallError::Arm)
     }
 
@@ -139,19 +138,4 @@ impl Calls {
         let names = |blobs: Vec<lazuli_azure::blob::ListedBlob>| blobs.into_iter().map(|blob| blob.name).collect();
         listed.map(|blobs| blobs.map(names)).map_err(CallError::Blob)
     }
-}
-
-async fn all(mut pages: StoragePages<StorageAccount>) -> Result<Vec<StorageAccount>, ArmError> {
-    let mut accounts = Vec::new();
-    while let Some(page) = pages.next_page().await? {
-        for account in page {
-            match account {
-                Ok(account) => accounts.push(account),
-                Err(unreadable) => {
-                    warn!(id = unreadable.id, error = %unreadable.error, "a storage account of a list cannot be read");
-                }
-            }
-        }
-    }
-    Ok(accounts)
 }

@@ -39,11 +39,7 @@ impl PageBlobs {
     /// The storage account of this name in a subscription. No list of Azure's goes by name.
     async fn find(&self, subscription: &str, name: &str) -> Result<Option<Box<StorageAccount>>, ArmError> {
         let until = Until::working(PATIENCE);
-        let mut pages = self.storage.list_accounts(subscription, None, Priority::Create, &until)?;
-        let mut accounts = Vec::new();
-        while let Some(page) = pages.next_page().await? {
-            accounts.extend(page);
-        }
+        let accounts = self.storage.list_accounts(subscription, None, Priority::Create, &until)?.all().await?;
         named(accounts, name)
     }
 }

@@ -11,11 +11,7 @@ use std::{
 };
 
 use futures::future::{BoxFuture, FutureExt as _};
-use lazuli_azure::{
-    Until,
-    error::ArmError,
-    storage::{ShareList, StoragePages},
-};
+use lazuli_azure::{Until, storage::ShareList};
 use lazuli_engine::Awaited;
 use lazuli_journal::Recorder;
 use lazuli_model::{ArmId, StorageAccount, fault::Fault};
@@ -26,7 +22,6 @@ use lazuli_shares::{
     work::pool::{Action, Caller, Event, Refused, State},
 };
 use tokio::{sync::oneshot, time::sleep};
-use tracing::warn;
 
 use crate::{
     ShareError,
@@ -152,28 +147,13 @@ impl PoolKind {
     }
 }
 
-/// All items of a list. What cannot be read is left out: no share is put where nothing is known.
-async fn all<T>(mut pages: StoragePages<T>) -> Result<Vec<T>, ArmError> {
-    let mut items = Vec::new();
-    while let Some(page) = pages.next_page().await? {
-        for item in page {
-            match item {
-                Ok(item) => items.push(item),
-                Err(unreadable) => {
-                    warn!(id = unreadable.id, error = %unreadable.error, "an item of a list cannot be read");
-                }
-            }
-        }
-    }
-    Ok(items)
-}
-
+/// What cannot be read is left out: no share is put where nothing is known.
 async fn list_accounts(regions: Regions, group: Group) -> Result<Vec<StorageAccount>, ShareError> {
     let listed = async {
         let until = Until::working(PATIENCE);
         let Group { subscription, resource_group } = &group;
         let storage = regions.storage();
-        all(storage.list_accounts(subscription, Some(resource_group), Priority::Create, &until)?).await
+        storage.list_accounts(subscription, Some(resource_group), Priority::Create, &until)?.readable().await
     };
     let accounts = listed.await.map_err(|error| ShareError::azure(format!("{group} cannot be listed"), error))?;
     accounts.iter().for_each(|account| regions.learn(account));
@@ -273,8 +253,9 @@ impl Kind for PoolKind {
             Action::ListShares(id, account) => async move {
                 let list = ShareList { deleted: true, ..ShareList::default() };
                 let until = Until::working(PATIENCE);
-                let listed =
-                    async { all(regions.of(&account).list_shares(&account, &list, Priority::Create, &until)?).await };
+                let listed = async {
+                    regions.of(&account).list_shares(&account, &list, Priority::Create, &until)?.readable().await
+                };
                 let failed = |error| ShareError::azure(format!("the shares of {account} cannot be listed"), error);
                 Event::SharesListed(id, listed.await.map_err(failed))
             }

@@ -2,6 +2,7 @@
 
 use lazuli_model::{ArmId, FileShare, StorageAccount};
 use serde_json::Value;
+use tracing::warn;
 
 use super::{
     API_VERSION, RegionStorage, Storage, accounts_path, below_account,
@@ -71,6 +72,34 @@ impl<T> StoragePages<T> {
             })
         };
         Ok(Some(items.into_iter().map(item).collect()))
+    }
+
+    /// Reads all pages that are left.
+    ///
+    /// # Errors
+    /// As [`Pages::next_page`]. A page that fails fails the list: a shorter list would be a wrong one.
+    pub async fn all(mut self) -> Result<Vec<Result<T, Unreadable>>, ArmError> {
+        let mut items = Vec::new();
+        while let Some(page) = self.next_page().await? {
+            items.extend(page);
+        }
+        Ok(items)
+    }
+
+    /// Reads all pages that are left, and leaves out the items that cannot be read: a log line names each. It is for a
+    /// caller to whom an item that it does not see is one that it does not use.
+    ///
+    /// # Errors
+    /// As [`StoragePages::all`].
+    pub async fn readable(self) -> Result<Vec<T>, ArmError> {
+        let read = |item: Result<T, Unreadable>| {
+            item.inspect_err(|Unreadable { id, error }| {
+                let resource = id.as_deref().unwrap_or("unknown");
+                warn!(resource, %error, "an item of a list cannot be read, and is left out");
+            })
+            .ok()
+        };
+        Ok(self.all().await?.into_iter().filter_map(read).collect())
     }
 
     /// The pages beneath, which say when the first one was asked for and answered.
