@@ -7,11 +7,8 @@ use lazuli_model::{ArmId, BlobUri, Disk, DiskId, DiskState, Gib, disk_tags::REQU
 use crate::{
     footer::disk_size,
     lease::Lease,
-    life::{Blob, CREATED_BY, MACHINE_KEY, VOLUME_KEY},
+    life::{Blob, CREATED_BY, VOLUME_KEY},
 };
-
-/// The metadata in which Azure names the resource group of the machine, beside [`MACHINE_KEY`].
-const GROUP_KEY: &str = "microsoftazurecompute_resourcegroupname";
 
 /// The disk that a blob is. `subscription` is that of the cluster, in which its machines are.
 ///
@@ -47,14 +44,14 @@ fn tags(blob: &Blob) -> BTreeMap<String, String> {
 
 /// The machine that the metadata of a blob names.
 fn machine(blob: &Blob, subscription: &str) -> Option<ArmId> {
-    let (group, name) = (blob.metadata.get(GROUP_KEY)?, blob.metadata.get(MACHINE_KEY)?);
+    let (group, name) = blob.machine_in_group()?;
     ArmId::virtual_machine(subscription, group, name).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::life::{ETag, Metadata};
+    use crate::life::{ETag, GROUP_KEY, MACHINE_KEY, Metadata};
 
     #[test]
     fn the_lease_is_the_state_and_names_a_machine_only_while_it_is_held() {

@@ -14,9 +14,6 @@ use crate::{
     life::{Blob, GROWN_FROM_KEY},
 };
 
-/// The metadata in which Azure names the machine of an attached blob, and its resource group.
-const MACHINE_KEYS: [&str; 2] = ["microsoftazurecompute_resourcegroupname", "microsoftazurecompute_vmname"];
-
 /// A blob that may be imported, by its properties. The footer is checked by [`Footer::of_blob`](crate::footer::Footer).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
@@ -43,9 +40,9 @@ impl Holder {
         if blob.lease == Lease::Free {
             return Self::Nobody;
         }
-        match MACHINE_KEYS.map(|key| blob.metadata.get(key).filter(|value| !value.is_empty())) {
-            [Some(group), Some(name)] => Self::Machine(group.clone(), name.clone()),
-            _ => Self::Unknown,
+        match blob.machine_in_group() {
+            Some((group, name)) => Self::Machine(group.to_owned(), name.to_owned()),
+            None => Self::Unknown,
         }
     }
 }
@@ -141,7 +138,7 @@ mod tests {
     use lazuli_model::{CachingMode, DataDisk, DataDiskSource, Lun};
 
     use super::*;
-    use crate::life::{ETag, Metadata};
+    use crate::life::{ETag, GROUP_KEY, MACHINE_KEY, Metadata};
 
     const MIB: u64 = 1 << 20;
 
@@ -157,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_free_blob_is_nobodys_and_a_held_one_is_of_the_machine_that_it_names() {
-        let [group, name] = MACHINE_KEYS;
+        let (group, name) = (GROUP_KEY, MACHINE_KEY);
         let named = [(group, "g"), (name, "vm")];
         let holder = |lease, metadata: &[_]| check(&blob(lease, metadata)).unwrap().holder;
         assert_eq!(holder(Lease::Free, &named), Holder::Nobody, "the metadata of a detached disk may stay");

@@ -57,6 +57,9 @@ pub const GROWN_FROM_KEY: &str = "lazuligrownfrom";
 /// `DiskBlobAlreadyInUseByAnotherDisk`, which points to it).
 pub(crate) const MACHINE_KEY: &str = "microsoftazurecompute_vmname";
 
+/// The metadata in which Azure names the resource group of that machine.
+pub(crate) const GROUP_KEY: &str = "microsoftazurecompute_resourcegroupname";
+
 /// How often a step reads anew, because what it read has changed or an answer was lost.
 const MOST_ROUNDS: u32 = 8;
 
@@ -91,6 +94,12 @@ impl Blob {
     /// The machine that has it attached, where its metadata names it.
     pub fn machine(&self) -> Option<String> {
         self.metadata.get(MACHINE_KEY).cloned()
+    }
+
+    /// The resource group and the name of that machine, where the metadata gives both.
+    pub(crate) fn machine_in_group(&self) -> Option<(&str, &str)> {
+        let given = |key| self.metadata.get(key).map(String::as_str).filter(|value| !value.is_empty());
+        Some((given(GROUP_KEY)?, given(MACHINE_KEY)?))
     }
 }
 
