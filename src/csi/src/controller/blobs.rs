@@ -18,7 +18,10 @@ use lazuli_volume::{self as plan, Adopted};
 use tonic::Status;
 
 use super::{ControllerService, failed, refused};
-use crate::server::{failure, status};
+use crate::{
+    server::{failure, status},
+    wire::wire_bytes,
+};
 
 /// What is missing where there is no client of page blobs.
 pub(super) fn without_client(id: &dyn std::fmt::Display) -> Status {
@@ -137,10 +140,7 @@ impl ControllerService {
                 self.blob_failure(Rpc::Expand, Some(Regarding::ClaimOf(DiskId::Blob(uri.clone()))), &what, &error)
             }
         })?;
-        Ok(ControllerExpandVolumeResponse {
-            capacity_bytes: i64::try_from(size).unwrap_or(i64::MAX),
-            node_expansion_required: true,
-        })
+        Ok(ControllerExpandVolumeResponse { capacity_bytes: wire_bytes(size), node_expansion_required: true })
     }
 
     pub(super) async fn get_blob(
@@ -150,7 +150,7 @@ impl ControllerService {
     ) -> Result<ControllerGetVolumeResponse, Status> {
         let read = self.volumes.get_blob(uri).await;
         let (size, published_node_ids) = read.map_err(|error| failed(Rpc::Read, &error))?;
-        let capacity_bytes = i64::try_from(size.bytes()).unwrap_or(i64::MAX);
+        let capacity_bytes = wire_bytes(size.bytes());
         Ok(ControllerGetVolumeResponse {
             volume: Some(Volume { volume_id, capacity_bytes, ..Volume::default() }),
             status: Some(controller_get_volume_response::VolumeStatus { published_node_ids }),
