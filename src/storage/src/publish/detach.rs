@@ -5,7 +5,7 @@
 use std::{collections::VecDeque, mem, time::Duration};
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, Disk, DiskId, DiskState, fault::Fault};
+use lazuli_model::{ArmId, Disk, DiskId, fault::Fault};
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{
@@ -278,9 +278,8 @@ impl UnpublishAll {
                 let read =
                     found(read).map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
                 let holders: VecDeque<ArmId> = read.iter().flat_map(|read| read.0.holders()).cloned().collect();
-                let is_free = read.is_none_or(|read| read.0.state == Some(DiskState::Unattached));
-                if cx.of.disk.blob().is_some() && holders.is_empty() && !is_free {
-                    return Err(Failure::refused(Fault::BeingDetached, Why::Leased(cx.disk())));
+                if let Some(read) = read {
+                    cx.check_lease(read.0.state, !holders.is_empty())?;
                 }
                 holders
             }

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, mem, sync::Arc};
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, DiskState, Vm, fault::Fault};
+use lazuli_model::{ArmId, Vm, fault::Fault};
 use lazuli_quota::{permit::Priority, read::Accept};
 
 use super::{
@@ -63,10 +63,7 @@ impl Holders {
                 cx.check_occupied()?;
                 let holders = unpublish::other_holders(&read.0, &self.vm).into_iter();
                 self.left = holders.filter(|holder| !self.judged.contains(holder)).cloned().collect();
-                // The host of a machine that is gone may still write while the lease is held.
-                if cx.of.disk.blob().is_some() && self.left.is_empty() && read.0.state != Some(DiskState::Unattached) {
-                    return Err(Failure::refused(Fault::BeingDetached, Why::Leased(cx.disk())));
-                }
+                cx.check_lease(read.0.state, !self.left.is_empty())?;
                 Ok(self.read_next())
             }
             (At::Machine(holder), Event::Vm { sent_at, read }) => match read {

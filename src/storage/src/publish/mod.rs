@@ -52,7 +52,7 @@ mod simulation;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, CachingMode, Disk, DiskId, Lun, Vm, fault::Fault, node::ClusterNodes};
+use lazuli_model::{ArmId, CachingMode, Disk, DiskId, DiskState, Lun, Vm, fault::Fault, node::ClusterNodes};
 use lazuli_quota::{
     permit::Priority,
     read::{Accept, Seen},
@@ -451,6 +451,17 @@ impl Context<'_, '_> {
             true => Err(Failure::refused(Fault::Busy, Why::Occupied(self.disk()))),
             false => Ok(()),
         }
+    }
+
+    /// Fails while a page blob may have a lease and no machine is known that has it: the host of a machine that is gone may
+    /// still write.
+    ///
+    /// `state` is that of the disk, and `left` says whether machines that hold it are left to judge.
+    fn check_lease<E, W>(&self, state: Option<DiskState>, left: bool) -> Result<(), Failure<E, W>> {
+        if self.of.disk.blob().is_some() && !left && state != Some(DiskState::Unattached) {
+            return Err(Failure::refused(Fault::BeingDetached, Why::Leased(self.disk())));
+        }
+        Ok(())
     }
 }
 
