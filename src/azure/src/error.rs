@@ -8,7 +8,7 @@ use std::{error::Error as StdError, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use http::HeaderMap;
 use lazuli_model::{
-    ArmId,
+    ArmId, chain,
     fault::{Answer, Effect, Fault, classify},
 };
 use lazuli_quota::read::By;
@@ -350,14 +350,7 @@ impl ArmError {
 
     /// The error with its causes, such as why there is no token, for a log line.
     pub fn with_causes(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = self.source();
-        while let Some(cause) = source {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        text
+        chain(self)
     }
 }
 

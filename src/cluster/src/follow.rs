@@ -15,13 +15,13 @@
 //! somebody has corrected the object: nothing else tells of that.
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::Client;
 use kube::api::{WatchEvent, WatchParams};
 use kube::core::Request;
+use lazuli_model::chain;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
@@ -288,25 +288,12 @@ enum FollowError {
     Client(kube::Error),
 }
 
-/// An error with its causes, without those that repeat their own.
-fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let (mut text, mut source) = (error.to_string(), error.source());
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.ends_with(&words) {
-            text = format!("{text}: {words}");
-        }
-        source = cause.source();
-    }
-    text
-}
-
 impl From<kube::Error> for FollowError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::Refused(status),
             kube::Error::SerdeError(error) => Self::Undecoded(error),
-            kube::Error::Service(error) => Self::Unreached(with_causes(&*error)),
+            kube::Error::Service(error) => Self::Unreached(chain(&*error)),
             error => Self::Client(error),
         }
     }

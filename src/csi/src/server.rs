@@ -14,7 +14,7 @@ mod listener;
 mod metrics;
 mod rpc_log;
 
-use std::{error::Error, fmt::Write as _, time::Duration};
+use std::{error::Error, time::Duration};
 
 use lazuli_model::fault::Code;
 use tokio_stream::{
@@ -23,6 +23,8 @@ use tokio_stream::{
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, service::Routes, transport::Server};
+
+pub use lazuli_model::chain;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use go_operations::{GO_FAMILIES, GoDriver, Made};
@@ -116,22 +118,6 @@ pub fn status(code: Code, message: impl Into<String>) -> Status {
 /// A status with this code and the whole chain of the error.
 pub fn failure(code: Code, error: &(dyn Error + 'static)) -> Status {
     status(code, chain(error))
-}
-
-/// An error and its sources, from the outermost to the root cause, joined by `": "`. The one place that prints chains.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        // Errors of other libraries repeat their source.
-        if !text.ends_with(&words) {
-            // Writing to a String cannot fail.
-            let _ = write!(text, ": {words}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 fn shortened(message: String) -> String {

@@ -6,7 +6,7 @@ use lazuli_azure::error::{ArmError, Failure};
 use lazuli_blob_disk::BlobDiskError;
 use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
-    ArmId, BlobUri, DiskId,
+    ArmId, BlobUri, DiskId, chain,
     fault::{Effect, Fault},
 };
 use lazuli_storage::{dangling::NotDangling, publish::WorkFailure, whole_disk::Needed};
@@ -202,12 +202,6 @@ impl AzureError for Answer {
 /// The failed read of a page blob, as a step sees it.
 pub(crate) fn unread_blob(disk: &BlobUri, error: &VolumeError) -> Answer {
     Answer(Failure::elsewhere(error.fault.clone(), disk.as_str(), error.to_string()).into())
-}
-
-/// An error and its sources.
-fn chain(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(error.source(), |error| error.source());
-    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }
 
 /// The disk that Azure's answer names as its target, if any.

@@ -1,6 +1,6 @@
 //! Why there is no key.
 
-use lazuli_model::fault::Code;
+use lazuli_model::{chain, fault::Code};
 use lazuli_shares::secret::{Refusal, handout::NoKey};
 
 /// Why there is no key, as a node tells kubelet. The text says what to do, and never holds a key or a token.
@@ -21,17 +21,7 @@ impl KeyError {
 
     /// Of an error with the errors behind it.
     pub(crate) fn of(code: Code, error: &(dyn std::error::Error + 'static)) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            let words = cause.to_string();
-            // Errors of other libraries repeat their source.
-            if !message.ends_with(&words) {
-                message = format!("{message}: {words}");
-            }
-            source = cause.source();
-        }
-        Self { code, message }
+        Self::new(code, chain(error))
     }
 
     /// Whether another replica may answer otherwise, or this one in a moment.

@@ -269,15 +269,6 @@ async fn a_status_reaches_the_client_with_code_and_message() {
 #[error("outer")]
 struct Outer(#[source] io::Error);
 
-#[derive(Debug, thiserror::Error)]
-#[error("call: {0}")]
-struct Repeating(#[source] Outer);
-
-#[test]
-fn what_an_error_repeats_of_its_source_is_printed_once() {
-    assert_eq!(chain(&Repeating(Outer(io::Error::other("inner")))), "call: outer: inner");
-}
-
 #[test]
 fn a_chain_is_printed_from_the_outside_in() {
     assert_eq!(chain(&Outer(io::Error::other("inner"))), "outer: inner");
