@@ -308,7 +308,7 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
     options.without_effect().iter().for_each(|sentence| tracing::warn!("{sentence}"));
     let go = options.endpoints.go_names();
     let operations = Operations::register(&mut registry, go.clone(), &settings);
-    let (routes, retry) = (options.cloud.routes.table()?, settings::retry(&config));
+    let (routes, retry) = (options.cloud.table()?, settings::retry(&config));
     let azure = clients::connect_with(&config, routes, (&mut registry, go.clone()), seed(), retry).await?;
     azure.network.arm().set_ceilings(settings::ceilings(&config));
     let lease = LeaseName {

@@ -10,7 +10,7 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The clients of Azure.
 pub(super) async fn azure_of(cloud: &CloudOptions, config: &Config) -> Result<Azure, AnyError> {
-    Ok(clients::connect(config, cloud.routes.table()?, &mut Registry::default(), seed()).await?)
+    Ok(clients::connect(config, cloud.table()?, &mut Registry::default(), seed()).await?)
 }
 
 /// The cluster, where there is one, the configuration, and the clients of Azure.

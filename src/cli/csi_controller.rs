@@ -137,7 +137,7 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
     for warning in config.start_warnings() {
         tracing::warn!("the cloud configuration: {warning}");
     }
-    let mut azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
+    let mut azure = clients::connect(&config, options.cloud.table()?, &mut registry, seed()).await?;
     azure.allow_resource_groups(options.cloud.allowed_resource_groups());
 
     let (no_luns, no_handles, no_nodes) = match client {

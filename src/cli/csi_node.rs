@@ -338,12 +338,12 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
         ..NodeConfig::new(options.node_id.clone())
     };
     let real_machine = options.host_root == Path::new("/");
-    let host = Host::new().with_root(options.host_root.clone());
+    let host = Host::new().with_root(std::path::absolute(&options.host_root)?);
     // Without rights nothing is formatted or mounted, and a machine made of folders may do with fewer file systems.
     if real_machine && nix::unistd::geteuid().is_root() {
         host.check_tools()?;
     }
-    let node = NodeService::open(host, imds, options.state_dir.clone(), config)?;
+    let node = NodeService::open(host, imds, std::path::absolute(&options.state_dir)?, config)?;
 
     let registered = |driver: &str, endpoint, kubelet_socket, condition| {
         let folder = options.registration_dir.as_deref();

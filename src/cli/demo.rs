@@ -3,6 +3,7 @@
 mod service;
 mod share;
 mod snapshot;
+mod vhd;
 
 use std::{
     collections::BTreeMap,
@@ -32,6 +33,8 @@ use super::{Outcome, progress::Progress, stop, terminal::Screen};
 /// Why a demonstration has no end.
 const STOPPED: &str = "stopped before its end";
 const GIB: i64 = 1 << 30;
+/// Parts of the ids of all that the demonstration has made of disks.
+const OURS: [&str; 3] = ["/disks/pvc-", "microsoft.compute/snapshots/", "/storageaccounts/dd"];
 /// What the pod writes, and must find again on the other node.
 const CONTENT: &str = "written on the first node\n";
 
@@ -70,17 +73,14 @@ pub(super) async fn run(options: Options) -> Outcome {
         "xfs".into()
     });
     let folder = Folder::make("demo")?;
-    let mut azure = lazuli_emulator::Options { latency: options.latency.clone(), ..Default::default() };
-    azure.start_time = jiff::Timestamp::now();
-    if missing.is_none() {
-        azure.hypervisor = lab::loop_hypervisor(folder.path());
-    }
+    let azure = azure(options.latency.clone(), missing.is_none(), folder.path());
     let mut lab = Lab::start(lab::Options { azure, ..lab::Options::new(folder.path()) }).await?;
     let (started, stop) = (Instant::now(), stop::on_signal()?);
     let shares = share::begin(options.latency.clone()).await?;
     let outcome = show(&mut lab, folder.path(), missing.is_none(), &fs_type, &stop).await;
     lab.stop().await;
     let number = outcome?;
+    let number = vhd::show(options.latency.clone(), missing.is_none(), &fs_type, number, &stop).await?;
     let number = tokio::select! {
         told = shares.show(number) => told?,
         () = stop.cancelled() => return Err(STOPPED.into()),
@@ -97,6 +97,15 @@ pub(super) async fn run(options: Options) -> Outcome {
     Ok(())
 }
 
+/// An Azure, with block devices where disks are mounted.
+fn azure(latency: Profile, mounts: bool, folder: &Path) -> lazuli_emulator::Options {
+    let mut azure = lazuli_emulator::Options { latency, start_time: jiff::Timestamp::now(), ..Default::default() };
+    if mounts {
+        azure.hypervisor = lab::loop_hypervisor(folder);
+    }
+    azure
+}
+
 /// Shows the volume. Gives the number of the last step.
 async fn show(
     lab: &mut Lab,
@@ -111,26 +120,13 @@ async fn show(
         lab.emulator.url(),
         folder.display()
     );
-    let mut story = Story {
-        steps: Steps::after(lab.emulator.control(), 0),
-        controller: lab.controller("controller").await?,
-        nodes: [
-            Machine::at(folder, "node-0", lab.node("node-0").await?),
-            Machine::at(folder, "node-1", lab.node("node-1").await?),
-        ],
-        fs_type: fs_type.to_owned(),
-        disks: [Disk::named("volume"), Disk::named("restored")],
-        snapshot: String::new(),
-    };
-    let told = tokio::select! {
-        told = story.tell(mounts) => told,
-        () = stop.cancelled() => Err(STOPPED.into()),
-    };
-    if told.is_err() && mounts {
-        // Nothing may stay mounted below a folder that is about to be removed.
-        story.clean_up().await;
+    let nodes = ["node-0", "node-1"];
+    let disks = ["volume", "restored"];
+    let mut story = Story::begin(lab, folder, nodes, disks, fs_type, 0).await?;
+    tokio::select! {
+        told = story.tell(mounts) => story.end(told, mounts).await,
+        () = stop.cancelled() => story.end(Err(STOPPED.into()), mounts).await,
     }
-    told.map(|()| story.steps.number)
 }
 
 /// The steps of the demonstration, and what Azure saw of each.
@@ -175,7 +171,8 @@ impl Steps {
         println!("{again}{:.2} s", took.as_secs_f64());
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         let mut order = Vec::new();
-        for call in self.control.call_log().into_iter().filter(|call| call.plane == "arm") {
+        let calls = self.control.call_log().into_iter();
+        for call in calls.filter(|call| ["arm", "blob"].contains(&call.plane.as_str())) {
             let name = format!("{} {}", call.method, call.operation);
             let count = seen.entry(name.clone()).or_default();
             if *count == 0 {
@@ -257,6 +254,37 @@ struct Story {
 }
 
 impl Story {
+    /// A story of these machines and disks, whose steps follow the one of this number.
+    async fn begin(
+        lab: &mut Lab,
+        folder: &Path,
+        nodes: [&'static str; 2],
+        disks: [&'static str; 2],
+        fs_type: &str,
+        number: u32,
+    ) -> Result<Self, AnyError> {
+        Ok(Self {
+            steps: Steps::after(lab.emulator.control(), number),
+            controller: lab.controller("controller").await?,
+            nodes: [
+                Machine::at(folder, nodes[0], lab.node(nodes[0]).await?),
+                Machine::at(folder, nodes[1], lab.node(nodes[1]).await?),
+            ],
+            fs_type: fs_type.to_owned(),
+            disks: disks.map(Disk::named),
+            snapshot: String::new(),
+        })
+    }
+
+    /// Ends it, as it was told. Gives the number of the last step.
+    async fn end(&mut self, told: Result<(), AnyError>, mounts: bool) -> Result<u32, AnyError> {
+        if told.is_err() && mounts {
+            // Nothing may stay mounted below a folder that is about to be removed.
+            self.clean_up().await;
+        }
+        told.map(|()| self.steps.number)
+    }
+
     async fn tell(&mut self, mounts: bool) -> Result<(), AnyError> {
         self.create().await?;
         self.attach(VOLUME, 0).await?;
@@ -328,17 +356,25 @@ impl Story {
     }
 
     async fn create(&mut self) -> Result<(), AnyError> {
-        let watch = self.steps.begin("CreateVolume: 1 GiB, StandardSSD_LRS");
-        let request = CreateVolumeRequest {
-            name: "pvc-demo".into(),
-            capacity_range: Some(CapacityRange { required_bytes: GIB, limit_bytes: 0 }),
-            volume_capabilities: vec![self.capability()],
-            ..Default::default()
-        };
+        let request = CreateVolumeRequest { name: "pvc-demo".into(), ..Default::default() };
+        self.create_as(VOLUME, "CreateVolume: 1 GiB, StandardSSD_LRS", request, GIB).await
+    }
+
+    /// Asks for a volume of this size.
+    async fn create_as(
+        &mut self,
+        disk: usize,
+        what: &str,
+        mut request: CreateVolumeRequest,
+        bytes: i64,
+    ) -> Result<(), AnyError> {
+        let watch = self.steps.begin(what);
+        request.capacity_range = Some(CapacityRange { required_bytes: bytes, limit_bytes: 0 });
+        request.volume_capabilities = vec![self.capability()];
         let answer = self.controller.create_volume(request).await?.into_inner();
-        self.disks[VOLUME].volume = answer.volume.ok_or("CreateVolume answers no volume")?;
+        self.disks[disk].volume = answer.volume.ok_or("CreateVolume answers no volume")?;
         self.steps.end(&watch);
-        println!("     volume id {}", self.disks[VOLUME].id());
+        println!("     volume id {}", self.disks[disk].id());
         Ok(())
     }
 
@@ -405,17 +441,23 @@ impl Story {
         Ok(())
     }
 
-    async fn expand(&mut self, mounts: bool) -> Result<(), AnyError> {
-        let watch = self.steps.begin("ControllerExpandVolume: grow it to 2 GiB while it is in use");
-        let range = Some(CapacityRange { required_bytes: 2 * GIB, limit_bytes: 0 });
+    /// Grows the first volume in Azure, to 2 GiB.
+    async fn grow(&mut self, when: &str) -> Result<(), AnyError> {
+        let watch = self.steps.begin(&format!("ControllerExpandVolume: grow it to 2 GiB {when}"));
         let request = ControllerExpandVolumeRequest {
             volume_id: self.disks[VOLUME].id(),
-            capacity_range: range,
+            capacity_range: Some(CapacityRange { required_bytes: 2 * GIB, limit_bytes: 0 }),
             volume_capability: Some(self.capability()),
             ..Default::default()
         };
         self.controller.controller_expand_volume(request).await?;
         self.steps.end(&watch);
+        Ok(())
+    }
+
+    async fn expand(&mut self, mounts: bool) -> Result<(), AnyError> {
+        self.grow("while it is in use").await?;
+        let range = Some(CapacityRange { required_bytes: 2 * GIB, limit_bytes: 0 });
         if mounts {
             let watch = self.steps.begin("NodeExpandVolume: grow the filesystem under the running pod");
             let capability = self.capability();
@@ -475,8 +517,7 @@ impl Story {
 
     fn nothing_is_left(&self) -> Result<(), AnyError> {
         let ids = self.steps.control.dump().resources.into_keys();
-        let left: Vec<String> =
-            ids.filter(|id| id.contains("/disks/pvc-") || id.contains("microsoft.compute/snapshots/")).collect();
+        let left: Vec<String> = ids.filter(|id| OURS.iter().any(|part| id.contains(part))).collect();
         if left.is_empty() { Ok(()) } else { Err(format!("left in Azure: {}", left.join(", ")).into()) }
     }
 

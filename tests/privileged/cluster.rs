@@ -3,6 +3,7 @@
 //! Azure is the emulator with its block devices.
 
 mod admission;
+mod blob_disks;
 mod cloud_controllers;
 mod conformance;
 mod containers;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs, io,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -21,7 +22,7 @@ use lazuli_azure::{
 };
 use lazuli_cluster::{self as cluster, ConnectError, SecretError};
 use lazuli_config::{
-    self as config, Cloud, CloudError, CloudSource, Config, ConfigError, ConfigType, Document, Environment,
+    self as config, Cloud, CloudError, CloudSource, Config, ConfigError, ConfigType, Discovery, Document, Environment,
     IdentitySystem, SECRET_KEY, SECRET_NAME, SECRET_NAMESPACE,
 };
 use lazuli_shares::{deletion::DRIVER_NAME, parameters};
@@ -66,6 +67,10 @@ pub struct CloudOptions {
     #[arg(long = "trusted-endpoint", env = "LAZULI_TRUSTED_ENDPOINTS", value_delimiter = ',', value_name = "URL")]
     #[arg(value_parser = trusted_endpoint)]
     pub trusted_endpoints: Vec<Url>,
+    /// Verify Azure's servers by the certificate authorities of this file too, PEM: that of an emulator, or of an Azure Stack
+    /// Hub. $SSL_CERT_FILE and $SSL_CERT_DIR replace those of the system instead, for every server.
+    #[arg(long, env = "LAZULI_AZURE_CA_FILE", value_name = "FILE")]
+    pub azure_ca_file: Option<PathBuf>,
     #[command(flatten)]
     /// Where logical origins really are.
     pub routes: RouteOptions,
@@ -88,6 +93,30 @@ impl CloudOptions {
     pub fn allowed_resource_groups(&self) -> plan::AllowedResourceGroups {
         plan::AllowedResourceGroups::of(self.allowed_resource_groups.clone())
     }
+
+    /// The routes as the transport takes them, with the authorities that verify where they lead.
+    ///
+    /// # Errors
+    /// [`WireError`] when a route is not usable, or the file of the authorities cannot be read.
+    pub fn table(&self) -> Result<Routes, WireError> {
+        let table = self.routes.table().map_err(WireError::Route)?;
+        let Some(path) = &self.azure_ca_file else {
+            return Ok(table);
+        };
+        let authorities = fs::read(path)
+            .and_then(certificates)
+            .map_err(|source| WireError::Authorities { path: path.clone(), source })?;
+        Ok(table.trusting(&authorities))
+    }
+}
+
+/// Refuses a file without a certificate: nothing would be trusted by it, and every connection fail.
+fn certificates(pem: Vec<u8>) -> io::Result<Vec<u8>> {
+    let begin = b"-----BEGIN CERTIFICATE-----";
+    if pem.windows(begin.len()).any(|window| window == begin) {
+        return Ok(pem);
+    }
+    Err(io::Error::other("no certificate in PEM is in it"))
 }
 
 /// Where logical origins really are.
@@ -141,6 +170,15 @@ pub enum WireError {
     /// The secret cannot be read.
     #[error("the cloud configuration's Secret cannot be read")]
     Secret(#[source] SecretError),
+    /// The authorities of Azure's servers cannot be read.
+    #[error("--azure-ca-file {} cannot be used", path.display())]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// An endpoint or a route is not usable.
     #[error("an endpoint is not usable")]
     Route(#[source] RouteError),
@@ -322,19 +360,29 @@ pub async fn connect_with(
     seed: u64,
     retry: Retry,
 ) -> Result<Azure, WireError> {
-    let cloud = match &config.cloud {
+    let mut cloud = match &config.cloud {
         CloudSource::Known(cloud) => cloud.clone(),
         CloudSource::Discover(discovery) => {
             let (endpoint, routes) = logical(&discovery.resource_manager, routes.clone())?;
             let transport = transport(config, routes)?;
-            let answer = read_endpoints(&transport, &endpoint, "1.0")
-                .await
-                .map_err(|error| WireError::Endpoints(Box::new(error)))?;
-            discovery.finish(&answer.to_string()).map_err(WireError::Cloud)?
+            let unusable = |error| WireError::Endpoints(Box::new(error));
+            let answer = read_endpoints(&transport, &endpoint, Discovery::API_VERSION).await.map_err(unusable)?;
+            let cloud = discovery.finish(&answer.to_string()).map_err(WireError::Cloud)?;
+            match discovery.api_version_of_storage() {
+                None => cloud,
+                Some(version) => match read_endpoints(&transport, &endpoint, version).await {
+                    Ok(answer) => discovery.with_storage(cloud, &answer.to_string()),
+                    Err(error @ EndpointsError::Unreachable { .. }) => return Err(unusable(error)),
+                    // It serves the older form alone.
+                    Err(_) => cloud,
+                },
+            }
         }
     };
     let (resource_manager, routes) = logical(&cloud.resource_manager, routes)?;
     let (login, routes) = logical(&cloud.login, routes)?;
+    let (storage_suffix, routes) = routes.for_storage(&cloud.storage_suffix).map_err(WireError::Route)?;
+    cloud.storage_suffix = storage_suffix;
     let transport = transport(config, routes)?;
     let credential = credential(config, &login)?;
     let audience = cloud.audiences.first().map_or(cloud.resource_manager.as_str(), String::as_str);
@@ -482,6 +530,7 @@ mod tests {
             kubeconfig: None,
             allowed_resource_groups: Vec::new(),
             trusted_endpoints: Vec::new(),
+            azure_ca_file: None,
             routes: RouteOptions::default(),
         }
     }
@@ -515,7 +564,7 @@ mod tests {
 
         let writing = async {
             sleep(Duration::from_secs(3)).await;
-            std::fs::write(&path, "{}").unwrap();
+            fs::write(&path, "{}").unwrap();
         };
         let began = tokio::time::Instant::now();
         tokio::join!(until_it_exists(&path), writing);
@@ -536,7 +585,7 @@ mod tests {
                 "cloudConfigType": config_type, "subscriptionId": "s", "resourceGroup": "g", "location": "l",
                 "useManagedIdentityExtension": true, "userAgent": "team/1",
             });
-            std::fs::write(&file, text.to_string()).unwrap();
+            fs::write(&file, text.to_string()).unwrap();
             configuration_in(&options(Some(file.clone())), Some(&client), &BTreeMap::new()).await
         };
         assert_eq!(load("file").await.unwrap().user_agent.as_deref(), Some("team/1"));
@@ -556,7 +605,7 @@ mod tests {
             "useManagedIdentityExtension": true,
             "extendedLocationName": "microsoftlosangeles1", "extendedLocationType": "EdgeZone",
         });
-        std::fs::write(&file, text.to_string()).unwrap();
+        fs::write(&file, text.to_string()).unwrap();
         let config = configuration_in(&options(Some(file)), None, &BTreeMap::new()).await.unwrap();
         let azure = connect(&config, Routes::none(), &mut Registry::default(), 7).await.unwrap();
         let plan::Defaults { subscription, resource_group, location, extended_location, cloud, .. } = azure.defaults;

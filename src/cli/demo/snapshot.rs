@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use csi_proto::csi::{
-    CapacityRange, ControllerModifyVolumeRequest, CreateSnapshotRequest, CreateVolumeRequest, DeleteSnapshotRequest,
+    ControllerModifyVolumeRequest, CreateSnapshotRequest, CreateVolumeRequest, DeleteSnapshotRequest,
     VolumeContentSource,
     volume_content_source::{SnapshotSource, Type},
 };
@@ -40,18 +40,13 @@ impl Story {
 
     /// Restores the snapshot, and has a pod read it beside its source on the second node: both file systems have one UUID.
     pub(super) async fn restore(&mut self, mounts: bool) -> Result<(), AnyError> {
-        let watch = self.steps.begin("CreateVolume: from the snapshot, 1 GiB");
         let source = Type::Snapshot(SnapshotSource { snapshot_id: self.snapshot.clone() });
         let request = CreateVolumeRequest {
             name: "pvc-restored".into(),
-            capacity_range: Some(CapacityRange { required_bytes: GIB, limit_bytes: 0 }),
-            volume_capabilities: vec![self.capability()],
             volume_content_source: Some(VolumeContentSource { r#type: Some(source) }),
             ..Default::default()
         };
-        let answer = self.controller.create_volume(request).await?.into_inner();
-        self.disks[RESTORED].volume = answer.volume.ok_or("CreateVolume answers no volume")?;
-        self.steps.end(&watch);
+        self.create_as(RESTORED, "CreateVolume: from the snapshot, 1 GiB", request, GIB).await?;
         self.attach(RESTORED, 1).await?;
         if mounts {
             self.stage_and_publish(RESTORED, 1, "find the device, check and mount it beside its source").await?;

@@ -229,7 +229,31 @@ impl Cloud {
     }
 }
 
+/// The api-version of the metadata endpoint that names no storage services: what Azure Stack Hub serves, and what the Go
+/// peers ask for.
+const OF_A_STAMP: &str = "1.0";
+/// One of a later form, which names them.
+const OF_ANY_CLOUD: &str = "2022-09-01";
+
 impl Discovery {
+    /// The api-version that is asked for.
+    pub const API_VERSION: &str = OF_A_STAMP;
+
+    /// The api-version that is asked for besides, because the answer is to name the storage services: no domain follows from the
+    /// address of a resource manager, as one does from the name of a stamp.
+    pub fn api_version_of_storage(&self) -> Option<&'static str> {
+        let is_address = !matches!(self.resource_manager.host(), Some(Host::Domain(name)) if name.contains('.'));
+        (is_address && self.overrides.storage_suffix.is_none()).then_some(OF_ANY_CLOUD)
+    }
+
+    /// Takes the storage services of an answer to [`Discovery::api_version_of_storage`], where it names them.
+    pub fn with_storage(&self, mut cloud: Cloud, json: &str) -> Cloud {
+        if let Ok(other) = Cloud::from_metadata(json, &self.resource_manager) {
+            cloud.storage_suffix = other.storage_suffix;
+        }
+        cloud
+    }
+
     pub(super) fn new(
         resource_manager: Url,
         name: Option<String>,

@@ -26,6 +26,9 @@ use crate::tls::OverTls;
 pub(crate) struct Endpoints {
     /// Where the emulator is reached by a caller that sends no `Host`; no slash at the end.
     pub(crate) url: String,
+    /// Where it serves over TLS besides. The storage services are said to be there: accounts take https alone, unless they say
+    /// otherwise.
+    pub(crate) tls_port: Option<u16>,
     /// Tenant id.
     pub(crate) tenant_id: String,
     /// Sign-in through ADFS, as on a disconnected Azure Stack Hub.
@@ -70,17 +73,34 @@ async fn serve(State(endpoints): State<Arc<Endpoints>>, RawQuery(query): RawQuer
         return (StatusCode::BAD_REQUEST, Json(error)).into_response();
     };
     let base = base(&parts, &endpoints.url);
+    let storage = storage(&base, endpoints.tls_port);
     // `1.0` is older than every date.
     let answer = match version.as_str() {
         version if version < "2018" => oldest(&endpoints, &base),
-        version if version < "2022" => NAMES.map(|name| cloud(&endpoints, &base, name)).to_vec().into(),
-        _ => newest(&endpoints, &base),
+        version if version < "2022" => NAMES.map(|name| cloud(&endpoints, &base, &storage, name)).to_vec().into(),
+        _ => newest(&endpoints, &base, &storage),
     };
     Json(answer).into_response()
 }
 
 fn login_endpoint(endpoints: &Endpoints, base: &str) -> String {
     if endpoints.adfs { format!("{base}/adfs") } else { format!("{base}/") }
+}
+
+/// The suffix of the storage services for a caller that reached the emulator at `base`.
+fn storage(base: &str, tls_port: Option<u16>) -> String {
+    let host = without_scheme(base);
+    match tls_port {
+        Some(port) if base.starts_with("http://") => {
+            let end = host.rfind([':', ']']).filter(|end| host[*end..].starts_with(':')).unwrap_or(host.len());
+            format!("{}:{port}", &host[..end])
+        }
+        _ => host.to_owned(),
+    }
+}
+
+fn without_scheme(base: &str) -> &str {
+    base.split_once("://").map_or(base, |(_, host)| host)
 }
 
 fn oldest(endpoints: &Endpoints, base: &str) -> Value {
@@ -100,8 +120,8 @@ fn oldest(endpoints: &Endpoints, base: &str) -> Value {
 /// its name falls back to the real cloud's addresses, so all of them lead here.
 const NAMES: [&str; 3] = ["AzureCloud", "AzurePublicCloud", "AzureStackCloud"];
 
-fn cloud(endpoints: &Endpoints, base: &str, name: &str) -> Value {
-    let host = base.split_once("://").map_or(base, |(_, host)| host);
+fn cloud(endpoints: &Endpoints, base: &str, storage: &str, name: &str) -> Value {
+    let host = without_scheme(base);
     json!({
         "name": name,
         "portal": format!("{base}/"),
@@ -125,7 +145,7 @@ fn cloud(endpoints: &Endpoints, base: &str, name: &str) -> Value {
             "identityProvider": if endpoints.adfs { "ADFS" } else { "AAD" },
         },
         "suffixes": {
-            "storage": host,
+            "storage": storage,
             "keyVaultDns": host,
             "sqlServerHostname": host,
             "acrLoginServer": host,
@@ -133,8 +153,8 @@ fn cloud(endpoints: &Endpoints, base: &str, name: &str) -> Value {
     })
 }
 
-fn newest(endpoints: &Endpoints, base: &str) -> Value {
-    let mut cloud = cloud(endpoints, base, NAMES[0]);
+fn newest(endpoints: &Endpoints, base: &str, storage: &str) -> Value {
+    let mut cloud = cloud(endpoints, base, storage, NAMES[0]);
     for member in [
         "microsoftGraphResourceId",
         "logAnalyticsResourceId",
@@ -164,6 +184,7 @@ mod tests {
     async fn ask(query: &str, over_tls: bool) -> (StatusCode, Value) {
         let router = router(Arc::new(Endpoints {
             url: "http://127.0.0.1:1".to_owned(),
+            tls_port: Some(8443),
             tenant_id: "t".to_owned(),
             adfs: false,
         }));
@@ -206,14 +227,27 @@ mod tests {
         assert_eq!(body[0]["authentication"]["loginEndpoint"], "https://localhost:7777/");
     }
 
+    #[tokio::test]
+    async fn storage_services_are_where_https_is() {
+        let (_, body) = ask("?api-version=2022-09-01", false).await;
+        assert_eq!(body["suffixes"]["storage"], "localhost:8443");
+        // A caller over TLS may have come through another port than the one listened on.
+        let (_, body) = ask("?api-version=2019-05-01", true).await;
+        assert_eq!(body[0]["suffixes"]["storage"], "localhost:7777");
+        assert_eq!(storage("http://[::1]:1", Some(2)), "[::1]:2");
+        assert_eq!(storage("http://[::1]", Some(2)), "[::1]:2");
+        assert_eq!(storage("http://127.0.0.1:1", None), "127.0.0.1:1");
+    }
+
     /// Terraform's provider takes an Azure whose metadata name a tenant for an Azure Stack Hub.
     #[tokio::test]
     async fn azure_names_no_tenant_and_an_azure_stack_its_own() {
-        let stack = Endpoints { url: "http://127.0.0.1:1".to_owned(), tenant_id: "t".to_owned(), adfs: true };
+        let stack =
+            Endpoints { url: "http://127.0.0.1:1".to_owned(), tls_port: None, tenant_id: "t".to_owned(), adfs: true };
         for (endpoints, tenant, login) in
             [(&stack, "t", "http://h/adfs"), (&Endpoints { adfs: false, ..stack.clone() }, "common", "http://h")]
         {
-            let authentication = newest(endpoints, "http://h")["authentication"].take();
+            let authentication = newest(endpoints, "http://h", "h")["authentication"].take();
             assert_eq!(authentication["tenant"], tenant);
             assert_eq!(authentication["loginEndpoint"], login);
         }

@@ -380,13 +380,12 @@ impl Emulator {
             clock,
             state,
         );
-        let router = router::router(&shared);
+        let tls_address = tls.as_ref().map(|(_, address, _)| *address);
+        let router = router::router(&shared, tls_address.map(|address| address.port()));
         let mut servers = vec![tokio::spawn(listener::serve(tcp, router.clone(), shared.stop.clone()))];
-        let mut tls_address = None;
-        if let Some((tcp, address, authority)) = tls {
+        if let Some((tcp, _, authority)) = tls {
             let (router, stop) = (router.clone(), shared.stop.clone());
             servers.push(tokio::spawn(async move { tls::serve(tcp, &authority, router, stop).await }));
-            tls_address = Some(address);
         }
         if shared.options.state_file.is_some() {
             let shared = std::sync::Arc::clone(&shared);

@@ -47,8 +47,8 @@ use crate::unknown_fields;
 /// Bodies larger than this are refused; the front door's limit is 4 MiB (documented).
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
 
-/// Every plane on one router.
-pub(crate) fn router(shared: &Arc<Shared>) -> Router {
+/// Every plane on one router, which is served over TLS at `tls_port` too.
+pub(crate) fn router(shared: &Arc<Shared>, tls_port: Option<u16>) -> Router {
     let clock = Arc::clone(shared);
     let directory = Directory::new(
         &shared.options.scenario,
@@ -56,8 +56,12 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         shared.tokens.clone(),
         Arc::new(move || clock.clock.token_now()),
     );
-    let endpoints =
-        Endpoints { url: shared.url.clone(), tenant_id: shared.options.scenario.tenant_id.clone(), adfs: false };
+    let endpoints = Endpoints {
+        url: shared.url.clone(),
+        tls_port,
+        tenant_id: shared.options.scenario.tenant_id.clone(),
+        adfs: false,
+    };
     let other_planes = Router::new()
         .merge(imds::router(Arc::new(metadata::service(shared))))
         .merge(login::router(Arc::new(directory)))

@@ -3,7 +3,7 @@
 
 use std::{
     io::{ErrorKind, Write as _},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     time::Duration,
 };
@@ -28,6 +28,11 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use crate::{AnyError, Folder, SECURITY_GROUP, azure_json};
+
+/// The folder of the certificates of Azure, in that of the processes.
+const TLS_FOLDER: &str = "tls";
+/// The certificate of its authority there.
+const AUTHORITY: &str = "tls/ca.pem";
 
 /// How long the set-up may take.
 const SET_UP: Duration = Duration::from_secs(600);
@@ -90,7 +95,10 @@ impl Cluster {
     pub async fn assemble(layout: Layout<'_>) -> Result<Self, AnyError> {
         // Any TLS library in this process takes this provider; a test may have installed it before.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let Layout { azure, keys, server, listen, folder } = layout;
+        let Layout { mut azure, keys, server, listen, folder } = layout;
+        // The blob services of accounts take https alone.
+        azure.listen_tls = azure.listen_tls.or(Some((Ipv4Addr::LOCALHOST, 0).into()));
+        azure.tls_folder = Some(folder.path().join(TLS_FOLDER));
         let listener = tokio::net::TcpListener::bind(listen).await.map_err(|source| Unserved { listen, source })?;
         let address = listener.local_addr()?;
         let scenario = azure.scenario.clone();
@@ -148,6 +156,7 @@ impl Cluster {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         vec![
             format!("--cloud-config={}", path("azure.json")),
+            format!("--azure-ca-file={}", path(AUTHORITY)),
             format!("--kubeconfig={}", path("kubeconfig")),
             "--cloud-config-secret-name=".to_owned(),
         ]

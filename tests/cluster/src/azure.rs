@@ -137,6 +137,17 @@ impl Azure {
         resources.filter(of_us).filter_map(|doc| Some(doc["name"].as_str()?.to_lowercase())).collect()
     }
 
+    /// The VHDs of disks that exist, and the storage accounts, each by its name.
+    pub async fn blobs_and_accounts(&self) -> (BTreeSet<String>, BTreeSet<String>) {
+        let dump = self.at_rest().await;
+        let of = |kind: &str| {
+            let resources = dump["resources"].as_object().unwrap().values();
+            let name = |doc: &Value| doc["properties"]["name"].as_str().or(doc["name"].as_str()).map(str::to_owned);
+            resources.filter(|doc| doc["type"] == kind).filter_map(name).collect()
+        };
+        (of("lazuli/blobs"), of("Microsoft.Storage/storageAccounts"))
+    }
+
     /// Which disks the machines hold, by name: machine and LUN.
     pub async fn attached(&self) -> BTreeMap<String, Vec<(String, u8)>> {
         let dump = self.at_rest().await;
@@ -197,6 +208,10 @@ pub fn network_id(kind: &str, name: &str) -> String {
     id_of(kind, name).replace("Microsoft.Compute", "Microsoft.Network")
 }
 
+fn account_id(name: &str) -> String {
+    id_of("storageAccounts", name).replace("Microsoft.Compute", "Microsoft.Storage")
+}
+
 fn id_of(kind: &str, name: &str) -> String {
     format!(
         "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Compute/{kind}/{name}",
@@ -216,6 +231,7 @@ impl OtherTool {
         let version = match () {
             () if id.contains("/disks/") => "2025-01-02",
             () if id.contains("/Microsoft.Network/") => "2025-05-01",
+            () if id.contains("/Microsoft.Storage/") => "2024-01-01",
             () => "2025-04-01",
         };
         let path = format!("{id}?api-version={version}");
@@ -255,6 +271,20 @@ impl OtherTool {
             "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": gib},
         });
         self.call("PUT", &id_of("disks", name), Some(body)).await;
+    }
+
+    /// Makes a storage account.
+    pub async fn make_account(&self, name: &str) {
+        let properties = json!({"allowBlobPublicAccess": false, "supportsHttpsTrafficOnly": true});
+        let body = json!({
+            "location": scenario::LOCATION, "kind": "StorageV2", "sku": {"name": "Standard_LRS"}, "properties": properties,
+        });
+        self.call("PUT", &account_id(name), Some(body)).await;
+    }
+
+    /// Deletes a storage account.
+    pub async fn delete_account(&self, name: &str) {
+        self.call("DELETE", &account_id(name), None).await;
     }
 
     /// Deletes a disk.

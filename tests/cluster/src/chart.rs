@@ -36,6 +36,21 @@ pub fn objects_with_snapshots() -> Vec<Value> {
     read("deploy/manifests/lazuli-with-snapshots.yaml")
 }
 
+/// The objects of the plain manifests with the argument that `controller.blobDisks: always` gives.
+pub fn objects_with_blobs() -> Vec<Value> {
+    let mut objects = objects();
+    for object in &mut objects {
+        if let Some(lazuli) = of_deployment(object).and_then(|pod| container(pod, "lazuli")) {
+            push(&mut lazuli["args"], json!("--blob-disks=always"));
+        }
+    }
+    objects
+}
+
+fn of_deployment(object: &mut Value) -> Option<&mut Value> {
+    (object["kind"] == "Deployment").then(|| &mut object["spec"]["template"]["spec"])
+}
+
 /// The objects of the plain manifests with both drivers, with the certificate of the key broker.
 pub fn objects_with_files() -> Vec<Value> {
     let [authority, certificate, key] = certificates::for_name(&format!("{KEY_BROKER}.kube-system.svc"));

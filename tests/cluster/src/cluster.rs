@@ -29,6 +29,8 @@ pub enum Drivers {
     Disks,
     /// `snapshots.enabled` is true.
     DisksWithSnapshots,
+    /// `controller.blobDisks` is `always`.
+    DisksWithBlobs,
     /// `azureFile.enabled` is true.
     DisksAndFiles,
 }
@@ -94,6 +96,7 @@ impl Cluster {
             (CloudProvider::External, _) => chart::objects_with_cloud_controllers(),
             (CloudProvider::None, Drivers::Disks) => chart::objects(),
             (CloudProvider::None, Drivers::DisksWithSnapshots) => chart::objects_with_snapshots(),
+            (CloudProvider::None, Drivers::DisksWithBlobs) => chart::objects_with_blobs(),
             (CloudProvider::None, Drivers::DisksAndFiles) => chart::objects_with_files(),
         }
     }

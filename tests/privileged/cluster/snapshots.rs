@@ -22,23 +22,23 @@ fn snapshot(name: &str) -> Value {
     json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name})
 }
 
-fn volume(claim: &str) -> Value {
+pub(super) fn volume(claim: &str) -> Value {
     json!({"kind": "PersistentVolumeClaim", "name": claim})
 }
 
 /// Writes a file so that the device has it.
-fn write(folder: &Path, text: &str) {
+pub(super) fn write(folder: &Path, text: &str) {
     fs::write(folder.join("letter"), text).unwrap();
     let folder = fs::File::open(folder).unwrap();
     rustix::fs::syncfs(&folder).unwrap();
 }
 
-fn letter(folder: &Path) -> String {
+pub(super) fn letter(folder: &Path) -> String {
     fs::read_to_string(folder.join("letter")).unwrap()
 }
 
 impl Cluster {
-    async fn claim_from(&self, name: &str, class: &str, gib: u32, source: Value) {
+    pub(super) async fn claim_from(&self, name: &str, class: &str, gib: u32, source: Value) {
         let spec = json!({
             "storageClassName": class, "accessModes": ["ReadWriteOnce"], "dataSource": source,
             "resources": {"requests": {"storage": format!("{gib}Gi")}},

@@ -58,6 +58,8 @@ fn is_base(url: &Url) -> bool {
         && url.password().is_none()
 }
 
+/// The domain of the storage services of the public cloud (source: Azure's own environment, `suffixes.storage`).
+const PUBLIC_STORAGE: &str = "core.windows.net";
 /// Stands for any account in the origin of a blob service.
 const ANY: &str = "*";
 /// How the host of a blob service goes on behind the account.
@@ -104,6 +106,25 @@ impl Routes {
         check(&logical, physical)?;
         self.to.insert(any, physical.clone());
         Ok(self)
+    }
+
+    /// The domain of a cloud's storage services, and the table with the route that they need. The suffix of an emulator is the
+    /// address where it serves, `127.0.0.1:8443`: no account can have a host below an address or a port. Such accounts
+    /// get the names of the public cloud, and what is meant for their blob services goes to that address by https, unless
+    /// the table has a route for it.
+    ///
+    /// # Errors
+    /// When the suffix is neither a domain nor an address.
+    pub fn for_storage(self, suffix: &str) -> Result<(String, Self), RouteError> {
+        let server = Url::parse(&format!("https://{suffix}/")).map_err(|_| RouteError::NotABase(suffix.to_owned()))?;
+        let is_domain = matches!(server.host(), Some(Host::Domain(_)));
+        if is_domain && !suffix.contains(':') {
+            return Ok((suffix.to_owned(), self));
+        }
+        let mut table = Self::none().with_blob_services(PUBLIC_STORAGE, &server)?;
+        table.to.extend(self.to);
+        table.extra_roots_pem = self.extra_roots_pem;
+        Ok((PUBLIC_STORAGE.to_owned(), table))
     }
 
     /// Verifies servers by these root certificates too, PEM: those of an emulator have an authority of their own.
@@ -253,6 +274,29 @@ mod tests {
         }
         assert!(Routes::none().with_blob_services("core.windows.net", &url("http://10.0.0.1/")).is_err());
         assert!(Routes::none().with_blob_services("no domain", &server).is_err());
+    }
+
+    #[test]
+    fn the_storage_services_of_an_emulator_have_names_of_the_public_cloud_and_a_route() {
+        for domain in ["core.windows.net", "local.azurestack.external", "localhost"] {
+            assert_eq!(Routes::none().for_storage(domain), Ok((domain.to_owned(), Routes::none())));
+        }
+        let blob = url("https://a1.blob.core.windows.net/vhds/d.vhd");
+        for (address, sent) in [
+            ("127.0.0.1:8443", "https://127.0.0.1:8443/a1/vhds/d.vhd"),
+            ("[::1]:8443", "https://[::1]:8443/a1/vhds/d.vhd"),
+            ("10.213.0.1", "https://10.213.0.1/a1/vhds/d.vhd"),
+            ("emulator.test:8443", "https://emulator.test:8443/a1/vhds/d.vhd"),
+        ] {
+            let (domain, routes) = Routes::none().for_storage(address).unwrap();
+            assert_eq!(domain, "core.windows.net");
+            assert_eq!(routes.physical(&blob), Some(url(sent)), "{address}");
+        }
+        let chosen = Routes::none().with_blob_services("core.windows.net", &url("http://[::1]:1/")).unwrap();
+        assert_eq!(chosen.clone().for_storage("127.0.0.1:8443"), Ok(("core.windows.net".to_owned(), chosen)));
+        for wrong in ["", "no domain", "user@127.0.0.1:1", "127.0.0.1:8443?x", "127.0.0.1:port"] {
+            assert!(Routes::none().for_storage(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

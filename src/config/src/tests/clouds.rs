@@ -93,6 +93,35 @@ fn a_resource_manager_endpoint_asks_for_discovery() {
 }
 
 #[test]
+fn a_resource_manager_without_a_domain_is_asked_for_the_storage_services_too() {
+    let discovery = |endpoint: &str, file: &str| {
+        let value = with(json!({"cloud": "AzurePublicCloud", "resourceManagerEndpoint": endpoint}));
+        let variables = BTreeMap::new();
+        let environment = Environment::new(&variables).with_endpoint_file("/env.json", file);
+        match Config::from_documents(Some(&document(&value)), None, &environment).expect("loads").cloud {
+            CloudSource::Discover(discovery) => discovery,
+            CloudSource::Known(_) => panic!("is to be discovered"),
+        }
+    };
+    let stamp = discovery("https://management.local.azurestack.external", "{}");
+    assert_eq!(stamp.api_version_of_storage(), None);
+    let told = discovery("https://127.0.0.1:8443", r#"{"storageEndpointSuffix": "s"}"#);
+    assert_eq!(told.api_version_of_storage(), None);
+    assert!(discovery("http://localhost:8181", "{}").api_version_of_storage().is_some());
+    let address = discovery("http://127.0.0.1:8181", "{}");
+    assert!(address.api_version_of_storage().is_some());
+    let old =
+        r#"{"authentication": {"loginEndpoint": "http://127.0.0.1:8181/", "audiences": ["http://127.0.0.1:8181/"]}}"#;
+    let cloud = address.finish(old).expect("is the form of Azure Stack Hub");
+    assert_eq!(cloud.storage_suffix, "127.0.0.1");
+    let new = r#"{"authentication": {"loginEndpoint": "http://127.0.0.1:8181", "audiences": ["https://management.azure.com/"]},
+        "suffixes": {"storage": "127.0.0.1:8443"}}"#;
+    let found = address.with_storage(cloud.clone(), new);
+    assert_eq!(found, Cloud { storage_suffix: "127.0.0.1:8443".to_owned(), ..cloud.clone() }, "and nothing else");
+    assert_eq!(address.with_storage(cloud.clone(), "{}"), cloud);
+}
+
+#[test]
 fn a_private_resource_manager_gets_no_token_for_azures_own_services() {
     let asked = |endpoint: &str, audiences: Value| {
         let config = load(&with(json!({"resourceManagerEndpoint": endpoint}))).expect("loads");

@@ -351,7 +351,6 @@ impl<E: AzureFailure> State<E> {
         for list in [&mut self.group, &mut self.subscription] {
             list.accounts.retain(|other| other.id != *account);
         }
-        self.group.at = None;
         self.blobs.remove(&name);
         self.placed.retain(|_, (of, _)| *of != name);
         self.gone.insert(account.clone(), now);

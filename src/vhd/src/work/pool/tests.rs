@@ -260,6 +260,19 @@ fn an_account_that_is_gone_is_made_again() {
     assert_ne!(world.answers[&5].as_ref().unwrap()[0].name(), "ds1");
 }
 
+/// Azure allows a hundred lists in five minutes, and a disk with an account of its own takes its account along.
+#[test]
+fn the_end_of_an_account_costs_the_next_request_no_list() {
+    let mut world = World::new(vec![(old("ds1"), vec![])]);
+    let account = world.place(1);
+    let id = world.accounts[&account].0.id.clone();
+    let asked = world.asked.len();
+    world.accounts.remove(&account);
+    world.event(Event::Ended { account: id, blob: Some(blob(1)), ending: Ending::NoAccount });
+    assert_ne!(world.place(2), account);
+    assert!(!world.asked[asked..].iter().any(|asked| asked.starts_with("list")), "{:?}", world.asked);
+}
+
 #[test]
 fn only_a_list_that_was_sent_after_the_request_says_that_there_is_no_account() {
     let mut world = World::new(vec![(old("ds1"), vec![])]);
