@@ -53,6 +53,9 @@ async fn disk_a_blob_disk_is_made_attached_grown_and_deleted() {
     }
     assert_eq!(create_with(&client, "pvc-1", &[("kind", "Shared")]).await.unwrap().volume_id, shared.volume_id);
 
+    let made = list(&client).await.unwrap();
+    assert!(made[&shared.volume_id].is_empty() && made[&own.volume_id].is_empty(), "{made:?}");
+
     assert_eq!(publish(&client, &shared, "old-0").await.unwrap(), 0);
     assert_eq!(publish(&client, &own, "old-0").await.unwrap(), 1);
     assert_eq!(publish(&client, &shared, "old-0").await.unwrap(), 0, "it is attached");

@@ -1,4 +1,5 @@
-//! The commands of the pages that are to be pasted as a whole, in a shell: the README's, and those of the emulator's page.
+//! The commands of the pages that are to be pasted as a whole, in a shell: the README's, and those of the pages of the
+//! emulator and of blob disks.
 
 use std::{
     fs,
@@ -93,5 +94,13 @@ async fn the_examples_of_the_emulators_page_work_when_they_are_pasted_in_their_o
     let folder = Folder::make("emulator-page").unwrap();
     let script = blocks("deploy/emulator.md", "# The emulator").join("\n");
     let output = run(&moved(&script, &folder, &[8282, 8283, 8284]), &folder).await;
+    assert!(output.status.success(), "{script}\n{}", said(&output));
+}
+
+#[tokio::test]
+async fn blob_disks_can_be_tried_by_pasting_the_commands_of_their_page() {
+    let folder = Folder::make("blob-disks-page").unwrap();
+    let script = moved(&blocks("deploy/blob-disks.md", "## Try it")[0], &folder, &[8285, 8445]);
+    let output = run(&format!("{script}\ntest \"$(jobs -pr | wc -l)\" = 2"), &folder).await;
     assert!(output.status.success(), "{script}\n{}", said(&output));
 }

@@ -36,12 +36,13 @@ pub fn objects_with_snapshots() -> Vec<Value> {
     read("deploy/manifests/lazuli-with-snapshots.yaml")
 }
 
-/// The objects of the plain manifests with the argument that `controller.blobDisks: always` gives.
+/// The objects of the plain manifests as `controller.blobDisks: always` makes them.
 pub fn objects_with_blobs() -> Vec<Value> {
     let mut objects = objects();
-    for object in &mut objects {
-        if let Some(lazuli) = of_deployment(object).and_then(|pod| container(pod, "lazuli")) {
-            push(&mut lazuli["args"], json!("--blob-disks=always"));
+    let arguments = objects.iter_mut().filter_map(|object| container(of_deployment(object)?, "lazuli"));
+    for argument in arguments.filter_map(|lazuli| lazuli["args"].as_array_mut()).flatten() {
+        if *argument == "--blob-disks=auto" {
+            *argument = json!("--blob-disks=always");
         }
     }
     objects

@@ -117,6 +117,8 @@ impl ControllerService {
             self.blob_failure(Rpc::CreateVolume, claim.map(Regarding::Claim), &what, &error)
         })?;
         let size = Gib::holding(made.size_bytes).ok_or_else(|| status(Code::Internal, "the disk has no size"))?;
+        // Lists have the blobs of the accounts that handles name, and no PersistentVolume names this one yet.
+        self.volumes.learn_handle_casing(&DiskId::Blob(made.uri.clone()).into());
         Ok(Created {
             volume_id: made.uri.as_str().to_owned(),
             adopted: Adopted { size, volume_context: class.written.clone(), accessible_topology: Vec::new() },
