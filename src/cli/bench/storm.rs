@@ -253,7 +253,7 @@ impl Storm {
         let socket = folder.join("csi.sock");
         let mut controller = options.measured.controller(&socket, &config);
         if served == Served::BlobDisks {
-            controller.env("SSL_CERT_FILE", certificates.join("ca.pem"));
+            controller.arg("--azure-ca-file").arg(certificates.join("ca.pem"));
         }
         controller.args(["--attach-method", &options.attach_method]);
         let of_files = folder.join("file.sock");

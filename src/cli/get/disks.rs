@@ -413,8 +413,11 @@ fn of_node(node: &str, vm: &Vm, rows: &[Row], slots: &Slots) -> List {
 #[cfg(feature = "emulator")]
 mod tests {
     use clap::Parser;
-    use lazuli_emulator::scenario::{self, AttachTo, Disk as PlacedDisk, Scenario};
+    use lazuli_azure::arm::Write;
+    use lazuli_emulator::scenario::{self, AttachTo, Disk as PlacedDisk, Scenario, VirtualMachine};
+    use lazuli_quota::{permit::Priority, poll::Kind};
     use lazuli_rig::cluster::Cluster;
+    use lazuli_vhd::class;
 
     use super::{
         super::super::{output::testing::assert_regular, terminal::Screen},
@@ -487,6 +490,76 @@ mod tests {
             json!([{"node": "node-0", "lun": 0, "caching": "None", "detaching": false}])
         );
         assert_eq!((&printed["items"][0]["claim"], &printed["items"][1]["sizeGib"]), (&json!("shop/data"), &json!(8)));
+        cluster.azure.shutdown().await;
+    }
+
+    /// Makes a VHD blob disk, as a class of this kind asks for it.
+    async fn make_blob(azure: &Azure, name: &str, kind: &str) -> BlobUri {
+        let request = class::Request {
+            name: name.to_owned(),
+            parameters: [("kind".to_owned(), kind.to_owned())].into(),
+            required_bytes: 1 << 30,
+            limit_bytes: 0,
+        };
+        let defaults = class::Defaults {
+            blob_disks: class::BlobDisks::Always,
+            machines: class::Machines::Blobs,
+            is_stack_hub: false,
+            subscription: scenario::SUBSCRIPTION.to_owned(),
+            resource_group: scenario::RESOURCE_GROUP.to_owned(),
+            location: scenario::LOCATION.to_owned(),
+        };
+        let class::Choice::Blob(class) = class::choose(&request, &defaults).unwrap() else { panic!("{kind}") };
+        let disks = services::blob_disks(azure, Metrics::unregistered(), Recorder::nowhere());
+        disks.create(&class, name).await.unwrap().uri
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn blob_disks_are_printed_with_kind_account_lease_and_footer() {
+        let mut old = VirtualMachine::pattern("node-{}", 2);
+        old.os_disk.storage_account = Some("system".to_owned());
+        let scenario = Scenario { virtual_machines: vec![old], ..Scenario::default() };
+        let options = lazuli_emulator::Options { scenario, ..Default::default() };
+        let cluster = Cluster::start(options, &[]).await.unwrap();
+        let all = cluster.arguments();
+        let words = ["disks".to_owned()].into_iter().chain(all.iter().cloned());
+        let (_, _, azure) = connected(&Command::parse_from(words).options.common.cloud).await.unwrap();
+        let (held, free) = (make_blob(&azure, "pvc-1", "Shared").await, make_blob(&azure, "pvc-2", "Dedicated").await);
+        let until = Until::within(PATIENCE);
+        let vm = ArmId::virtual_machine(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, "node-0").unwrap();
+        let mut body = azure.compute.read_alone(&vm, Priority::Read, &until).await.unwrap();
+        body["properties"].as_object_mut().unwrap().remove("instanceView");
+        body["properties"]["storageProfile"]["dataDisks"] = json!([{"lun": 2, "name": "d", "createOption": "Attach",
+            "caching": "None", "vhd": {"uri": held.as_str()}}]);
+        let write = Write::put(vm.as_str(), "2025-04-01", body, Kind::VmAttach);
+        azure.storage.arm().write(write, &until).await.unwrap().settle(&until).await.unwrap();
+        for (name, handle) in [("pv-1", held.as_str()), ("pv-9", "https://nowhere.blob.core.windows.net/vhds/d.vhd")] {
+            let csi = json!({"driver": DISK_DRIVER, "volumeHandle": handle});
+            let claim = json!({"namespace": "shop", "name": name});
+            let volume = json!({"metadata": {"name": name}, "spec": {"csi": csi, "claimRef": claim}});
+            cluster.server.put("persistentvolumes", volume).unwrap();
+        }
+
+        let text = got(&all, &[]).await.unwrap();
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        let group = scenario::RESOURCE_GROUP;
+        let row = |uri: &BlobUri, volume, claim, kind, rest: &[&'static str]| {
+            let start = [uri.name(), group, volume, claim, "1 GiB", "Standard_LRS", "-", kind, uri.account()];
+            start.into_iter().chain(rest.iter().copied()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(rows[0][7..], ["KIND", "ACCOUNT", "STATE", "LEASE", "FOOTER", "NODE", "LUN"]);
+        let of_free = row(&free, "-", "-", "Dedicated", &["Unattached", "free", "good", "-", "-"]);
+        let of_held = row(&held, "pv-1", "shop/pv-1", "Shared", &["Attached", "held by node-0", "good", "node-0", "2"]);
+        assert_eq!(rows[1..], [of_free, of_held], "{text}");
+
+        let printed: Value = serde_json::from_str(&got(&all, &["--node=node-0", "-o", "json"]).await.unwrap()).unwrap();
+        let item = &printed["items"][0];
+        let blob = json!({"account": held.account(), "lease": "held", "leasedTo": "node-0", "footer": "good"});
+        assert_eq!((&item["id"], &item["kind"], &item["blob"]), (&json!(held.as_str()), &json!("Shared"), &blob));
+        assert_eq!(item["attached"], json!([{"node": "node-0", "lun": 2, "caching": "None", "detaching": false}]));
         cluster.azure.shutdown().await;
     }
 
