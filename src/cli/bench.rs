@@ -52,10 +52,10 @@ enum Bench {
     /// operation's end, by the emulator's clock, to the answer of the call.
     ///
     /// With --kind shared or dedicated the volumes are VHD blob disks, on machines whose system disks are VHDs too: accounts is
-    /// how many storage accounts they are in, and requests has what Azure was asked, by operation. lower_bound_s counts one
-    /// write and one read for each account and VM, so that the creation takes at least as long as that of an account, and the
-    /// deletion of shared disks has no bound. blob_reads and blob_writes are requests to the accounts' blob services. They take
-    /// none of the resource manager's buckets, so no bound counts them.
+    /// how many storage accounts they are in, and requests has what Azure was asked, by operation. lower_bound_s of the creation
+    /// is first_disk_s, when the first account is there and a disk in it; those of attaching and detaching count the VMs, and
+    /// the deletion has none. blob_reads and blob_writes are requests to the accounts' blob services. They take none of the
+    /// resource manager's buckets, so no bound counts them.
     LifeStorm(life_storm::Options),
     /// Deletes VMs with disks attached to them, then detaches all these disks at once.
     ///
