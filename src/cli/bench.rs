@@ -50,7 +50,13 @@ enum Bench {
     /// write and one read for each disk or VM; lower_bound_full_s is the same from full buckets. arm_reads includes
     /// polls, arm_writes includes deletions, and both include what was refused. noticed_* is the time from an
     /// operation's end, by the emulator's clock, to the answer of the call.
-    LifeStorm(storm::SpreadOptions),
+    ///
+    /// With --kind shared or dedicated the volumes are VHD blob disks, on machines whose system disks are VHDs too: accounts is
+    /// how many storage accounts they are in, and requests has what Azure was asked, by operation. lower_bound_s of the creation
+    /// is first_disk_s, when the first account is there and a disk in it; those of attaching and detaching count the VMs, and
+    /// the deletion has none. blob_reads and blob_writes are requests to the accounts' blob services. They take none of the
+    /// resource manager's buckets, so no bound counts them.
+    LifeStorm(life_storm::Options),
     /// Deletes VMs with disks attached to them, then detaches all these disks at once.
     ///
     /// Another principal deletes the VMs, so that the controller's request buckets are its own. The figures are of

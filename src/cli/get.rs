@@ -60,7 +60,9 @@ enum What {
     /// backends.
     #[command(after_long_help = fields_help(load_balancers::FIELDS))]
     LoadBalancers(load_balancers::LoadBalancers),
-    /// The managed disks of the cluster: volume, claim, size, zone, state, and the machine and LUN that each is attached at.
+    /// The disks of the cluster: volume, claim, size, zone, state, and the machine and LUN that each is attached at; of a VHD
+    /// blob disk also its kind, its storage account, its lease and its footer, for which the right to read the accounts and
+    /// their keys is needed.
     /// With --node: those of that machine, and its next free LUN.
     #[command(after_long_help = fields_help(disks::FIELDS))]
     Disks(disks::Disks),

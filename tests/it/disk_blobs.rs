@@ -1,22 +1,31 @@
 //! VHD blob disks, as the sidecars ask for them: made, attached, grown, detached and deleted, on machines whose system disks
 //! are blobs.
 
+use std::collections::BTreeSet;
+
+use csi_proto::csi::Volume;
+use futures::future::join_all;
 use lazuli_emulator::scenario::VirtualMachine;
 use lazuli_rig::Options;
 use serde_json::Value;
+use tokio::time::Instant;
 use tonic::Code;
 
 use super::disk_rig::{
-    Client, GIB, Rig, create_with, delete, expand, list, publish, refused, typical, unpublish, vm_id,
+    Client, GIB, Rig, create_with, delete, expand, list, publish, refused, seconds, typical, unpublish, vm_id,
 };
+
+fn machines(count: u32) -> VirtualMachine {
+    let mut old = VirtualMachine::pattern("old-{}", count);
+    old.os_disk.storage_account = Some("system1".to_owned());
+    old
+}
 
 /// An Azure whose machines have VHDs as their system disks, in the account `system1`.
 async fn vhds(change: impl FnOnce(&mut lazuli_emulator::Options)) -> (Rig, Client) {
     let mut azure = typical();
     azure.listen_tls = Some("127.0.0.1:0".parse().unwrap());
-    let mut old = VirtualMachine::pattern("old-{}", 2);
-    old.os_disk.storage_account = Some("system1".to_owned());
-    azure.scenario.virtual_machines = vec![old];
+    azure.scenario.virtual_machines = vec![machines(2)];
     change(&mut azure);
     let mut rig = Rig::with(azure, |_: &mut Options| {}).await;
     let client = rig.controller().await;
@@ -117,4 +126,48 @@ async fn disk_a_retired_cloud_attaches_no_blob_and_names_the_way_out() {
     assert!(message.contains("retired") && message.contains("dataSource"), "{message}");
     assert_eq!(attached(&rig, "old-0"), []);
     rig.lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_storm_of_blob_disks_takes_as_long_as_an_account_and_a_write_of_a_machine() {
+    let (rig, client) = vhds(|azure| azure.scenario.virtual_machines = vec![machines(10)]).await;
+    let names: Vec<String> = (0..160).map(|n| format!("pvc-{n:03}")).collect();
+    let began = Instant::now();
+    let created =
+        names.iter().map(|name| create_with(&client, name, &[("kind", "Shared"), ("skuName", "Standard_LRS")]));
+    let volumes: Vec<Volume> = join_all(created).await.into_iter().map(Result::unwrap).collect();
+    assert!(began.elapsed() <= seconds(21), "creation: {:?}", began.elapsed());
+    let accounts: BTreeSet<&str> = volumes.iter().filter_map(|volume| volume.volume_id.split('.').next()).collect();
+    assert_eq!(accounts.len(), 6, "{accounts:?}");
+
+    let began = Instant::now();
+    let placed = || volumes.iter().enumerate().map(|(n, volume)| (volume, format!("old-{}", n % 10)));
+    let published = placed().map(|(volume, node)| {
+        let client = client.clone();
+        async move { publish(&client, volume, &node).await }
+    });
+    join_all(published).await.into_iter().for_each(|lun| assert!(lun.unwrap() < 16));
+    assert!(began.elapsed() <= seconds(11), "attach: {:?}", began.elapsed());
+    for node in 0..10 {
+        let machine = format!("old-{node}");
+        assert_eq!((attached(&rig, &machine).len(), rig.vm_writes(&machine).len()), (16, 1), "{machine}");
+    }
+
+    let began = Instant::now();
+    let unpublished = placed().map(|(volume, node)| {
+        let client = client.clone();
+        async move { unpublish(&client, &volume.volume_id, &node).await }
+    });
+    join_all(unpublished).await.into_iter().for_each(Result::unwrap);
+    assert!(began.elapsed() <= seconds(17), "detach: {:?}", began.elapsed());
+    assert!((0..10).all(|node| rig.vm_writes(&format!("old-{node}")).len() == 2));
+
+    let began = Instant::now();
+    join_all(volumes.iter().map(|volume| delete(&client, &volume.volume_id)))
+        .await
+        .into_iter()
+        .for_each(Result::unwrap);
+    assert!(began.elapsed() <= seconds(2), "deletion: {:?}", began.elapsed());
+    assert_eq!((blobs(&rig), rig.control.counters().throttled), (vec![], 0));
+    rig.stop().await;
 }

@@ -107,11 +107,9 @@ pub fn attachment_source(client: kube::Client, driver_name: &str) -> AttachmentS
     })
 }
 
-/// The services of the disk driver's controller over an Azure.
-pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy: Policy, metrics: Metrics) -> Routes {
-    let Policy { method, force_detach, detach_unused, inline, list_volumes, blob_disks } = policy;
-    let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events, journal } = cluster;
-    let blobs = BlobDisks::new(lazuli_blob_disk::Settings {
+/// The VHD blob disks of the cluster, over an Azure.
+pub fn blob_disks(azure: &Azure, metrics: Metrics, journal: Recorder) -> BlobDisks {
+    BlobDisks::new(lazuli_blob_disk::Settings {
         storage: azure.storage.clone(),
         blobs: azure.blobs.clone(),
         suffix: azure.cloud.storage_suffix.clone(),
@@ -120,9 +118,16 @@ pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy
         resource_group: azure.defaults.resource_group.clone(),
         allowed_resource_groups: azure.defaults.allowed_resource_groups.clone(),
         cluster_name: String::new(),
-        metrics: metrics.clone(),
-        journal: journal.clone(),
-    });
+        metrics,
+        journal,
+    })
+}
+
+/// The services of the disk driver's controller over an Azure.
+pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy: Policy, metrics: Metrics) -> Routes {
+    let Policy { method, force_detach, detach_unused, inline, list_volumes, blob_disks: when } = policy;
+    let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events, journal } = cluster;
+    let blobs = blob_disks(azure, metrics.clone(), journal.clone());
     let volumes = Volumes::new(Settings {
         blobs: Some(blobs),
         compute: azure.compute.clone(),
@@ -147,11 +152,8 @@ pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy
     });
     let volumes = volumes.with_page_blobs(PageBlobs::new(azure.storage.clone(), azure.blobs.clone()));
     let controller = ControllerService::new(volumes, azure.defaults.clone());
-    let controller = controller
-        .with_blob_disks(blob_disks)
-        .with_list_volumes(list_volumes)
-        .with_events(events)
-        .with_journal(journal);
+    let controller =
+        controller.with_blob_disks(when).with_list_volumes(list_volumes).with_events(events).with_journal(journal);
     Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(ControllerServer::new(controller))
 }
 

@@ -23,14 +23,14 @@ use crate::arm_requests::{ArmRequests, Sent, Target};
 const REQUESTS: Metric = Metric::new(
     Count,
     "lazuli_azure_requests",
-    "Requests to Azure Resource Manager, by what they do, to what, and how they were answered",
+    "Requests to Azure Resource Manager and to blob services, by what they do, to what, and how they were answered",
 )
 .by(&["verb", "resource", "status"])
 .as_go("arm_request_duration_seconds_count, arm_request_errors_counter_total");
 const REQUEST_DURATIONS: Metric = Metric::new(
     Spread,
     "lazuli_azure_request_duration",
-    "How long requests to Azure Resource Manager took, from the sending to the whole answer, by subscription too",
+    "How long requests to Azure Resource Manager and to blob services took, from the sending to the whole answer, by subscription too",
 )
 .in_unit("seconds")
 .by(&["verb", "resource", "status", "subscription"])
@@ -47,7 +47,7 @@ const OPERATIONS: Metric =
 const PERMIT_QUEUE: Metric = Metric::new(
     Level,
     "lazuli_azure_permit_queue_length",
-    "Requests that wait until Azure has a token for them, by bucket",
+    "Requests that wait until Azure has a token for them, by bucket; data: those to blob services",
 )
 .by(&["bucket"]);
 const PERMIT_WAITS: Metric = Metric::new(
@@ -88,6 +88,31 @@ pub struct Metrics {
     last_success: Arc<Mutex<Option<Instant>>>,
 }
 
+/// A request to the data service of a storage account that went out, and what became of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SentToAccount<'a> {
+    pub(crate) method: &'static str,
+    pub(crate) resource: ResourceType,
+    /// The subscription of the account.
+    pub(crate) subscription: &'a str,
+    /// The HTTP status of the answer; `None` without one.
+    pub(crate) status: Option<u16>,
+    /// Whether the account gets too many requests.
+    pub(crate) is_throttled: bool,
+    /// From the sending to the whole answer.
+    pub(crate) took: Duration,
+}
+
+/// A request, as it is counted.
+struct Counted {
+    verb: &'static str,
+    resource: ResourceType,
+    status: Option<u16>,
+    is_throttled: bool,
+    subscription: Arc<str>,
+    took: Duration,
+}
+
 /// What a path leads to, as far as counting goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResourceType {
@@ -119,6 +144,10 @@ pub enum ResourceType {
     StorageAccounts,
     /// `Microsoft.Storage/storageAccounts/fileServices` and their shares
     FileShares,
+    /// Blobs of a storage account, by its own service.
+    Blobs,
+    /// Containers of blobs, by the account's own service.
+    BlobContainers,
     /// The status and the result of an operation.
     Operations,
     /// Anything else.
@@ -170,6 +199,8 @@ impl ResourceType {
             Self::VirtualNetworks => "virtual_networks",
             Self::StorageAccounts => "storage_accounts",
             Self::FileShares => "file_shares",
+            Self::Blobs => "blobs",
+            Self::BlobContainers => "blob_containers",
             Self::Operations => "operations",
             Self::Other => "other",
         }
@@ -319,7 +350,36 @@ impl Metrics {
     }
 
     pub(crate) fn request(&self, sent: &Sent<'_>) {
-        let status = Label(match sent.status {
+        if matches!(sent.status, Some(200..=299)) {
+            *self.last_success.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        let target = Target::of(sent.path);
+        let subscription = self.subscriptions.of(&target.subscription.to_ascii_lowercase());
+        self.arm_requests.count(sent, &target, &subscription);
+        self.count(&Counted {
+            verb: sent.verb.as_str(),
+            resource: ResourceType::of(sent.path),
+            status: sent.status,
+            is_throttled: sent.status == Some(429),
+            subscription,
+            took: sent.took,
+        });
+    }
+
+    /// Counts a request to the data service of a storage account. The Go manager has no names for these.
+    pub(crate) fn data_request(&self, sent: &SentToAccount<'_>) {
+        self.count(&Counted {
+            verb: sent.method,
+            resource: sent.resource,
+            status: sent.status,
+            is_throttled: sent.is_throttled,
+            subscription: self.subscriptions.of(&sent.subscription.to_ascii_lowercase()),
+            took: sent.took,
+        });
+    }
+
+    fn count(&self, counted: &Counted) {
+        let status = Label(match counted.status {
             Some(429) => "429",
             Some(200..=299) => "2xx",
             Some(300..=399) => "3xx",
@@ -327,19 +387,13 @@ impl Metrics {
             Some(_) => "5xx",
             None => "none",
         });
-        if status.0 == "2xx" {
-            *self.last_success.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        }
-        let (verb, resource) = (Label(sent.verb.as_str()), Label(ResourceType::of(sent.path).as_str()));
-        if status.0 == "429" {
+        let (verb, resource) = (Label(counted.verb), Label(counted.resource.as_str()));
+        if counted.is_throttled {
             self.throttled.get_or_create(&Throttled { resource }).inc();
         }
         self.requests.get_or_create(&Request { verb, resource, status }).inc();
-        let target = Target::of(sent.path);
-        let subscription = self.subscriptions.of(&target.subscription.to_ascii_lowercase());
-        self.arm_requests.count(sent, &target, &subscription);
-        let labels = RequestOf { verb, resource, status, subscription: Subscription(subscription) };
-        self.request_durations.get_or_create(&labels).observe(sent.took.as_secs_f64());
+        let labels = RequestOf { verb, resource, status, subscription: Subscription(counted.subscription.clone()) };
+        self.request_durations.get_or_create(&labels).observe(counted.took.as_secs_f64());
     }
 
     pub(crate) fn poll(&self, kind: Kind) {

@@ -174,6 +174,16 @@ impl InFlight {
         }
     }
 
+    /// Records that the data service of a storage account refused the request because it gets too many, and for how long
+    /// it is to be left alone.
+    pub(crate) fn account_is_busy(mut self, pause: Duration) {
+        if let Some((permits, ticket, _)) = self.0.take() {
+            let (remaining, refusal) = (Remaining::default(), Refusal::FrontDoor);
+            permits.update(|queue, now| queue.throttled(ticket, &remaining, &refusal, Some(pause), now));
+            permits.reject_too_long_pauses();
+        }
+    }
+
     /// Records a 429.
     pub(crate) fn throttled(mut self, headers: &HeaderMap, failure: &Failure, retry_after: Option<Duration>) {
         if let Some((permits, ticket, direction)) = self.0.take() {

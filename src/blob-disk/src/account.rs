@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use lazuli_azure::{Until, error::Verb, permits::Permit, storage::decode_account};
-use lazuli_engine::single::{Refusal, Written};
-use lazuli_journal::Recorder;
+use lazuli_engine::single::{Action, Event, Refusal, Written};
+use lazuli_journal::{Key as JournalKey, Note, Recorder, Word};
 use lazuli_model::{ArmId, StorageAccount, op::AccountSpec};
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::{
@@ -25,6 +25,7 @@ use tracing::{info, warn};
 use crate::{
     calls::{Calls, PATIENCE},
     error::CallError,
+    notes,
 };
 
 type Course = Account<CallError>;
@@ -34,7 +35,10 @@ const CREATION: Duration = Duration::from_secs(10 * 60);
 
 /// The accounts that are being made. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Accounts(Singles<AccountCalls>);
+pub(crate) struct Accounts {
+    tasks: Singles<AccountCalls>,
+    journal: Recorder,
+}
 
 /// An account that is made, and its region.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,18 +55,19 @@ impl std::fmt::Display for Key {
 
 impl Accounts {
     pub(crate) fn new(calls: Calls, metrics: Metrics, journal: Recorder) -> Self {
-        Self(Singles::new(AccountCalls(calls), metrics, journal))
+        Self { tasks: Singles::new(AccountCalls(calls), metrics, journal.clone()), journal }
     }
 
     /// Makes an account of the cluster's resource group, if there is none of its name.
     pub(crate) async fn make(&self, new: NewAccount) -> Result<Made, CallError> {
-        let calls = &self.0.adapter().0;
+        let calls = &self.tasks.adapter().0;
         let limits = calls.limits();
         let id = ArmId::storage_account(&calls.subscription, &calls.resource_group, &new.name)
             .map_err(|_| CallError::no_id())?;
         let key = Key { id, location: new.spec.location.clone() };
-        let made = self.0.request(&key, Request { spec: new.spec, limits }, ()).await.map_err(failed)?;
-        Ok(match made {
+        let made = self.tasks.request(&key, Request { spec: new.spec, limits }, ()).await;
+        self.journal.note(&JournalKey::storage_account(&key.id), Word::AwaitsNothing);
+        Ok(match made.map_err(failed)? {
             Done::Made(account) => Made::New(account),
             Done::Exists(account) => Made::Exists(account),
             Done::Taken => Made::Taken,
@@ -157,5 +162,17 @@ impl Adapter for AccountCalls {
 
     fn pause_after(&self, failures: u32) -> Duration {
         self.0.pause_after(failures)
+    }
+
+    fn journal_key(key: &Key) -> Option<JournalKey<'_>> {
+        Some(JournalKey::storage_account(&key.id))
+    }
+
+    fn note_of_event(event: &Event<Course>) -> Option<Note<'_>> {
+        notes::of_account_event(event)
+    }
+
+    fn note_of_action(action: &Action<Course>) -> Option<Note<'_>> {
+        notes::of_account_action(action)
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use lazuli_azure::{Until, permits::Permit};
-use lazuli_engine::single::{Refusal, Written};
-use lazuli_journal::Recorder;
+use lazuli_engine::single::{Action, Event, Refusal, Written};
+use lazuli_journal::{Key, Note, Recorder};
 use lazuli_model::BlobUri;
 use lazuli_reconcile::{
     metrics::Metrics,
@@ -25,6 +25,7 @@ use tracing::info;
 use crate::{
     calls::{Calls, PATIENCE},
     error::{BlobDiskError, CallError},
+    notes,
 };
 
 type Course = Disk<CallError>;
@@ -103,5 +104,17 @@ impl Adapter for DiskCalls {
 
     fn pause_after(&self, failures: u32) -> Duration {
         self.0.pause_after(failures)
+    }
+
+    fn journal_key(uri: &BlobUri) -> Option<Key<'_>> {
+        Some(Key::blob(uri))
+    }
+
+    fn note_of_event(event: &Event<Course>) -> Option<Note<'_>> {
+        notes::of_disk_event(event)
+    }
+
+    fn note_of_action(action: &Action<Course>) -> Option<Note<'_>> {
+        notes::of_disk_action(action)
     }
 }

@@ -182,6 +182,12 @@ impl BlobDiskError {
         Self::new(message, Why::Fault(fault, Effect::None), Some(CallError::Blob(error)))
     }
 
+    /// The footer of a disk cannot be read.
+    pub(crate) fn footer(uri: &BlobUri, error: CallError) -> Self {
+        let (fault, effect) = (error.fault().clone(), error.effect());
+        Self::new(format!("the footer of the blob disk {uri} cannot be read"), Why::Fault(fault, effect), Some(error))
+    }
+
     /// What is asked cannot be done, whatever Azure holds.
     pub(crate) fn parameter(error: &ParameterError) -> Self {
         Self::new(error.to_string(), Why::Code(Fault::Invalid, error.code()), None)
@@ -224,9 +230,26 @@ impl BlobDiskError {
 
     /// The action of Azure's role-based access control that the failed call needs.
     pub fn action(&self) -> Option<String> {
-        match &self.0.source {
-            Some(CallError::Arm(error)) => lazuli_model::rbac::action(error.verb.as_str(), &error.resource),
-            _ => None,
+        let error = self.by_manager()?;
+        lazuli_model::rbac::action(error.verb.as_str(), &error.resource)
+    }
+
+    /// The answer of the resource manager, where one stands behind the failure: also that to the request for an account's
+    /// keys.
+    pub fn by_manager(&self) -> Option<&ArmError> {
+        match self.0.source.as_ref()? {
+            CallError::Arm(error) => Some(error),
+            CallError::Blob(error) => error.by_manager(),
+            CallError::Ours { .. } => None,
+        }
+    }
+
+    /// Whether a write may be in progress.
+    pub fn effect(&self) -> Effect {
+        match &self.0.why {
+            Why::Life(failure) => failure.effect,
+            Why::Fault(_, effect) => *effect,
+            Why::Code(..) => Effect::None,
         }
     }
 }

@@ -9,6 +9,7 @@ mod calls;
 mod disk;
 mod error;
 mod list;
+mod notes;
 mod pool;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use calls::{Calls, PATIENCE};
 use disk::Disks;
 use lazuli_azure::{Until, blob::Blobs, storage::Storage};
-use lazuli_journal::Recorder;
+use lazuli_journal::{Key, Recorder, Word};
 use lazuli_model::{AllowedResourceGroups, ArmId, BlobUri, parameter::ParameterError};
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_vhd::{
@@ -33,7 +34,7 @@ use lazuli_vhd::{
 use pool::Pool;
 
 pub use error::{BlobDiskError, CallError};
-pub use list::{ListedBlobDisk, Listing};
+pub use list::{Inspection, ListedBlobDisk, Listing};
 
 /// What [`BlobDisks`] is made from.
 #[derive(Debug)]
@@ -89,6 +90,7 @@ pub struct BlobDisks {
     suffix: String,
     cluster: Cluster,
     allowed_resource_groups: AllowedResourceGroups,
+    journal: Recorder,
 }
 
 /// Seconds since 1970, for the footers of new disks.
@@ -107,11 +109,12 @@ impl BlobDisks {
         let calls = Calls { storage, blobs, subscription, resource_group };
         Self {
             pool: Pool::new(calls.clone(), cluster.clone(), metrics.clone(), journal.clone()),
-            disks: Disks::new(calls.clone(), metrics, journal),
+            disks: Disks::new(calls.clone(), metrics, journal.clone()),
             calls,
             suffix,
             cluster,
             allowed_resource_groups,
+            journal,
         }
     }
 
@@ -121,8 +124,12 @@ impl BlobDisks {
     /// # Errors
     /// What the class asks for and no account has; a disk of the name that is not this one; Azure's own failures.
     pub async fn create(&self, class: &BlobClass, request: &str) -> Result<Made, BlobDiskError> {
+        // Until it has an account, it is known by its name alone.
+        let key = Key::blob_name(&class.blob);
+        self.journal.note(&key, Word::AwaitsAccount);
         let placed = self.pool.place(accounts::Request::of(class)).await;
         let home = found(placed)?.map_err(BlobDiskError::unplaced)?;
+        self.journal.note(&key, Word::PlacedIn.about(Key::storage_account(&home.id)));
         let uri = BlobUri::of(home.id.name(), &self.suffix, CONTAINER, &class.blob)
             .map_err(|error| BlobDiskError::address(&error))?;
         let wanted = Wanted::Made(CreateSpec {
@@ -132,8 +139,11 @@ impl BlobDisks {
             unique_id: unique_id(uri.as_str()),
             time_stamp: time_stamp(unix_seconds()),
         });
-        let size_bytes = self.request(&uri, wanted, home).await.map(|done| size(&done))?;
-        Ok(Made { uri, size_bytes })
+        self.journal.note(&key, Word::AwaitsBlob.about(Key::blob(&uri)));
+        let made = self.request(&uri, wanted, home).await;
+        // Nothing was asked of it under its address.
+        self.journal.note(&Key::blob(&uri), Word::AwaitsNothing);
+        Ok(Made { size_bytes: made.map(|done| size(&done))?, uri })
     }
 
     /// Deletes a disk, and the account that was made for it alone.

@@ -1,17 +1,24 @@
 //! The disks of a cluster, by lists.
 
+use std::collections::BTreeSet;
+
 use futures::{StreamExt as _, stream};
 use lazuli_azure::{
     Until,
     blob::{ListedBlob, Show},
 };
 use lazuli_model::{BlobUri, StorageAccount};
-use lazuli_vhd::{accounts::containers_to_list, life::Blob, work::Home};
+use lazuli_vhd::{
+    accounts::containers_to_list,
+    life::{self, Blob, Call},
+    shown::{self, SeenDisk},
+    work::{Home, pool::Unplaced},
+};
 
 use crate::{
     BlobDisks,
     calls::{PATIENCE, account},
-    error::BlobDiskError,
+    error::{BlobDiskError, CallError},
     found,
 };
 
@@ -25,6 +32,15 @@ pub struct ListedBlobDisk {
     pub uri: BlobUri,
     /// The blob.
     pub blob: Blob,
+}
+
+/// What people are shown.
+#[derive(Debug, Clone, Default)]
+pub struct Inspection {
+    /// The disks that can be read.
+    pub disks: Vec<SeenDisk>,
+    /// Accounts and disks that cannot be read, or not whole: the disks of the accounts are missing above.
+    pub unreadable: Vec<(String, BlobDiskError)>,
 }
 
 /// What lists show.
@@ -44,30 +60,110 @@ impl BlobDisks {
     /// The accounts cannot be listed.
     pub async fn list(&self, handles: impl IntoIterator<Item = BlobUri>) -> Result<Listing, BlobDiskError> {
         let accounts = found(self.pool.all().await)?.map_err(BlobDiskError::unplaced)?;
-        let places = containers_to_list(&accounts, handles);
-        let containers = places.into_iter().flat_map(|(account, containers)| {
-            containers.into_iter().map(move |container| (account.clone(), container))
-        });
-        let lists: Vec<_> = stream::iter(containers)
-            .map(|(account, container)| self.list_of(account, container))
-            .buffered(AT_ONCE)
-            .collect()
-            .await;
         let mut listing = Listing::default();
-        for (name, listed) in lists {
+        for (account, listed) in self.lists(&accounts, handles).await {
             match listed {
                 Ok(disks) => listing.disks.extend(disks),
-                Err(error) => listing.unreadable.push((name, error)),
+                Err(error) => listing.unreadable.push((account.name().to_owned(), error)),
             }
         }
         Ok(listing)
+    }
+
+    /// Looks at the same disks, and at the footer of each.
+    ///
+    /// # Errors
+    /// The accounts cannot be listed.
+    pub async fn inspect(&self, handles: impl IntoIterator<Item = BlobUri>) -> Result<Inspection, BlobDiskError> {
+        let accounts = found(self.pool.all().await)?.map_err(BlobDiskError::unplaced)?;
+        let handles: Vec<BlobUri> = handles.into_iter().collect();
+        let mut seen = Inspection { disks: Vec::new(), unreadable: without_account(&accounts, &handles) };
+        let mut disks = Vec::new();
+        for (account, listed) in self.lists(&accounts, handles).await {
+            match listed {
+                Ok(listed) => disks.extend(listed.into_iter().map(|disk| (account.clone(), disk.uri, disk.blob))),
+                Err(error) => seen.unreadable.push((account.name().to_owned(), error)),
+            }
+        }
+        self.with_footers(disks, &mut seen).await;
+        Ok(seen)
+    }
+
+    /// Looks at these disks alone.
+    ///
+    /// # Errors
+    /// The accounts cannot be listed.
+    pub async fn inspect_alone(&self, disks: impl IntoIterator<Item = BlobUri>) -> Result<Inspection, BlobDiskError> {
+        let accounts = found(self.pool.all().await)?.map_err(BlobDiskError::unplaced)?;
+        let disks: Vec<BlobUri> = disks.into_iter().collect();
+        let mut seen = Inspection { disks: Vec::new(), unreadable: without_account(&accounts, &disks) };
+        let in_account = |uri: BlobUri| {
+            let account = accounts.iter().find(|account| account.name().eq_ignore_ascii_case(uri.account()))?;
+            Some((account.clone(), uri))
+        };
+        let read: Vec<_> = stream::iter(disks.into_iter().filter_map(in_account))
+            .map(|(account, uri)| async move {
+                let read = life::read(self.ask(&account, &uri, &Call::ReadBlob).await);
+                (account, uri, read)
+            })
+            .buffered(AT_ONCE)
+            .collect()
+            .await;
+        let mut disks = Vec::new();
+        for (account, uri, read) in read {
+            match read {
+                Ok(blob) => disks.push((account, uri, *blob)),
+                Err(failure) => seen.unreadable.push((uri.to_string(), BlobDiskError::life(&uri, failure))),
+            }
+        }
+        self.with_footers(disks, &mut seen).await;
+        Ok(seen)
+    }
+
+    /// Sends a call that only reads.
+    async fn ask(&self, of: &StorageAccount, uri: &BlobUri, call: &Call) -> life::Answer<CallError> {
+        let home = account(&Home::of(of));
+        self.calls.blobs.call(&home, uri, call, &Until::working(PATIENCE)).await.map_error(CallError::Blob)
+    }
+
+    async fn with_footers(&self, disks: Vec<(StorageAccount, BlobUri, Blob)>, seen: &mut Inspection) {
+        let read: Vec<_> = stream::iter(disks)
+            .map(|(account, uri, blob)| async move {
+                let footer = match shown::footer_call(&blob) {
+                    Ok(call) => shown::footer_state(&blob, self.ask(&account, &uri, &call).await),
+                    Err(state) => Ok(state),
+                };
+                (SeenDisk { uri, blob, account, footer: footer.as_ref().ok().copied() }, footer.err().flatten())
+            })
+            .buffered(AT_ONCE)
+            .collect()
+            .await;
+        for (disk, error) in read {
+            let error = error.map(|error| BlobDiskError::footer(&disk.uri, error));
+            seen.unreadable.extend(error.map(|error| (disk.uri.to_string(), error)));
+            seen.disks.push(disk);
+        }
+    }
+
+    /// Lists containers of accounts, account by account.
+    async fn lists(
+        &self,
+        accounts: &[StorageAccount],
+        handles: impl IntoIterator<Item = BlobUri>,
+    ) -> Vec<(StorageAccount, Result<Vec<ListedBlobDisk>, BlobDiskError>)> {
+        let places = containers_to_list(accounts, handles);
+        let containers = places.into_iter().flat_map(|(account, containers)| {
+            containers.into_iter().map(move |container| (account.clone(), container))
+        });
+        let lists = stream::iter(containers).map(|(account, container)| self.list_of(account, container));
+        lists.buffered(AT_ONCE).collect().await
     }
 
     async fn list_of(
         &self,
         of: StorageAccount,
         container: String,
-    ) -> (String, Result<Vec<ListedBlobDisk>, BlobDiskError>) {
+    ) -> (StorageAccount, Result<Vec<ListedBlobDisk>, BlobDiskError>) {
         let name = of.name().to_owned();
         let until = Until::working(PATIENCE);
         let listed = self.calls.blobs.list(&account(&Home::of(&of)), &container, Show::Disks, &until).await;
@@ -79,6 +175,14 @@ impl BlobDisks {
         };
         let disks = listed.map(|blobs| blobs.into_iter().flatten().filter_map(disk).collect());
         let disks = disks.map_err(|error| BlobDiskError::list(&name, &container, error));
-        (name, disks)
+        (of, disks)
     }
+}
+
+/// The accounts that these addresses name and that there are not.
+fn without_account(accounts: &[StorageAccount], addresses: &[BlobUri]) -> Vec<(String, BlobDiskError)> {
+    let is_known = |name: &str| accounts.iter().any(|account| account.name().eq_ignore_ascii_case(name));
+    let named: BTreeSet<&str> = addresses.iter().map(BlobUri::account).filter(|name| !is_known(name)).collect();
+    let missing = |name: &str| BlobDiskError::unplaced(Unplaced::NoAccount(name.to_owned()));
+    named.into_iter().map(|name| (name.to_owned(), missing(name))).collect()
 }

@@ -14,11 +14,13 @@ use lazuli_azure::{
     transport::Transport,
 };
 use lazuli_emulator::{Emulator, Options, call_log, control::Control, latency::Profile, scenario};
+use lazuli_journal::Standing;
 use lazuli_model::fault::{Code, Rpc};
 use lazuli_quota::poll::Kind;
 use lazuli_vhd::{
     class::{self, Choice, Defaults, Machines},
     life::{KeptBecause, Why},
+    shown,
 };
 use serde_json::{Value, json};
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
@@ -115,6 +117,10 @@ fn replica(transport: Transport, seed: u64) -> BlobDisks {
 }
 
 fn replica_in(transport: Transport, seed: u64, is_stack_hub: bool) -> BlobDisks {
+    replica_with(transport, seed, is_stack_hub, Recorder::nowhere())
+}
+
+fn replica_with(transport: Transport, seed: u64, is_stack_hub: bool, journal: Recorder) -> BlobDisks {
     let credential = principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
     let storage = Storage::new(client(transport, credential, seed));
     let version = if is_stack_hub { ServiceVersion::StackHub } else { ServiceVersion::Newest };
@@ -128,7 +134,7 @@ fn replica_in(transport: Transport, seed: u64, is_stack_hub: bool) -> BlobDisks 
         allowed_resource_groups: AllowedResourceGroups::Any,
         cluster_name: "kubernetes".into(),
         metrics: Metrics::unregistered(),
-        journal: Recorder::nowhere(),
+        journal,
     })
 }
 
@@ -151,6 +157,82 @@ fn class(name: &str, parameters: &[(&str, &str)]) -> BlobClass {
         Choice::Blob(class) => *class,
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_journal_tells_what_a_disk_and_its_account_waited_for_and_what_was_written() {
+    let rig = Rig::start().await;
+    let start = Instant::now();
+    let journal = Recorder::new(move || start.elapsed());
+    let disks = replica_with(Transport::in_process(rig.routes(), rig.way()), 1, false, journal.clone());
+    let story = |key: &Key<'_>| journal.look(|journal| journal.story_of(key)).flatten().unwrap();
+    let words = |key: &Key<'_>| story(key).records.iter().map(|record| record.word).collect::<Vec<_>>();
+    let made = create(&disks, "pvc-1", SHARED).await.unwrap();
+    let (named, blob) = (Key::blob_name("pvc-1.vhd"), Key::blob(&made.uri));
+    assert_eq!(words(&named), [Word::AwaitsAccount, Word::PlacedIn, Word::AwaitsBlob]);
+    assert_eq!(story(&blob).standing, Standing::Settled);
+    let writes = |key: &Key<'_>| {
+        let story = story(key);
+        let written = story.records.iter().filter(|record| record.word == Word::WritesDisk);
+        written.filter_map(|record| record.cause).collect::<Vec<_>>()
+    };
+    assert_eq!(writes(&blob), ["making the container", "making the blob", "writing the blob's footer"]);
+    let account = ArmId::storage_account(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, made.uri.account()).unwrap();
+    let of_account = words(&Key::storage_account(&account));
+    assert!(of_account.contains(&Word::Writes) && of_account.contains(&Word::OperationDone), "{of_account:?}");
+    assert_eq!(story(&Key::storage_account(&account)).standing, Standing::Settled);
+
+    disks.expand(&made.uri, 3 << 30, 0).await.unwrap();
+    assert!(writes(&blob).contains(&"growing the blob"), "{:?}", writes(&blob));
+    disks.delete(&made.uri).await.unwrap();
+    assert!(words(&blob).contains(&Word::WritesDeletion), "{:?}", words(&blob));
+    disks.delete(&made.uri).await.unwrap();
+    assert_eq!(words(&blob).iter().filter(|word| **word == Word::Absent).count(), 1, "{:?}", words(&blob));
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_are_shown_every_disk_with_its_footer_and_what_cannot_be_read() {
+    let rig = Rig::start().await;
+    let disks = rig.replica(1);
+    put_account(&disks, &id("mine")).await;
+    let mut made = Vec::new();
+    for (parameters, kind) in KINDS.into_iter().zip([shown::Kind::Shared, shown::Kind::Dedicated, shown::Kind::Own]) {
+        made.push((create(&disks, &format!("pvc-{kind:?}"), parameters).await.unwrap().uri, kind));
+    }
+    // A footer that is gone, and one that was written over.
+    let [shared, own, own_account] = [0, 1, 2].map(|at| made[at].0.clone());
+    for (uri, write) in [(&own, None), (&own_account, Some(Box::new([7; 512])))] {
+        let blob = disks.read(uri).await.unwrap();
+        let (offset, if_match) = (blob.blob.length - 512, blob.blob.etag.clone());
+        let call = match write {
+            Some(page) => Call::WritePage { offset, page, if_match },
+            None => Call::ClearPage { offset, if_match },
+        };
+        let account = lazuli_azure::blob::Account { id: blob.account, location: Some(blob.location) };
+        disks.calls.blobs.call(&account, uri, &call, &an_hour()).await;
+    }
+    let missing: BlobUri = "https://nowhere.blob.core.windows.net/vhds/d.vhd".parse().unwrap();
+    let handles = [own_account.clone(), missing.clone()];
+    let whole = rig.replica(2).inspect(handles).await.unwrap();
+    let gone = BlobUri::of("mine", SUFFIX, "vhds", "gone.vhd").unwrap();
+    let alone = rig.replica(3);
+    let alone = alone.inspect_alone([&shared, &own, &own_account, &missing, &gone].map(Clone::clone)).await.unwrap();
+    for seen in [&whole, &alone] {
+        let mut shown: Vec<_> =
+            seen.disks.iter().map(|disk| (disk.uri.clone(), disk.kind(), disk.footer.unwrap().as_str())).collect();
+        shown.sort_by(|one, other| one.2.cmp(other.2));
+        assert_eq!(
+            shown,
+            [
+                (shared.clone(), shown::Kind::Shared, "good"),
+                (own_account.clone(), shown::Kind::Own, "none"),
+                (own.clone(), shown::Kind::Dedicated, "repairable"),
+            ]
+        );
+    }
+    let unreadable = |seen: &Inspection| seen.unreadable.iter().map(|(what, _)| what.clone()).collect::<Vec<_>>();
+    assert_eq!(unreadable(&whole), ["nowhere"]);
+    assert_eq!(unreadable(&alone), ["nowhere".to_owned(), gone.to_string()]);
 }
 
 const SHARED: &[(&str, &str)] = &[("kind", "Shared")];

@@ -13,7 +13,7 @@ use super::{
 pub(super) async fn run(options: SpreadOptions) -> Result<super::Figures, AnyError> {
     let folder = Folder::make("bench")?;
     let disks = names(options.disks).map(|name| json!({ "name": name, "sizeGib": 32, "sku": "Premium_LRS" }));
-    let mut storm = options.start(disks.collect(), folder.path()).await?;
+    let mut storm = options.start_disks(disks.collect(), folder.path()).await?;
     let result = measure(&mut storm, &options).await;
     storm.end().await;
     Ok((Value::Object(result?), options.storm.output))

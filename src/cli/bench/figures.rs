@@ -12,6 +12,8 @@
 //! | `vm_reads` | of `arm_reads`, those of virtual machines, lists of them, and polls of their operations |
 //! | `polls`, `list_pages` | of `arm_reads`, polls of operations and pages of lists |
 //! | `throttled` | answers 429 |
+//! | `blob_reads`, `blob_writes` | of blob disks: requests to the blob services of accounts |
+//! | `requests` | of blob disks: all requests, by the emulator's names of operations |
 //! | `repeated_rpcs` | calls of the sidecars that failed and were repeated |
 //! | `noticed_p50_s`, `noticed_p95_s`, `noticed_max_s` | of a volume: from the end of the operation by the emulator's own clock, or from the attempt that was sent after it, to the answer |
 //! | `noticed_relative_p95` | the same as a share of the operation's duration |
@@ -87,6 +89,20 @@ fn vm_writes(counters: &Value) -> u64 {
         })
         .filter_map(|(_, count)| count.as_u64())
         .sum()
+}
+
+/// What of a phase is about blob services.
+pub(super) fn blob_requests(counted: &Value) -> Map<String, Value> {
+    const READS: [&str; 5] = ["get", "getProperties", "getContainer", "list", "listContainers"];
+    let by_operation = &counted["counters"]["byOperation"];
+    let (mut reads, mut writes) = (0, 0);
+    for (name, count) in by_operation.as_object().into_iter().flatten() {
+        let Some(verb) = name.strip_prefix("blob.") else { continue };
+        let sum = if READS.contains(&verb) { &mut reads } else { &mut writes };
+        *sum += count.as_u64().unwrap_or_default();
+    }
+    let figures = [("blob_reads", json!(reads)), ("blob_writes", json!(writes)), ("requests", by_operation.clone())];
+    figures.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
 /// When the operations of a phase ended, by disk or snapshot.
@@ -199,6 +215,15 @@ mod tests {
             [1.0, 1.0, 2.0, 3.0, 4.0, 4.0]
         );
         assert_eq!(percentile(&[], 50), 0.0);
+    }
+
+    #[test]
+    fn requests_to_blob_services_are_counted_apart() {
+        let by_operation =
+            json!({"blob.put": 3, "blob.putPage": 3, "blob.getProperties": 2, "blob.list": 1, "disks.get": 9});
+        let row = blob_requests(&json!({"counters": {"byOperation": by_operation}}));
+        assert_eq!((&row["blob_reads"], &row["blob_writes"], &row["requests"]), (&json!(3), &json!(6), &by_operation));
+        assert_eq!(blob_requests(&json!({}))["blob_reads"], 0);
     }
 
     #[test]

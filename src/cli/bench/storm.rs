@@ -100,10 +100,21 @@ impl VmKind {
 const INSTANCES: u32 = 1000;
 
 impl SpreadOptions {
-    /// Starts both processes, with one call at a time for each volume. `disks` are those that exist at the start.
-    pub(super) async fn start(&self, disks: Value, folder: &Path) -> Result<Storm, AnyError> {
+    /// Starts both processes, with one call at a time for each managed disk. `disks` are those that exist at the start.
+    pub(super) async fn start_disks(&self, disks: Value, folder: &Path) -> Result<Storm, AnyError> {
+        self.start(disks, folder, Served::Disks).await
+    }
+
+    /// The same for disks of either kind.
+    pub(super) async fn start(&self, disks: Value, folder: &Path, served: Served) -> Result<Storm, AnyError> {
         let size = size(self.nodes, self.disks)?;
         let scenario = match self.vm_kind {
+            VmKind::Standalone if served == Served::BlobDisks => {
+                json!({ "virtualMachines": machines_of_blobs(self.nodes, size), "disks": disks })
+            }
+            VmKind::Uniform | VmKind::Flexible if served == Served::BlobDisks => {
+                return Err("an instance of a scale set takes no blob disks; use --vm-kind standalone".into());
+            }
             VmKind::Standalone => json!({ "virtualMachines": machines(self.nodes, size), "disks": disks }),
             VmKind::Uniform | VmKind::Flexible => {
                 let sets = (0..self.nodes.div_ceil(INSTANCES)).map(|set| {
@@ -114,7 +125,7 @@ impl SpreadOptions {
                 json!({ "virtualMachines": [], "scaleSets": sets.collect::<Vec<_>>(), "disks": disks })
             }
         };
-        Storm::start(&self.storm, &scenario, self.disks, folder, Served::Disks).await
+        Storm::start(&self.storm, &scenario, self.disks, folder, served).await
     }
 
     /// The node ids of all nodes. Without Nodes to ask, the controller knows an instance of a uniform set by its id, and one
@@ -179,10 +190,17 @@ pub(super) fn machines(nodes: u32, size: &str) -> Value {
     json!([{ "name": "node-{}", "count": nodes, "size": size }])
 }
 
-/// Which driver a storm is about.
+/// The same with system disks that are blobs.
+fn machines_of_blobs(nodes: u32, size: &str) -> Value {
+    json!([{ "name": "node-{}", "count": nodes, "size": size, "osDisk": { "storageAccount": "systemdisks" } }])
+}
+
+/// What a storm is about: a driver, and of the one of disks which kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Served {
     Disks,
+    /// Blob services are reached over TLS alone.
+    BlobDisks,
     Shares,
 }
 
@@ -195,6 +213,7 @@ pub(super) struct Storm {
     pub(super) subscription: String,
     pub(super) resource_group: String,
     pub(super) tenant: String,
+    served: Served,
     phases: Vec<Phase>,
 }
 
@@ -226,9 +245,16 @@ impl Storm {
         for switch in &options.unverified {
             azure.args(["--unverified", switch]);
         }
+        let certificates = folder.join("tls");
+        if served == Served::BlobDisks {
+            azure.args(["--tls", "127.0.0.1:0"]).arg("--tls-dir").arg(&certificates);
+        }
         let (azure, base) = processes::ready(azure).await?;
         let socket = folder.join("csi.sock");
         let mut controller = options.measured.controller(&socket, &config);
+        if served == Served::BlobDisks {
+            controller.arg("--azure-ca-file").arg(certificates.join("ca.pem"));
+        }
         controller.args(["--attach-method", &options.attach_method]);
         let of_files = folder.join("file.sock");
         if served == Served::Shares {
@@ -249,6 +275,7 @@ impl Storm {
             subscription: word("subscriptionId"),
             resource_group: word("resourceGroup"),
             tenant: word("tenantId"),
+            served,
             phases: Vec::new(),
         })
     }
@@ -293,7 +320,11 @@ impl Storm {
             let counted = all.iter().find(|phase| phase["number"] == begun.number);
             let counted = counted.ok_or_else(|| format!("the emulator has forgotten phase {}", step.name()))?;
             let operations = self.control.operations(begun.number).await?;
-            rows.push(figures::row(*step, *begun, round, counted, &operations));
+            let mut row = figures::row(*step, *begun, round, counted, &operations);
+            if self.served == Served::BlobDisks {
+                row.extend(figures::blob_requests(counted));
+            }
+            rows.push(row);
         }
         Ok(rows)
     }
@@ -353,6 +384,11 @@ pub(super) async fn totals(storm: &Storm, rows: &[Map<String, Value>]) -> Result
     totals.insert("ratio".into(), figures::ratio(makespan, bound));
     for name in ["arm_reads", "arm_writes", "arm_deletes", "polls", "list_pages", "throttled", "repeated_rpcs"] {
         totals.insert(name.into(), json!(sum(name)));
+    }
+    if rows.iter().any(|row| row.contains_key("blob_reads")) {
+        for name in ["blob_reads", "blob_writes"] {
+            totals.insert(name.into(), json!(sum(name)));
+        }
     }
     let calls = sum("arm_reads") + sum("arm_writes");
     totals.insert("throttled_share".into(), figures::share(sum("throttled"), calls));

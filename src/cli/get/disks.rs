@@ -1,19 +1,31 @@
-//! `lazuli get disks`: which volume each managed disk is and which machine holds it at which LUN; with `--node`, what one
-//! machine holds and which LUN is free next.
+//! `lazuli get disks`: which volume each disk is and which machine holds it at which LUN; with `--node`, what one machine
+//! holds and which LUN is free next.
+//!
+//! VHD blob disks are looked for in every cluster: in the accounts that a driver made for disks, and where PersistentVolumes
+//! name some. What of them cannot be read is said, and fails nothing.
 
 use std::collections::BTreeSet;
 
 use clap::Args;
-use lazuli_assembly::clients::Azure;
+use lazuli_assembly::{clients::Azure, services};
 use lazuli_azure::Until;
 use lazuli_cluster::{list_nodes, list_reservations, list_volumes, published_sizes};
 use lazuli_config::Config;
 use lazuli_csi::identity::DISK_DRIVER;
-use lazuli_model::{ArmId, Completion, DataDisk, DataDiskSource, Disk, DiskState, Vm, node::Machine, size::SizeLimits};
+use lazuli_journal::Recorder;
+use lazuli_model::{
+    ArmId, BlobUri, Completion, DataDisk, DataDiskSource, Disk, DiskState, SystemDisk, Vm, node::Machine,
+    size::SizeLimits,
+};
+use lazuli_reconcile::metrics::Metrics;
 use lazuli_storage::{
-    inventory::{Holder, Inventory, Row, Slots, Volume, VolumeNames, slots},
+    inventory::{BlobFacts, Holder, Inventory, Row, Slots, Volume, VolumeNames, slots},
     list::{HandleCasing, ResourceGroup, groups},
     lun::{LunReservations, NodeReservations},
+};
+use lazuli_vhd::{
+    lease::Lease,
+    shown::{FooterState, SeenDisk},
 };
 use serde_json::{Map, Value, json};
 
@@ -44,16 +56,25 @@ pub(super) struct Disks {
 
 pub(super) async fn list(options: &Disks) -> Result<List, AnyError> {
     let (client, config, azure) = connected(&options.common.cloud).await?;
+    Box::pin(listed(options, client, &config, &azure)).await
+}
+
+async fn listed(
+    options: &Disks,
+    client: Option<kube::Client>,
+    config: &Config,
+    azure: &Azure,
+) -> Result<List, AnyError> {
     let until = Until::within(PATIENCE);
     let volumes = match &client {
         Some(client) => list_volumes(client, DISK_DRIVER).await?,
         None => Vec::new(),
     };
     match &options.node {
-        None => Ok(of_rows(&rows(&config, client.as_ref(), &azure, volumes, &until).await?)),
+        None => Ok(of_rows(&rows(config, client.as_ref(), azure, volumes, &until).await?)),
         Some(name) => {
-            let machines = machines::of_cluster(&config, client.as_ref(), &azure.compute, &until).await?;
-            let (node, id) = machines.of(name, &config, client.is_some())?;
+            let machines = machines::of_cluster(config, client.as_ref(), &azure.compute, &until).await?;
+            let (node, id) = machines.of(name, config, client.is_some())?;
             let vm = azure.compute.get_vm(id, &until).await?.model;
             let (reserved, sizes) = match &client {
                 Some(client) => {
@@ -68,7 +89,7 @@ pub(super) async fn list(options: &Disks) -> Result<List, AnyError> {
             let reserved: NodeReservations = reserved.of_node(&[node]);
             let held = slots(&vm, sizes.max_data_disks(&vm.size), &reserved);
             let nodes = machines.by_name.iter().map(|(name, id)| (id.clone(), name.clone())).collect();
-            let rows = rows_of(&config, (volumes, nodes), &vm, &azure, &until).await?;
+            let rows = rows_of(config, (volumes, nodes), &vm, azure, &until).await?;
             Ok(of_node(node, &vm, &rows, &held))
         }
     }
@@ -124,7 +145,48 @@ async fn rows(
     };
     let mut machines = machines::in_group(&azure.compute, &own.subscription, &own.name, until).await?;
     machines.extend(elsewhere(&disks, &machines, azure, until).await);
-    Ok(Inventory::new(volumes, nodes, machines).rows(&disks))
+    let blobs = Box::pin(blobs(azure, &volumes, &machines)).await;
+    let inventory = Inventory::new(volumes, nodes, machines);
+    let mut rows = inventory.rows(&disks);
+    rows.extend(inventory.blob_rows(&blobs, &own.subscription));
+    Ok(rows)
+}
+
+/// The VHD blob disks. A cluster without any may have no right to read accounts: then nothing is said of it.
+async fn blobs(azure: &Azure, volumes: &[Volume], machines: &[Vm]) -> Vec<SeenDisk> {
+    let handles: Vec<BlobUri> = volumes.iter().filter_map(|volume| volume.handle.parse().ok()).collect();
+    let takes_blobs = |vm: &Vm| vm.system_disk == SystemDisk::Blob || !blobs_of(vm).is_empty();
+    let is_expected = !handles.is_empty() || machines.iter().any(takes_blobs);
+    let disks = services::blob_disks(azure, Metrics::unregistered(), Recorder::nowhere());
+    match disks.inspect(handles).await {
+        Ok(seen) => readable(seen.disks, seen.unreadable),
+        Err(error) if is_expected => {
+            tracing::warn!(%error, "the VHD blob disks cannot be looked for");
+            Vec::new()
+        }
+        Err(error) => {
+            tracing::debug!(%error, "no VHD blob disks are looked for");
+            Vec::new()
+        }
+    }
+}
+
+/// What can be read; the rest is said.
+fn readable<E: std::error::Error + 'static>(seen: Vec<SeenDisk>, unreadable: Vec<(String, E)>) -> Vec<SeenDisk> {
+    for (what, error) in unreadable {
+        let error = lazuli_model::chain(&error);
+        tracing::warn!(of = what, error, "what is known of VHD blob disks is not whole");
+    }
+    seen
+}
+
+/// The page blobs that a machine lists.
+fn blobs_of(vm: &Vm) -> Vec<BlobUri> {
+    let blob = |element: &DataDisk| match &element.source {
+        DataDiskSource::Disk(id) => id.blob().cloned(),
+        DataDiskSource::Other(_) => None,
+    };
+    vm.data_disks.iter().filter_map(blob).collect()
 }
 
 /// The disks that one machine lists, with what the groups of these disks say of them.
@@ -147,7 +209,17 @@ async fn rows_of(
     disks.retain(|disk| managed.contains(&disk.id));
     let mut machines = vec![vm.clone()];
     machines.extend(elsewhere(&disks, &machines, azure, until).await);
-    Ok(Inventory::new(volumes, nodes, machines).rows_of(&vm.id, &disks))
+    let blobs = match blobs_of(vm) {
+        none if none.is_empty() => Vec::new(),
+        listed => {
+            let disks = services::blob_disks(azure, Metrics::unregistered(), Recorder::nowhere());
+            match Box::pin(disks.inspect_alone(listed)).await {
+                Ok(seen) => readable(seen.disks, seen.unreadable),
+                Err(error) => readable(Vec::new(), vec![(vm.id.name().to_owned(), error)]),
+            }
+        }
+    };
+    Ok(Inventory::new(volumes, nodes, machines).rows_of(&vm.id, &disks, &blobs))
 }
 
 /// The machines that hold disks and are in no list so far: those of other groups.
@@ -179,22 +251,50 @@ const COLUMNS: [Column; 11] = [
     Column::new("CACHING", Wide),
 ];
 
+/// The columns where there is a VHD blob disk.
+const BLOB_COLUMNS: [Column; 15] = [
+    Column::new("NAME", Always),
+    Column::new("RESOURCE GROUP", WithRoom(1)),
+    Column::new("VOLUME", WithRoom(2)),
+    Column::new("CLAIM", Always),
+    Column::new("SIZE", WithRoom(10)),
+    Column::new("SKU", WithRoom(4)),
+    Column::new("ZONE", WithRoom(3)),
+    Column::new("KIND", WithRoom(6)),
+    Column::new("ACCOUNT", WithRoom(9)),
+    Column::new("STATE", WithRoom(5)),
+    Column::new("LEASE", WithRoom(8)),
+    Column::new("FOOTER", WithRoom(7)),
+    Column::new("NODE", Always),
+    Column::new("LUN", Always),
+    Column::new("CACHING", Wide),
+];
+
 /// The fields of a disk.
 pub(super) const FIELDS: &[Field] = &[
     ("name", "of the disk"),
-    ("id", "its ARM id; of what is no managed disk, what stands in its place"),
-    ("resourceGroup", "null for what is no managed disk"),
+    ("id", "its ARM id; of a VHD blob its address; of anything else what stands in its place"),
+    (
+        "kind",
+        "Managed; of a VHD blob Shared, Dedicated, or Blob where its account is one of somebody's own; null where it was not read",
+    ),
+    ("resourceGroup", "of a VHD blob that of its account; null where it was not read"),
     ("volume", "the PersistentVolume, or null"),
     ("claim", "NAMESPACE/NAME, or null"),
     ("sizeGib", "GiB; null where the disk could not be read"),
-    ("sku", "such as Premium_LRS"),
+    ("sku", "such as Premium_LRS; of a VHD blob that of its account"),
     ("zones", "a list"),
-    ("state", "as Azure names it, such as Attached"),
+    ("state", "as Azure names it, such as Attached; of a VHD blob by its lease"),
     (
         "filledPercent",
         "how much is filled of a disk that Azure still fills: a copy, or one that gets another type; else null",
     ),
     ("attached", "a list: node; lun (null where the machine does not list the disk); caching; detaching"),
+    (
+        "blob",
+        "null for what is no VHD blob that was read, or: account; lease (free, held or unknown); leasedTo (a node, where the blob \
+         names it); footer (good, repairable, none, or null where it cannot be read)",
+    ),
 ];
 
 fn held_at(holder: &Holder) -> String {
@@ -210,37 +310,81 @@ fn state(row: &Row) -> String {
     }
 }
 
-/// A disk, whichever way it was found.
-fn item(row: &Row) -> Item {
+fn lease(lease: Lease) -> &'static str {
+    match lease {
+        Lease::Free => "free",
+        Lease::Held => "held",
+        Lease::Unknown => "unknown",
+    }
+}
+
+/// Who has a blob.
+fn held_by(facts: &BlobFacts) -> String {
+    match &facts.leased_to {
+        Some(node) => format!("{} by {node}", lease(facts.lease)),
+        None => lease(facts.lease).to_owned(),
+    }
+}
+
+fn kind(row: &Row) -> Option<&'static str> {
+    let managed = row.resource_group.as_ref().map(|_| "Managed");
+    row.blob.as_ref().map(|facts| facts.kind.as_str()).or(managed)
+}
+
+fn sku(row: &Row) -> Option<&'static str> {
+    let of_account = || row.blob.as_ref()?.sku.map(|sku| sku.as_str());
+    row.sku.map(|sku| sku.as_str()).or_else(of_account)
+}
+
+/// What is printed of a blob in JSON.
+fn blob_object(facts: &BlobFacts) -> Value {
+    json!({"account": facts.account, "lease": lease(facts.lease), "leasedTo": facts.leased_to,
+        "footer": facts.footer.map(FooterState::as_str)})
+}
+
+/// A disk, whichever way it was found, with the columns of blobs or without them.
+fn item(row: &Row, with_blobs: bool) -> Item {
     let holder = |one: &Holder| {
         let caching = one.caching.map(|caching| caching.as_str());
         json!({"node": one.node, "lun": one.lun, "caching": caching, "detaching": one.is_leaving})
     };
     let VolumeNames { volume, claim } = &row.names;
+    let mut cells = vec![
+        row.name.clone(),
+        joined(row.resource_group.clone()),
+        joined(volume.clone()),
+        joined(claim.clone()),
+        joined(row.size.map(|size| format!("{} GiB", size.get()))),
+        joined(sku(row).map(str::to_owned)),
+        joined(row.zones.iter().cloned()),
+    ];
+    let facts = row.blob.as_ref();
+    if with_blobs {
+        cells.push(joined(kind(row).map(str::to_owned)));
+        cells.push(joined(facts.map(|facts| facts.account.clone())));
+    }
+    cells.push(state(row));
+    if with_blobs {
+        cells.push(joined(facts.map(held_by)));
+        cells.push(joined(facts.and_then(|facts| facts.footer).map(|footer| footer.to_string())));
+    }
+    cells.push(joined(row.holders.iter().map(|holder| holder.node.clone())));
+    cells.push(joined(row.holders.iter().map(held_at)));
+    cells.push(joined(row.holders.iter().filter_map(|holder| Some(holder.caching?.to_string()))));
     Item {
         name: row.name.clone(),
-        object: json!({"name": row.name, "id": row.id, "resourceGroup": row.resource_group, "volume": volume,
-            "claim": claim, "sizeGib": row.size.map(|size| size.get()), "sku": row.sku.map(|sku| sku.as_str()),
+        object: json!({"name": row.name, "id": row.id, "kind": kind(row), "resourceGroup": row.resource_group,
+            "volume": volume, "claim": claim, "sizeGib": row.size.map(|size| size.get()), "sku": sku(row),
             "zones": row.zones, "state": row.state.map(DiskState::as_str), "filledPercent": row.filling.map(Completion::percent),
-            "attached": row.holders.iter().map(holder).collect::<Vec<_>>()}),
-        cells: vec![
-            row.name.clone(),
-            joined(row.resource_group.clone()),
-            joined(volume.clone()),
-            joined(claim.clone()),
-            joined(row.size.map(|size| format!("{} GiB", size.get()))),
-            joined(row.sku.map(|sku| sku.to_string())),
-            joined(row.zones.iter().cloned()),
-            state(row),
-            joined(row.holders.iter().map(|holder| holder.node.clone())),
-            joined(row.holders.iter().map(held_at)),
-            joined(row.holders.iter().filter_map(|holder| Some(holder.caching?.to_string()))),
-        ],
+            "attached": row.holders.iter().map(holder).collect::<Vec<_>>(), "blob": facts.map(blob_object)}),
+        cells,
     }
 }
 
 fn of_rows(rows: &[Row]) -> List {
-    List::new("disk", &COLUMNS, rows.iter().map(item).collect())
+    let with_blobs = rows.iter().any(|row| row.blob.is_some());
+    let columns: &[Column] = if with_blobs { &BLOB_COLUMNS } else { &COLUMNS };
+    List::new("disk", columns, rows.iter().map(|row| item(row, with_blobs)).collect())
 }
 
 /// The disks of a machine, and what is said of the machine.
@@ -269,8 +413,11 @@ fn of_node(node: &str, vm: &Vm, rows: &[Row], slots: &Slots) -> List {
 #[cfg(feature = "emulator")]
 mod tests {
     use clap::Parser;
-    use lazuli_emulator::scenario::{self, AttachTo, Disk as PlacedDisk, Scenario};
+    use lazuli_azure::arm::Write;
+    use lazuli_emulator::scenario::{self, AttachTo, Disk as PlacedDisk, Scenario, VirtualMachine};
+    use lazuli_quota::{permit::Priority, poll::Kind};
     use lazuli_rig::cluster::Cluster;
+    use lazuli_vhd::class;
 
     use super::{
         super::super::{output::testing::assert_regular, terminal::Screen},
@@ -343,6 +490,76 @@ mod tests {
             json!([{"node": "node-0", "lun": 0, "caching": "None", "detaching": false}])
         );
         assert_eq!((&printed["items"][0]["claim"], &printed["items"][1]["sizeGib"]), (&json!("shop/data"), &json!(8)));
+        cluster.azure.shutdown().await;
+    }
+
+    /// Makes a VHD blob disk, as a class of this kind asks for it.
+    async fn make_blob(azure: &Azure, name: &str, kind: &str) -> BlobUri {
+        let request = class::Request {
+            name: name.to_owned(),
+            parameters: [("kind".to_owned(), kind.to_owned())].into(),
+            required_bytes: 1 << 30,
+            limit_bytes: 0,
+        };
+        let defaults = class::Defaults {
+            blob_disks: class::BlobDisks::Always,
+            machines: class::Machines::Blobs,
+            is_stack_hub: false,
+            subscription: scenario::SUBSCRIPTION.to_owned(),
+            resource_group: scenario::RESOURCE_GROUP.to_owned(),
+            location: scenario::LOCATION.to_owned(),
+        };
+        let class::Choice::Blob(class) = class::choose(&request, &defaults).unwrap() else { panic!("{kind}") };
+        let disks = services::blob_disks(azure, Metrics::unregistered(), Recorder::nowhere());
+        disks.create(&class, name).await.unwrap().uri
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn blob_disks_are_printed_with_kind_account_lease_and_footer() {
+        let mut old = VirtualMachine::pattern("node-{}", 2);
+        old.os_disk.storage_account = Some("system".to_owned());
+        let scenario = Scenario { virtual_machines: vec![old], ..Scenario::default() };
+        let options = lazuli_emulator::Options { scenario, ..Default::default() };
+        let cluster = Cluster::start(options, &[]).await.unwrap();
+        let all = cluster.arguments();
+        let words = ["disks".to_owned()].into_iter().chain(all.iter().cloned());
+        let (_, _, azure) = connected(&Command::parse_from(words).options.common.cloud).await.unwrap();
+        let (held, free) = (make_blob(&azure, "pvc-1", "Shared").await, make_blob(&azure, "pvc-2", "Dedicated").await);
+        let until = Until::within(PATIENCE);
+        let vm = ArmId::virtual_machine(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, "node-0").unwrap();
+        let mut body = azure.compute.read_alone(&vm, Priority::Read, &until).await.unwrap();
+        body["properties"].as_object_mut().unwrap().remove("instanceView");
+        body["properties"]["storageProfile"]["dataDisks"] = json!([{"lun": 2, "name": "d", "createOption": "Attach",
+            "caching": "None", "vhd": {"uri": held.as_str()}}]);
+        let write = Write::put(vm.as_str(), "2025-04-01", body, Kind::VmAttach);
+        azure.storage.arm().write(write, &until).await.unwrap().settle(&until).await.unwrap();
+        for (name, handle) in [("pv-1", held.as_str()), ("pv-9", "https://nowhere.blob.core.windows.net/vhds/d.vhd")] {
+            let csi = json!({"driver": DISK_DRIVER, "volumeHandle": handle});
+            let claim = json!({"namespace": "shop", "name": name});
+            let volume = json!({"metadata": {"name": name}, "spec": {"csi": csi, "claimRef": claim}});
+            cluster.server.put("persistentvolumes", volume).unwrap();
+        }
+
+        let text = got(&all, &[]).await.unwrap();
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        let group = scenario::RESOURCE_GROUP;
+        let row = |uri: &BlobUri, volume, claim, kind, rest: &[&'static str]| {
+            let start = [uri.name(), group, volume, claim, "1 GiB", "Standard_LRS", "-", kind, uri.account()];
+            start.into_iter().chain(rest.iter().copied()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(rows[0][7..], ["KIND", "ACCOUNT", "STATE", "LEASE", "FOOTER", "NODE", "LUN"]);
+        let of_free = row(&free, "-", "-", "Dedicated", &["Unattached", "free", "good", "-", "-"]);
+        let of_held = row(&held, "pv-1", "shop/pv-1", "Shared", &["Attached", "held by node-0", "good", "node-0", "2"]);
+        assert_eq!(rows[1..], [of_free, of_held], "{text}");
+
+        let printed: Value = serde_json::from_str(&got(&all, &["--node=node-0", "-o", "json"]).await.unwrap()).unwrap();
+        let item = &printed["items"][0];
+        let blob = json!({"account": held.account(), "lease": "held", "leasedTo": "node-0", "footer": "good"});
+        assert_eq!((&item["id"], &item["kind"], &item["blob"]), (&json!(held.as_str()), &json!("Shared"), &blob));
+        assert_eq!(item["attached"], json!([{"node": "node-0", "lun": 2, "caching": "None", "detaching": false}]));
         cluster.azure.shutdown().await;
     }
 

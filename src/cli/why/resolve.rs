@@ -10,8 +10,9 @@ use lazuli_cluster::{TakenSnapshot, claimed_volume, taken_snapshot};
 use lazuli_csi::server::chain;
 use lazuli_diagnosis::snapshots::inventory::standing;
 use lazuli_journal::{Question, Resolved, Topic};
-use lazuli_model::{SnapshotId, node::ClusterNodes};
+use lazuli_model::{BlobUri, SnapshotId, node::ClusterNodes};
 use lazuli_storage::list::VolumeHandles;
+use lazuli_vhd::class::blob_name;
 use tokio::sync::watch;
 
 /// How long Azure may take to show a snapshot.
@@ -49,6 +50,7 @@ impl Names {
         let name = &question.name;
         match question.topic {
             Topic::Disk if name.starts_with('/') => (vec![], vec![]),
+            Topic::Disk if name.contains("://") => (of_address(name), vec![]),
             Topic::Disk => match name.split_once('/') {
                 Some((namespace, claim)) => of_claim(handles, client.as_ref(), namespace, claim).await,
                 None => (of_volume(handles, name, ""), vec![]),
@@ -60,13 +62,22 @@ impl Names {
     }
 }
 
+/// The name of a page blob, under which it is known until it has a storage account.
+fn of_address(address: &str) -> Vec<Resolved> {
+    let Ok(uri) = address.parse::<BlobUri>() else { return vec![] };
+    let how = format!("The blob has the name {}", uri.name());
+    vec![Resolved { topic: Topic::Disk, name: uri.name().to_owned(), how }]
+}
+
 /// The disk of a PersistentVolume. `of` is what has led to it.
 fn of_volume(handles: &watch::Receiver<VolumeHandles>, volume: &str, of: &str) -> Vec<Resolved> {
     let known = handles.borrow();
     let VolumeHandles::Synced(handles) = &*known else { return vec![] };
     let Some(handle) = handles.get(volume) else { return vec![] };
     let how = format!("{of}PersistentVolume {volume} is the disk {handle}");
-    vec![Resolved { topic: Topic::Disk, name: handle.to_string(), how }]
+    let mut found = vec![Resolved { topic: Topic::Disk, name: handle.to_string(), how }];
+    found.extend(of_address(&found[0].name));
+    found
 }
 
 async fn of_claim(
@@ -96,7 +107,10 @@ async fn of_claim(
                     "Claim {namespace}/{claim} has no PersistentVolume yet; its disk will have the name {}",
                     claimed.disk_name
                 );
-                (vec![Resolved { topic: Topic::Disk, name: claimed.disk_name, how }], vec![])
+                let as_blob = blob_name(&claimed.disk_name);
+                let how_as_blob = format!("As a VHD blob disk it will have the name {as_blob}");
+                let one = |name, how| Resolved { topic: Topic::Disk, name, how };
+                (vec![one(claimed.disk_name, how), one(as_blob, how_as_blob)], vec![])
             }
         },
         Ok(None) => (vec![], vec![format!("There is no PersistentVolumeClaim {namespace}/{claim}.")]),
@@ -186,11 +200,13 @@ mod tests {
     use super::*;
 
     const DISK: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d";
+    const BLOB: &str = "https://ds1.blob.core.windows.net/vhds/pvc-1.vhd";
     const VM: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v";
 
     #[tokio::test]
     async fn volumes_and_nodes_are_found_among_what_is_followed() {
-        let known = VolumeHandles::Synced(BTreeMap::from([("pv-1".to_owned(), Arc::from(DISK))]));
+        let handles = [("pv-1", DISK), ("pv-b", BLOB)].map(|(name, handle)| (name.to_owned(), Arc::from(handle)));
+        let known = VolumeHandles::Synced(BTreeMap::from(handles));
         let mut nodes = KnownNodes::default();
         let machine = Machine::of_id(VM.parse().expect("an id"));
         nodes.replace([("n".to_owned(), Node { machine, ..Node::default() })]);
@@ -203,6 +219,11 @@ mod tests {
         assert_eq!(of(Topic::Disk, "pv-1").await, (vec![(Topic::Disk, DISK.to_owned())], 0));
         assert_eq!(of(Topic::Disk, "pv-2").await, (vec![], 0));
         assert_eq!(of(Topic::Disk, DISK).await, (vec![], 0));
+        // Until a blob has an account, its name alone is known.
+        let named = (Topic::Disk, "pvc-1.vhd".to_owned());
+        assert_eq!(of(Topic::Disk, "pv-b").await, (vec![(Topic::Disk, BLOB.to_owned()), named.clone()], 0));
+        assert_eq!(of(Topic::Disk, BLOB).await, (vec![named], 0));
+        assert_eq!(of(Topic::Disk, "https://nowhere").await, (vec![], 0));
         assert_eq!(of(Topic::Disk, "db/data").await, (vec![], 1), "there is no cluster to ask");
         assert_eq!(of(Topic::Vm, "n").await, (vec![(Topic::Vm, VM.to_owned())], 0));
         assert_eq!(of(Topic::Node, "N").await, (vec![(Topic::Vm, VM.to_owned())], 0));

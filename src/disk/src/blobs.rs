@@ -35,7 +35,7 @@ impl Blobs {
     /// # Errors
     /// Azure's own failures.
     pub(crate) async fn read(&self, uri: &BlobUri) -> Result<Disk<DiskId>, VolumeError> {
-        let read = self.of(uri)?.read(uri).await.map_err(|error| VolumeError::blob(&error))?;
+        let read = self.of(uri)?.read(uri).await.map_err(VolumeError::blob)?;
         Ok(self.disk(uri, &read.blob))
     }
 
@@ -49,7 +49,7 @@ impl Blobs {
     /// # Errors
     /// Azure's own failures; a lease that is held.
     pub(crate) async fn prepare(&self, uri: &BlobUri) -> Result<(), VolumeError> {
-        self.of(uri)?.repair(uri).await.map(drop).map_err(|error| VolumeError::blob(&error))
+        self.of(uri)?.repair(uri).await.map(drop).map_err(VolumeError::blob)
     }
 
     /// Deletes a blob.
@@ -57,6 +57,6 @@ impl Blobs {
     /// # Errors
     /// Azure's own failures; a lease that is held; snapshots.
     pub(crate) async fn delete(&self, uri: &BlobUri) -> Result<(), VolumeError> {
-        self.of(uri)?.delete(uri).await.map(drop).map_err(|error| VolumeError::blob(&error))
+        self.of(uri)?.delete(uri).await.map(drop).map_err(VolumeError::blob)
     }
 }

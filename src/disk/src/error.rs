@@ -24,11 +24,20 @@ pub struct VolumeError {
     message: String,
     /// What an event says instead of the message, which names a single request.
     note: Option<Arc<str>>,
-    source: Option<Arc<ArmError>>,
+    source: Option<Cause>,
     /// Why the detach of an unused disk was not sent.
     not_dangling: Option<Arc<NotDangling>>,
     /// What snapshots forbid.
     needed: Option<Arc<Needed>>,
+}
+
+/// What stands behind a failure.
+#[derive(Debug, Clone)]
+enum Cause {
+    /// The resource manager's answer.
+    Manager(Arc<ArmError>),
+    /// The failure of a page blob, whose words are the failure's own.
+    Blob(BlobDiskError),
 }
 
 impl VolumeError {
@@ -52,7 +61,7 @@ impl VolumeError {
             effect: source.effect,
             message: message.into(),
             note: None,
-            source: Some(Arc::new(source)),
+            source: Some(Cause::Manager(Arc::new(source))),
             not_dangling: None,
             needed: None,
         }
@@ -67,8 +76,9 @@ impl VolumeError {
     }
 
     /// The failure of a request for a page blob.
-    pub(crate) fn blob(error: &BlobDiskError) -> Self {
-        Self::new(error.fault(), chain(error))
+    pub(crate) fn blob(error: BlobDiskError) -> Self {
+        let of_error = Self::new(error.fault(), error.to_string());
+        Self { source: Some(Cause::Blob(error)), ..of_error }
     }
 
     /// The detach of an unused disk was not sent, because its attachment is not, or not any more, the one to detach.
@@ -79,13 +89,19 @@ impl VolumeError {
 
     /// Azure's `error.code`; empty when Azure gave none.
     pub fn azure_code(&self) -> &str {
-        self.source.as_ref().map_or("", |source| &source.code)
+        match &self.source {
+            None => "",
+            Some(Cause::Manager(error)) => &error.code,
+            Some(Cause::Blob(error)) => error.azure_code(),
+        }
     }
 
     /// The action of Azure's role-based access control that the failed call needs.
     pub fn action(&self) -> Option<String> {
-        let source = self.source.as_ref()?;
-        lazuli_model::rbac::action(source.verb.as_str(), &source.resource)
+        match self.source.as_ref()? {
+            Cause::Manager(error) => lazuli_model::rbac::action(error.verb.as_str(), &error.resource),
+            Cause::Blob(error) => error.action(),
+        }
     }
 
     /// What an event says of the failure: the same for every request that fails for this reason.
@@ -199,9 +215,17 @@ impl AzureError for Answer {
     }
 }
 
-/// The failed read of a page blob, as a step sees it.
+/// The failed read of a page blob, as a step sees it: the resource manager's own answer where that says the same, as where
+/// it gives no keys.
 pub(crate) fn unread_blob(disk: &BlobUri, error: &VolumeError) -> Answer {
-    Answer(Failure::elsewhere(error.fault.clone(), disk.as_str(), error.to_string()).into())
+    let by_manager = match &error.source {
+        Some(Cause::Blob(error)) => error.by_manager(),
+        Some(Cause::Manager(_)) | None => None,
+    };
+    match by_manager.filter(|answer| answer.fault == error.fault) {
+        Some(answer) => Answer(answer.clone()),
+        None => Answer(Failure::elsewhere(error.fault.clone(), disk.as_str(), chain(error)).into()),
+    }
 }
 
 /// The disk that Azure's answer names as its target, if any.
@@ -217,6 +241,9 @@ impl fmt::Display for VolumeError {
 
 impl std::error::Error for VolumeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
+        match self.source.as_ref()? {
+            Cause::Manager(error) => Some(&**error),
+            Cause::Blob(error) => error.source(),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use lazuli_model::{ArmId, DiskId, ServiceKey, fault::Fault};
+use lazuli_model::{ArmId, BlobUri, DiskId, ServiceKey, fault::Fault};
 
 use crate::{FaultKind, words::Word};
 
@@ -10,7 +10,7 @@ use crate::{FaultKind, words::Word};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Subject {
-    /// A managed disk.
+    /// A managed disk, or a page blob that is one.
     Disk,
     /// A virtual machine, or an instance of a scale set.
     Vm,
@@ -34,11 +34,13 @@ pub enum Subject {
     RouteTable,
     /// A snapshot of a managed disk.
     Snapshot,
+    /// A storage account.
+    StorageAccount,
 }
 
 impl Subject {
     /// All subjects.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Disk,
         Self::Vm,
         Self::Service,
@@ -51,6 +53,7 @@ impl Subject {
         Self::Interface,
         Self::RouteTable,
         Self::Snapshot,
+        Self::StorageAccount,
     ];
 
     /// What people call it.
@@ -68,6 +71,7 @@ impl Subject {
             Self::Interface => "network interface",
             Self::RouteTable => "route table",
             Self::Snapshot => "snapshot",
+            Self::StorageAccount => "storage account",
         }
     }
 }
@@ -93,6 +97,21 @@ impl<'a> Key<'a> {
     /// A disk of either kind.
     pub fn disk_id(id: &'a DiskId) -> Self {
         Self::new(Subject::Disk, id.as_str())
+    }
+
+    /// A disk in a page blob.
+    pub fn blob(uri: &'a BlobUri) -> Self {
+        Self::new(Subject::Disk, uri.as_str())
+    }
+
+    /// A disk in a page blob that has no account yet: it is known by the name of its blob.
+    pub fn blob_name(name: &'a str) -> Self {
+        Self::new(Subject::Disk, name)
+    }
+
+    /// A storage account.
+    pub fn storage_account(id: &'a ArmId) -> Self {
+        Self::new(Subject::StorageAccount, id.as_str())
     }
 
     /// A snapshot of a managed disk.

@@ -265,6 +265,9 @@ words! {
     // A disk and the virtual machines that it is attached to. Of a VM {key} is the disk.
     CreateAsked Asked OPEN "the creation is requested[ with {n} GiB]"
     DeleteAsked Asked OPEN "the deletion is requested"
+    AwaitsAccount Waits OPEN "a storage account that has room for it, or that is made for it"
+    PlacedIn Decided SAME "gets its place in {key}"
+    AwaitsBlob Waits OPEN "the work on its blob, {key}"
     ExpandAsked Asked OPEN "the expansion[ to {n} GiB] is requested"
     ModifyAsked Asked OPEN "a change of the disk's attributes is requested"
     SnapshotAsked Asked OPEN "a snapshot of {key} is requested"

@@ -1,16 +1,24 @@
-//! The managed disks of a cluster, for people: which volume each is, and which machine holds it at which LUN.
+//! The disks of a cluster, for people: which volume each is, and which machine holds it at which LUN.
 //!
 //! Two sources say that a machine holds a disk: the disk names the machine, and the machine lists the disk at a LUN. They
 //! disagree while Azure attaches or detaches, and after an incomplete operation. A row shows both: a machine without a LUN
 //! is one that the disk names and that does not list it.
 //!
 //! The rows of one machine are the same rows: those of the disks that it lists.
+//!
+//! A VHD blob disk says by its lease whether a machine holds it, and by its metadata which one.
 
 use std::collections::BTreeMap;
 
 use lazuli_model::{
-    ArmId, CachingMode, Completion, DataDisk, DataDiskSource, Disk, DiskId, DiskState, Gib, Lun, SkuName, Vm,
+    ArmId, CachingMode, Completion, DataDisk, DataDiskSource, Disk, DiskId, DiskState, Gib, Lun, SkuName, StorageSku,
+    Vm,
     disk_tags::{FOR_CLAIM, FOR_NAMESPACE, FOR_PV, is_made_by_driver},
+};
+use lazuli_vhd::{
+    disk,
+    lease::Lease,
+    shown::{FooterState, Kind, SeenDisk},
 };
 
 use crate::lun::{self, NodeReservations};
@@ -48,6 +56,23 @@ pub struct Holder {
     pub caching: Option<CachingMode>,
 }
 
+/// What is said of a VHD blob disk alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlobFacts {
+    /// Of which kind it is.
+    pub kind: Kind,
+    /// Its storage account.
+    pub account: String,
+    /// The SKU of the account; `None` where Azure names one that is newer than this program.
+    pub sku: Option<StorageSku>,
+    /// Its lease.
+    pub lease: Lease,
+    /// The Node, else the machine, that has the lease, where one is held and the blob names it.
+    pub leased_to: Option<String>,
+    /// Its footer; `None` where it cannot be read.
+    pub footer: Option<FooterState>,
+}
+
 /// A disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
@@ -55,7 +80,7 @@ pub struct Row {
     pub id: String,
     /// Its name: the last part of the id.
     pub name: String,
-    /// Its resource group; `None` for what is no managed disk.
+    /// Its resource group, of a blob that of its account; `None` where it is not known.
     pub resource_group: Option<String>,
     /// Which volume it is.
     pub names: VolumeNames,
@@ -71,12 +96,14 @@ pub struct Row {
     pub filling: Option<Completion>,
     /// The machines that hold it, in the order of their names.
     pub holders: Vec<Holder>,
+    /// What is said of it as a VHD blob; `None` for a managed disk, and for a blob that was not read.
+    pub blob: Option<BlobFacts>,
 }
 
 /// What of a cluster the rows are made of.
 #[derive(Debug, Default)]
 pub struct Inventory {
-    volumes: BTreeMap<ArmId, VolumeNames>,
+    volumes: BTreeMap<DiskId, VolumeNames>,
     nodes: BTreeMap<ArmId, String>,
     machines: BTreeMap<ArmId, Vm>,
 }
@@ -89,7 +116,7 @@ impl Inventory {
         machines: impl IntoIterator<Item = Vm>,
     ) -> Self {
         let named = |Volume { name, handle, claim }: Volume| {
-            Some((handle.parse::<ArmId>().ok()?, VolumeNames { volume: Some(name), claim }))
+            Some((disk_of(&handle)?, VolumeNames { volume: Some(name), claim }))
         };
         Self {
             volumes: volumes.into_iter().filter_map(named).collect(),
@@ -100,17 +127,26 @@ impl Inventory {
 
     /// The rows of these disks, in the order of their ids. Disks with operating systems are left out.
     pub fn rows(&self, disks: &[Disk]) -> Vec<Row> {
-        let listed = self.listed();
+        let listed = self.listed(DiskId::managed);
         let mut disks: Vec<&Disk> = disks.iter().collect();
         disks.sort_by(|one, other| one.id.cmp(&other.id));
         let row = |disk: &Disk| Some(self.row(disk, listed.get(&disk.id))).filter(|row| !is_system_disk(disk, row));
         disks.into_iter().filter_map(row).collect()
     }
 
-    /// The rows of what a machine lists, in the order of its LUNs. `disks` are those that were read: of another, only what the
-    /// machine says is known.
-    pub fn rows_of(&self, machine: &ArmId, disks: &[Disk]) -> Vec<Row> {
-        let listed = self.listed();
+    /// The rows of these VHD blob disks, in the order of their addresses. `subscription` is that of the cluster.
+    pub fn blob_rows(&self, blobs: &[SeenDisk], subscription: &str) -> Vec<Row> {
+        let listed = self.listed(DiskId::blob);
+        let mut blobs: Vec<&SeenDisk> = blobs.iter().collect();
+        blobs.sort_by(|one, other| one.uri.cmp(&other.uri));
+        blobs.into_iter().map(|blob| self.blob_row(blob, listed.get(&blob.uri), subscription)).collect()
+    }
+
+    /// The rows of what a machine lists, in the order of its LUNs. `disks` and `blobs` are those that were read: of another,
+    /// only what the machine says is known.
+    pub fn rows_of(&self, machine: &ArmId, disks: &[Disk], blobs: &[SeenDisk]) -> Vec<Row> {
+        let (listed, listed_blobs) = (self.listed(DiskId::managed), self.listed(DiskId::blob));
+        let subscription = machine.subscription();
         let of_element = |element: &DataDisk| match &element.source {
             DataDiskSource::Disk(DiskId::Managed(id)) => match disks.iter().find(|disk| disk.id == *id) {
                 Some(disk) => self.row(disk, listed.get(id)),
@@ -121,7 +157,13 @@ impl Inventory {
                     ..self.bare(machine, element, id.as_str())
                 },
             },
-            DataDiskSource::Disk(DiskId::Blob(uri)) => self.bare(machine, element, uri.as_str()),
+            DataDiskSource::Disk(id @ DiskId::Blob(uri)) => match blobs.iter().find(|blob| blob.uri == *uri) {
+                Some(blob) => self.blob_row(blob, listed_blobs.get(uri), subscription),
+                None => {
+                    let names = self.volumes.get(id).cloned().unwrap_or_default();
+                    Row { names, ..self.bare(machine, element, uri.as_str()) }
+                }
+            },
             DataDiskSource::Other(other) => self.bare(machine, element, other),
         };
         let mut elements: Vec<&DataDisk> = self.machines.get(machine).iter().flat_map(|vm| &vm.data_disks).collect();
@@ -129,12 +171,14 @@ impl Inventory {
         elements.into_iter().map(of_element).collect()
     }
 
-    /// Which machines list each managed disk.
-    fn listed(&self) -> BTreeMap<&ArmId, Vec<(&ArmId, &DataDisk)>> {
-        let mut listed: BTreeMap<&ArmId, Vec<(&ArmId, &DataDisk)>> = BTreeMap::new();
+    /// Which machines list each disk of a kind.
+    fn listed<I: Ord>(&self, of_kind: impl Fn(&DiskId) -> Option<&I>) -> BTreeMap<&I, Vec<(&ArmId, &DataDisk)>> {
+        let mut listed: BTreeMap<&I, Vec<(&ArmId, &DataDisk)>> = BTreeMap::new();
         for machine in self.machines.values() {
             for element in &machine.data_disks {
-                if let DataDiskSource::Disk(DiskId::Managed(disk)) = &element.source {
+                if let DataDiskSource::Disk(disk) = &element.source
+                    && let Some(disk) = of_kind(disk)
+                {
                     listed.entry(disk).or_default().push((&machine.id, element));
                 }
             }
@@ -164,16 +208,47 @@ impl Inventory {
             state: None,
             filling: None,
             holders: vec![self.holder(machine, element)],
+            blob: None,
         }
     }
 
-    fn row(&self, disk: &Disk, listed: Option<&Vec<(&ArmId, &DataDisk)>>) -> Row {
+    /// The machines that hold a disk: those that list it, and those that it names besides.
+    fn holders<I>(&self, disk: &Disk<I>, listed: Option<&Vec<(&ArmId, &DataDisk)>>) -> Vec<Holder> {
         let listed = listed.map(Vec::as_slice).unwrap_or_default();
         let mut holders: Vec<Holder> = listed.iter().map(|(machine, element)| self.holder(machine, element)).collect();
         let unlisted = disk.holders().into_iter().filter(|holder| listed.iter().all(|(machine, ..)| machine != holder));
         let without_lun = |machine| Holder { node: self.node(machine), lun: None, is_leaving: false, caching: None };
         holders.extend(unlisted.map(without_lun));
         holders.sort_by(|one, other| (&one.node, one.lun).cmp(&(&other.node, other.lun)));
+        holders
+    }
+
+    fn blob_row(&self, seen: &SeenDisk, listed: Option<&Vec<(&ArmId, &DataDisk)>>, subscription: &str) -> Row {
+        let disk = disk::of_blob(&seen.uri, &seen.blob, subscription);
+        let leased_to = disk.managed_by.as_ref().map(|machine| self.node(machine)).or_else(|| seen.leased_to());
+        Row {
+            id: seen.uri.to_string(),
+            name: seen.uri.name().rsplit('/').next().unwrap_or_default().to_owned(),
+            resource_group: Some(seen.account.id.resource_group().to_owned()),
+            names: self.volumes.get(&disk.id).cloned().unwrap_or_default(),
+            size: Some(disk.size),
+            sku: None,
+            zones: Vec::new(),
+            state: disk.state,
+            filling: None,
+            holders: self.holders(&disk, listed),
+            blob: Some(BlobFacts {
+                kind: seen.kind(),
+                account: seen.account.name().to_owned(),
+                sku: seen.account.sku,
+                lease: seen.blob.lease,
+                leased_to,
+                footer: seen.footer,
+            }),
+        }
+    }
+
+    fn row(&self, disk: &Disk, listed: Option<&Vec<(&ArmId, &DataDisk)>>) -> Row {
         Row {
             id: disk.id.to_string(),
             name: disk.id.name().to_owned(),
@@ -184,14 +259,15 @@ impl Inventory {
             zones: disk.zones.clone(),
             state: disk.state,
             filling: disk.completion.filter(|_| disk.is_hydrating()),
-            holders,
+            holders: self.holders(disk, listed),
+            blob: None,
         }
     }
 
     /// Which volume a disk is: what the PersistentVolumes say comes before what its tags say, for tags stay when a
     /// volume is bound anew.
     pub fn names(&self, disk: &ArmId, tags: &BTreeMap<String, String>) -> VolumeNames {
-        if let Some(names) = self.volumes.get(disk) {
+        if let Some(names) = self.volumes.get(&disk.into()) {
             return names.clone();
         }
         let tag = |key: &str| {
@@ -212,6 +288,11 @@ impl Inventory {
         };
         self.nodes.get(machine).cloned().or_else(computer).unwrap_or_else(own)
     }
+}
+
+/// The disk of a handle. One of a managed disk may be the id of anything, as volumes of other drivers have it.
+fn disk_of(handle: &str) -> Option<DiskId> {
+    handle.parse::<DiskId>().ok().or_else(|| Some(DiskId::Managed(handle.parse::<ArmId>().ok()?)))
 }
 
 /// Whether a disk has the operating system of its machine: it was made from an image, its machine lists it at no LUN, and
@@ -245,7 +326,8 @@ pub fn slots(machine: &Vm, most: Option<u8>, reserved: &NodeReservations) -> Slo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lazuli_model::ProvisioningState;
+    use lazuli_model::{ProvisioningState, StorageAccount};
+    use lazuli_vhd::life::{Blob, ETag};
 
     use crate::lun::Reserved;
 
@@ -332,6 +414,61 @@ mod tests {
         assert_eq!(shown, ["a: node-1 3", "b: vm-2 -", "c: ", "leaving: node-1 0 leaving"]);
     }
 
+    fn blob(name: &str, lease: Lease, machine: Option<&str>) -> SeenDisk {
+        let keys = ["microsoftazurecompute_resourcegroupname", "microsoftazurecompute_vmname"];
+        let named = machine.map(|machine| keys.into_iter().zip(["G", machine])).into_iter().flatten();
+        let mut account = StorageAccount::general_purpose("ds1");
+        account.tags = [("created-by".to_owned(), "azure-dd".to_owned())].into();
+        SeenDisk {
+            uri: format!("https://ds1.blob.core.windows.net/vhds/{name}").parse().unwrap(),
+            blob: Blob {
+                etag: ETag("1".into()),
+                length: (4 << 30) + 512,
+                is_page_blob: true,
+                lease,
+                metadata: named.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            },
+            account,
+            footer: Some(FooterState::Good),
+        }
+    }
+
+    #[test]
+    fn a_blob_shows_its_lease_its_account_and_the_machine_that_has_it() {
+        let vm = ArmId::virtual_machine("s", "g", "vm-1").unwrap();
+        let mut holder = machine(&vm, &[]);
+        let (listed, free) = (blob("a.vhd", Lease::Held, Some("vm-1")), blob("d.vhd", Lease::Free, Some("vm-1")));
+        let source = DataDiskSource::Disk(listed.uri.clone().into());
+        holder.data_disks.push(DataDisk { lun: lun(3), source, caching: CachingMode::None, to_be_detached: false });
+        let handle = "HTTPS://DS1.blob.core.windows.net/vhds/d.vhd".to_owned();
+        let volume = Volume { name: "pv".into(), handle, claim: Some("shop/data".into()) };
+        let inventory = Inventory::new([volume], [(vm.clone(), "node-1".to_owned())], [holder]);
+        let blobs = [free, blob("c.vhd", Lease::Held, None), blob("b.vhd", Lease::Held, Some("vm-9")), listed];
+        let rows = inventory.blob_rows(&blobs, "s");
+        let shown = |row: &Row| {
+            let facts = row.blob.as_ref().unwrap();
+            let holder = |one: &Holder| (one.node.clone(), one.lun.map(Lun::get));
+            let holders: Vec<_> = row.holders.iter().map(holder).collect();
+            (row.name.clone(), facts.lease, facts.leased_to.clone(), holders, row.names.volume.clone())
+        };
+        let text = |text: &str| text.to_owned();
+        let node = Some(text("node-1"));
+        assert_eq!(
+            rows.iter().map(shown).collect::<Vec<_>>(),
+            [
+                (text("a.vhd"), Lease::Held, node, vec![(text("node-1"), Some(3))], None),
+                (text("b.vhd"), Lease::Held, Some(text("vm-9")), vec![(text("vm-9"), None)], None),
+                (text("c.vhd"), Lease::Held, None, vec![], None),
+                (text("d.vhd"), Lease::Free, None, vec![], Some(text("pv"))),
+            ]
+        );
+        let facts = rows[0].blob.as_ref().unwrap();
+        assert_eq!((facts.kind, facts.account.as_str(), facts.footer), (Kind::Shared, "ds1", Some(FooterState::Good)));
+        assert_eq!((rows[0].size, rows[0].state), (Some(Gib::new(4)), Some(DiskState::Attached)));
+        // Among the disks of its machine it is the same row.
+        assert_eq!(inventory.rows_of(&vm, &[], &blobs), rows[..1]);
+    }
+
     #[test]
     fn a_disk_with_an_operating_system_is_no_row_and_a_stuck_volume_is_one() {
         let vm = ArmId::virtual_machine("s", "g", "vm-1").unwrap();
@@ -391,7 +528,7 @@ mod tests {
         let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let disks = [disk("a", Some(&vm)), Disk { tags, ..disk("b", Some(&vm)) }, disk("c", None)];
         let inventory = Inventory::new([], [], [holder]);
-        let rows = inventory.rows_of(&vm, &disks);
+        let rows = inventory.rows_of(&vm, &disks, &[]);
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["a", "unread", "b", "old.vhd"]);
         // What is said of a disk does not depend on the way to it.
@@ -401,6 +538,6 @@ mod tests {
         // As the machine spells it.
         assert_eq!((rows[1].size, rows[1].resource_group.as_deref()), (None, Some("G")));
         assert_eq!((rows[3].resource_group.as_deref(), rows[3].holders[0].lun), (None, Some(lun(3))));
-        assert_eq!(inventory.rows_of(&ArmId::virtual_machine("s", "g", "other").unwrap(), &disks), []);
+        assert_eq!(inventory.rows_of(&ArmId::virtual_machine("s", "g", "other").unwrap(), &disks, &[]), []);
     }
 }

@@ -218,8 +218,14 @@ fn is_made_for_disks(account: &StorageAccount) -> bool {
     tag(account, CREATED_BY.0) == Some(CREATED_BY.1)
 }
 
+/// Whether a driver made it for one disk.
+pub(crate) fn is_of_one_disk(account: &StorageAccount) -> bool {
+    let is_named_so = account.name().starts_with(DEDICATED_PREFIX);
+    is_made_for_disks(account) && (is_named_so || tag(account, DISK_TAG).is_some())
+}
+
 /// Whether it belongs to the pools of clusters, whatever its SKU. The name alone would take accounts of people.
-fn is_shared(account: &StorageAccount) -> bool {
+pub(crate) fn is_shared(account: &StorageAccount) -> bool {
     account.name().starts_with(SHARED_PREFIX) && is_made_for_disks(account)
 }
 

@@ -10,6 +10,7 @@
 //! | [`PARAMETERS`] | which parameters a class may have |
 //! | [`lease`] | whether it is attached, by its blob |
 //! | [`disk`] | what a blob is as a disk on machines |
+//! | [`shown`] | what people are shown of it |
 //! | [`source`] | whether a managed disk may be imported from it now |
 //! | [`import`] | what comes next of a managed disk that is made from one |
 //! | [`footer`] | the last 512 bytes of a fixed VHD |
@@ -24,6 +25,7 @@ pub mod import;
 pub mod lease;
 pub mod life;
 mod parameters;
+pub mod shown;
 pub mod source;
 pub mod work;
 

@@ -372,6 +372,11 @@ impl Arm {
         &self.0.metrics
     }
 
+    /// The queues of this identity, which hold requests to the data services of storage accounts too.
+    pub(crate) fn permits(&self) -> &Permits {
+        &self.0.permits
+    }
+
     /// What is expected of an operation of this kind that is accepted now, and whether its end is to be polled for its
     /// duration.
     fn expectation(&self, kind: Kind, retry_after: Option<Duration>) -> (Expectation, bool) {

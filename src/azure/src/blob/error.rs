@@ -5,6 +5,7 @@ use std::{error::Error as StdError, fmt, sync::Arc};
 use lazuli_model::fault::Fault;
 
 use super::tries::fault_of;
+use crate::error::ArmError;
 use lazuli_vhd::life::Problem;
 
 /// A request to a blob service that failed. Cheap to clone. It never holds a key, a signature or a query.
@@ -91,9 +92,14 @@ impl BlobError {
         &self.0.fault
     }
 
-    /// The service's `x-ms-error-code`; empty where it gave none.
+    /// The service's `x-ms-error-code`, or the resource manager's code where it gave no keys; empty where Azure gave none.
     pub fn code(&self) -> &str {
-        &self.0.code
+        self.by_manager().map_or(&self.0.code, |error| &error.code)
+    }
+
+    /// The answer of the resource manager, where it gave no keys.
+    pub fn by_manager(&self) -> Option<&ArmError> {
+        self.0.source.as_ref()?.downcast_ref()
     }
 }
 

@@ -36,7 +36,7 @@ use keys::Keys;
 use sending::{About, serve};
 use wire::Wanted;
 
-use crate::{storage::Storage, until::Until};
+use crate::{metrics::ResourceType, storage::Storage, until::Until};
 
 /// Which versions of the blob service a cloud has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,6 +217,7 @@ impl Blobs {
         for _ in 0..MOST_PAGES {
             let send = |pipeline| Box::pin(wire::list_blobs(container, pipeline, wanted.clone()));
             let (mut page, _) = serve(&self.keys, account, about, until, send).await?;
+            self.count_page(ResourceType::Blobs);
             let marker = next_marker(&about, wanted.marker.as_ref(), page.next_marker.take())?;
             take(page);
             if marker.is_none() {
@@ -247,6 +248,7 @@ impl Blobs {
             for _ in 0..MOST_PAGES {
                 let send = |pipeline| Box::pin(wire::list_containers(&service, pipeline, wanted.clone()));
                 let (page, _) = serve(&self.keys, account, about, until, send).await?;
+                self.count_page(ResourceType::BlobContainers);
                 names.extend(page.container_items.into_iter().filter_map(|container| container.name));
                 wanted.marker = next_marker(&about, wanted.marker.as_ref(), page.next_marker)?;
                 if wanted.marker.is_none() {
@@ -256,6 +258,10 @@ impl Blobs {
             Err(endless(&about))
         };
         Box::pin(named).await.map_err(|(_, error): Refused| error)
+    }
+
+    fn count_page(&self, resource: ResourceType) {
+        self.keys.storage().arm().metrics().list_page(resource);
     }
 
     /// Where an account's blobs are.

@@ -1,4 +1,5 @@
-//! A request on its way: by the official crate's pipeline to our transport, signed, and repeated as [`Tries`] says.
+//! A request on its way: by the official crate's pipeline to our transport, signed, and repeated as [`Tries`] says. Each
+//! sending takes a permit of its account, and is counted.
 
 use std::{
     future::Future,
@@ -15,7 +16,9 @@ use azure_core::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use lazuli_model::fault::Fault;
+use lazuli_quota::permit::{Priority, Scope};
 use lazuli_vhd::life::Problem;
+use tokio::time::Instant;
 use url::Url;
 
 use super::{
@@ -26,7 +29,9 @@ use super::{
     tries::{Next, Sent, Tries},
 };
 use crate::{
-    arm::retry_after,
+    arm::{Arm, retry_after},
+    metrics::{ResourceType, SentToAccount},
+    permits::{InFlight, PauseTooLong, Permit, Rank},
     transport::{Transport, TransportError, origin},
     until::{Interrupted, Until},
 };
@@ -44,6 +49,12 @@ pub(super) struct About<'a> {
 impl About<'_> {
     pub(super) fn failed(&self, fault: Fault, message: impl Into<String>) -> BlobError {
         BlobError::ours(fault, format!("{} {}", self.method, self.url), message)
+    }
+
+    /// What it is about, as far as counting goes. The list of a container's blobs is about the container.
+    fn resource(&self) -> ResourceType {
+        let has_blob = self.url.path_segments().is_some_and(|segments| segments.count() > 1);
+        if has_blob { ResourceType::Blobs } else { ResourceType::BlobContainers }
     }
 
     fn interrupted(&self, why: Interrupted, problem: Problem) -> (Problem, BlobError) {
@@ -67,6 +78,7 @@ where
     let retry = arm.retry();
     let mut tries = Tries::new(about.writes, retry.tries, retry.longest_wait);
     let mut other = None;
+    let scope = Scope::of_data(about.url.host_str().unwrap_or_default());
     loop {
         let late = |why| about.interrupted(why, Problem::Other(Fault::Deadline));
         until.check_before_sending(true).map_err(late)?;
@@ -74,6 +86,9 @@ where
             Some(key) => key,
             None => keys.get(account, until).await?,
         };
+        let permit = permit(arm, &about, &scope, &tries, until).await?;
+        // That may have taken long.
+        until.check_before_sending(true).map_err(late)?;
         let watch =
             Arc::new(Watch { transport: arm.transport().clone(), origin: origin(about.url), seen: Mutex::default() });
         let signs = SharedKey {
@@ -87,14 +102,19 @@ where
             transport: Some(azure_core::http::Transport::new(watch.clone())),
             ..ClientOptions::default()
         };
+        let on_its_way = OnItsWay { in_flight: permit.sent(), since: Instant::now(), about, account, arm };
         let served = until.run(send(options)).await.map_err(|why| {
             let problem = if about.writes { Problem::Lost } else { Problem::Other(Fault::Deadline) };
             about.interrupted(why, problem)
         })?;
         let (failed, seen) = match (served, watch.take()) {
-            (Ok(served), Some(Seen::Answered { headers, .. })) => return Ok((served, headers)),
+            (Ok(served), Some(Seen::Answered { headers, status, .. })) => {
+                on_its_way.served(status);
+                return Ok((served, headers));
+            }
             (Ok(_), _) => return Err(unsent(&about, Fault::Malformed, None)),
             (Err(error), None) => {
+                on_its_way.in_flight.not_sent();
                 let is_of_the_key = matches!(error.kind(), ErrorKind::Credential);
                 let fault = if is_of_the_key { Fault::Malformed } else { Fault::Invalid };
                 return Err(unsent(&about, fault, Some(error)));
@@ -102,7 +122,9 @@ where
             (Err(error), Some(seen)) => (error, seen),
         };
         let error = seen.error(&about, failed);
-        let next = tries.next(seen.sent(), arm.pause_after(tries.sent() + 1), until.left());
+        let pause = arm.pause_after(tries.sent() + 1);
+        on_its_way.ended(seen.sent(), pause);
+        let next = tries.next(seen.sent(), pause, until.left());
         let (after, problem) = match next {
             Next::Again { after } => (after, None),
             Next::AgainWithKeysOfNow { after } => {
@@ -126,6 +148,73 @@ where
         }
         tracing::debug!(error = &error as &dyn std::error::Error, attempt = tries.sent(), ?after, "tries again");
         until.sleep(true, after).await.map_err(late)?;
+    }
+}
+
+/// Waits for the permit to send a request to an account.
+async fn permit(
+    arm: &Arm,
+    about: &About<'_>,
+    scope: &Scope,
+    tries: &Tries,
+    until: &Until,
+) -> Result<Permit, (Problem, BlobError)> {
+    let rank = Rank::new(if about.writes { Priority::Create } else { Priority::Read });
+    let acquired = arm.permits().acquire(Some(scope), &rank, tries.may_wait(until.left()));
+    // On the heap, because few requests wait here and every caller's future would carry the state of the wait.
+    let acquired = Box::pin(until.run_queued(true, acquired)).await;
+    acquired.map_err(|why| about.interrupted(why, Problem::Other(Fault::Deadline)))?.map_err(|PauseTooLong(pause)| {
+        let fault = Fault::Throttled { retry_after: Some(pause) };
+        let error = about.failed(fault.clone(), "the account has asked for a pause that is not over");
+        (Problem::Other(fault), error)
+    })
+}
+
+/// A request between its sending and its answer.
+struct OnItsWay<'a> {
+    in_flight: InFlight,
+    since: Instant,
+    about: About<'a>,
+    account: &'a Account,
+    arm: &'a Arm,
+}
+
+impl OnItsWay<'_> {
+    fn count(&self, status: Option<u16>, is_throttled: bool) {
+        self.arm.metrics().data_request(&SentToAccount {
+            method: self.about.method,
+            resource: self.about.resource(),
+            subscription: self.account.id.subscription(),
+            status,
+            is_throttled,
+            took: self.since.elapsed(),
+        });
+    }
+
+    /// The answer serves.
+    fn served(self, status: u16) {
+        self.count(Some(status), false);
+        self.in_flight.answered(&HeaderMap::new(), true);
+    }
+
+    /// The answer does not serve, or none came. `pause` is the pause of a try that failed.
+    fn ended(self, sent: Sent<'_>, pause: std::time::Duration) {
+        let pause = sent.pause_of_all(pause);
+        match sent {
+            Sent::NoConnection => {
+                self.count(None, false);
+                self.in_flight.not_sent();
+            }
+            // The permit is dropped as that of a request whose answer was lost.
+            Sent::Lost => self.count(None, false),
+            Sent::Answered { status, .. } => {
+                self.count(Some(status), pause.is_some());
+                match pause {
+                    Some(pause) => self.in_flight.account_is_busy(pause),
+                    None => self.in_flight.answered(&HeaderMap::new(), false),
+                }
+            }
+        }
     }
 }
 

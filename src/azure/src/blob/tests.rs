@@ -8,9 +8,11 @@ use std::{
 
 use azure_core::http::Etag;
 use azure_storage_blob::{BlobClient, BlobClientOptions};
+use futures::FutureExt as _;
 use lazuli_emulator::{Emulator, Options, call_log, incident::Incident, latency::Profile, scenario};
 use lazuli_model::{Secret, fault::Fault};
 use lazuli_quota::{permit::Priority, poll::Kind};
+use lazuli_telemetry::go_names::GoNames;
 use lazuli_vhd::{
     footer::{self, Footer, LENGTH, ZEROS},
     lease::Lease,
@@ -19,12 +21,15 @@ use lazuli_vhd::{
         VOLUME_KEY, Why, mark,
     },
 };
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::*;
 
 use crate::{
-    arm::{Arm, Write},
+    arm::{Arm, Retry, Write},
+    auth::Tokens,
+    metrics::Metrics,
     on_emulator,
     storage::API_VERSION,
     testing::{an_hour, url},
@@ -49,6 +54,7 @@ struct Rig {
     emulator: Emulator,
     arm: Arm,
     blobs: Blobs,
+    registry: Registry,
 }
 
 /// A client of the emulator's accounts, of which there is `vhds1`.
@@ -70,9 +76,12 @@ async fn rig_of(way: Way, version: ServiceVersion, blobs_at: Option<&str>, laten
         Way::Tcp | Way::Tls => Transport::new(routes, &tls).unwrap(),
     };
     let principal = on_emulator::principal(scenario::TENANT, scenario::CLIENT_ID, scenario::CLIENT_SECRET);
-    let arm = on_emulator::client(transport, principal, 7);
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry, GoNames::default());
+    let tokens = Tokens::new(transport.clone(), principal, on_emulator::ARM, 7);
+    let arm = Arm::new(url(on_emulator::ARM), transport, tokens, metrics, Retry::default(), 7);
     let blobs = Blobs::new(Storage::new(arm.clone()), SUFFIX, version);
-    let rig = Rig { emulator, arm, blobs };
+    let rig = Rig { emulator, arm, blobs, registry };
     rig.make_account("vhds1", way == Way::Tls).await;
     rig
 }
@@ -196,6 +205,15 @@ impl Rig {
 
     fn key_reads(&self) -> usize {
         self.log().iter().filter(|call| call.path.ends_with("/listKeys")).count()
+    }
+
+    /// The lines of the metrics that begin so.
+    fn metrics(&self, prefix: &str) -> Vec<String> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        let mut lines: Vec<String> = text.lines().filter(|line| line.starts_with(prefix)).map(str::to_owned).collect();
+        lines.sort();
+        lines
     }
 
     fn forget_log(&self) {
@@ -447,6 +465,7 @@ async fn a_pause_that_the_service_asks_for_is_kept_and_a_deadline_ends_the_wait(
     let answer = rig.blobs.call(&vhds1(), &disk("d.vhd"), &Call::ReadBlob, &until).await;
     let Answer::Refused(Problem::Other(fault), _) = answer else { panic!("{answer:?}") };
     assert_eq!(fault, Fault::Throttled { retry_after: Some(Duration::from_secs(20)) });
+    tokio::time::sleep(Duration::from_secs(20)).await;
     // The time is over while a write is on its way, and before one is.
     rig.incident(json!({"match": {"method": "PUT"}, "then": {"delayMs": 5_000}}));
     let until = Until::within(Duration::from_secs(2));
@@ -456,6 +475,112 @@ async fn a_pause_that_the_service_asks_for_is_kept_and_a_deadline_ends_the_wait(
         let Answer::Refused(problem, error) = answer else { panic!("{answer:?}") };
         assert_eq!(problem, expected, "{error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_is_busy_is_left_alone_by_all_and_another_is_served() {
+    for (then, at_least) in
+        [(json!({"status": 503, "code": "ServerBusy", "retryAfter": 20}), 20_000), (json!({"status": 429}), 700)]
+    {
+        let rig = rig().await;
+        rig.make_account("vhds2", false).await;
+        rig.done("d.vhd", Call::MakeContainer).await;
+        let other = BlobUri::of("vhds2", SUFFIX, "vhds", "d.vhd").unwrap();
+        // The keys of the other account are read.
+        rig.blobs.call(&account("vhds2"), &other, &Call::ReadContainer, &an_hour()).await;
+        rig.incident(json!({"match": {"method": "HEAD"}, "then": then}));
+        rig.forget_log();
+        let began = tokio::time::Instant::now();
+        let after = |call| async move { (call.await, began.elapsed().as_millis()) };
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            rig.call("d.vhd", Call::ReadContainer).await
+        };
+        let elsewhere = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            rig.blobs.call(&account("vhds2"), &other, &Call::MakeContainer, &an_hour()).await
+        };
+        let (refused, later, elsewhere) = tokio::join!(
+            after(rig.call("d.vhd", Call::ReadBlob).boxed()),
+            after(later.boxed()),
+            after(elsewhere.boxed())
+        );
+        assert!(matches!(refused.0, Answer::Refused(Problem::NoBlob, _)) && refused.1 >= at_least, "{refused:?}");
+        assert!(matches!(later.0, Answer::Container { .. }) && later.1 >= at_least, "{later:?}");
+        assert!(matches!(elsewhere.0, Answer::Done(_)) && elsewhere.1 < 700, "{elsewhere:?}");
+        assert_eq!(rig.metrics("lazuli_azure_throttled"), ["lazuli_azure_throttled_total{resource=\"blobs\"} 1"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_on_one_account_keeps_few_requests_in_flight_and_all_are_served() {
+    let rig = rig().await;
+    rig.done("d.vhd", Call::MakeContainer).await;
+    rig.incident(json!({"match": {"method": "PUT"}, "then": {"delayMs": 1_000}, "times": 0}));
+    let began = tokio::time::Instant::now();
+    let names: Vec<String> = (0..100).map(|n| format!("d{n}.vhd")).collect();
+    let made = names.iter().map(|name| async { rig.call(name, make(MIB)).await }.boxed());
+    let storm = async {
+        for answer in futures::future::join_all(made).await {
+            assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
+        }
+    };
+    let look = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(
+            rig.metrics("lazuli_azure_permit_queue_length{bucket=\"data"),
+            ["lazuli_azure_permit_queue_length{bucket=\"data\"} 68"]
+        );
+    };
+    tokio::join!(storm, look);
+    let took = began.elapsed().as_secs_f64();
+    // Four rounds of 32 requests at most.
+    assert!((4.0..5.0).contains(&took), "{took}");
+    assert_eq!(rig.metrics("lazuli_azure_permit_queue_length{bucket=\"data")[0].split(' ').next_back(), Some("0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_to_accounts_are_counted_and_timed_and_are_no_success_of_the_resource_manager() {
+    let rig = rig().await;
+    rig.done("d.vhd", Call::MakeContainer).await;
+    let keys = rig.arm.metrics().last_success();
+    assert!(keys.is_some());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let made = rig.make("d.vhd", MIB).await;
+    rig.problem("e.vhd", Call::ReadBlob).await;
+    rig.incident(json!({"match": {"method": "PUT"}, "then": {"loseAnswer": "after"}}));
+    rig.problem("f.vhd", make(MIB)).await;
+    rig.blobs.list(&vhds1(), "vhds", Show::Disks, &an_hour()).await.unwrap();
+    rig.blobs.containers(&vhds1(), true, &an_hour()).await.unwrap();
+    rig.done("d.vhd", Call::DeleteBlob { if_match: made }).await;
+    assert_eq!(rig.arm.metrics().last_success(), keys);
+    assert_eq!(
+        rig.metrics("lazuli_azure_requests_total{")
+            .into_iter()
+            .filter(|line| line.contains("resource=\"blob"))
+            .collect::<Vec<_>>(),
+        [
+            "lazuli_azure_requests_total{verb=\"DELETE\",resource=\"blobs\",status=\"2xx\"} 1",
+            "lazuli_azure_requests_total{verb=\"GET\",resource=\"blob_containers\",status=\"2xx\"} 2",
+            "lazuli_azure_requests_total{verb=\"HEAD\",resource=\"blobs\",status=\"4xx\"} 1",
+            "lazuli_azure_requests_total{verb=\"PUT\",resource=\"blob_containers\",status=\"2xx\"} 1",
+            "lazuli_azure_requests_total{verb=\"PUT\",resource=\"blobs\",status=\"2xx\"} 1",
+            "lazuli_azure_requests_total{verb=\"PUT\",resource=\"blobs\",status=\"none\"} 1",
+        ]
+    );
+    let of = format!("status=\"2xx\",subscription=\"{}\"", scenario::SUBSCRIPTION);
+    assert_eq!(
+        rig.metrics(&format!("lazuli_azure_request_duration_seconds_count{{verb=\"PUT\",resource=\"blobs\",{of}"))
+            .len(),
+        1
+    );
+    assert_eq!(
+        rig.metrics("lazuli_azure_list_pages_total{resource=\"blob"),
+        [
+            "lazuli_azure_list_pages_total{resource=\"blob_containers\"} 1",
+            "lazuli_azure_list_pages_total{resource=\"blobs\"} 1"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]

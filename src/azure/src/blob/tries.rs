@@ -29,6 +29,17 @@ pub(super) enum Sent<'a> {
     },
 }
 
+impl Sent<'_> {
+    /// For how long the account is to be left alone, by everyone who asks it; `None` where it is not busy. `pause` is the
+    /// pause of a try that failed.
+    pub(super) fn pause_of_all(self, pause: Duration) -> Option<Duration> {
+        let Sent::Answered { status, code, retry_after } = self else { return None };
+        let is_busy =
+            status == 429 || status == 503 && (retry_after.is_some() || code.eq_ignore_ascii_case("ServerBusy"));
+        is_busy.then(|| retry_after.unwrap_or(pause))
+    }
+}
+
 /// What comes next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
@@ -63,6 +74,12 @@ impl Tries {
     /// How often it was sent.
     pub(super) fn sent(&self) -> u32 {
         self.sent
+    }
+
+    /// How long the next sending may wait because the account is busy. `left` is what the caller's time has left.
+    pub(super) fn may_wait(&self, left: Option<Duration>) -> Duration {
+        let rest = self.longest_wait.saturating_sub(self.waited);
+        left.map_or(rest, |left| left.min(rest))
     }
 
     /// What comes after a sending. `pause` is the pause of a try that failed, `left` what the caller's time has left.
@@ -186,6 +203,28 @@ mod tests {
             assert!(rounds.count() <= 61);
         }
         assert_eq!(first(true, answered(429, "", None)), Next::Again { after: PAUSE });
+    }
+
+    #[test]
+    fn an_account_that_is_busy_is_left_alone_by_all() {
+        let seven = Duration::from_secs(7);
+        for (sent, pause) in [
+            (answered(429, "", None), Some(PAUSE)),
+            (answered(429, "TooManyRequests", Some(7)), Some(seven)),
+            (answered(503, "serverbusy", None), Some(PAUSE)),
+            (answered(503, "", Some(7)), Some(seven)),
+            (answered(503, "", None), None),
+            (answered(500, "ServerBusy", Some(7)), None),
+            (answered(409, "", None), None),
+            (Sent::Lost, None),
+            (Sent::NoConnection, None),
+        ] {
+            assert_eq!(sent.pause_of_all(PAUSE), pause, "{sent:?}");
+        }
+        let mut tries = tries(false);
+        assert_eq!((tries.may_wait(None), tries.may_wait(Some(PAUSE))), (Duration::from_secs(60), PAUSE));
+        tries.next(answered(503, "", Some(7)), PAUSE, None);
+        assert_eq!(tries.may_wait(None), Duration::from_secs(53));
     }
 
     #[test]

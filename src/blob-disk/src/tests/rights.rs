@@ -37,3 +37,24 @@ async fn the_role_of_blob_disks_allows_what_is_asked_of_azure_and_nothing_else()
     let allowed: BTreeSet<String> = of_role.map(|action| action.as_str().unwrap().to_lowercase()).collect();
     assert_eq!(needed, allowed, "left the requests, right the role");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_right_is_named_also_where_it_is_that_to_read_keys() {
+    let rig = Rig::start().await;
+    let made = create(&rig.replica(1), "pvc-1", SHARED).await.unwrap();
+    for (method, path, needed) in [
+        ("POST", "listKeys", "Microsoft.Storage/storageAccounts/listKeys/action"),
+        ("GET", "storageAccounts", "Microsoft.Storage/storageAccounts/read"),
+    ] {
+        let denied = json!({"match": {"method": method, "path": format!("*/{path}")},
+            "then": {"status": 403, "code": "AuthorizationFailed"}, "times": 0});
+        rig.0.control().add_incident(serde_json::from_value(denied).unwrap()).unwrap();
+        let error = rig.replica(2).delete(&made.uri).await.unwrap_err();
+        assert_eq!(
+            (error.azure_code(), error.code(Rpc::DeleteVolume)),
+            ("AuthorizationFailed", Code::PermissionDenied)
+        );
+        assert_eq!(error.action().as_deref(), Some(needed), "{error:?}");
+        rig.0.control().clear_incidents();
+    }
+}

@@ -6,7 +6,8 @@ use csi_proto::csi::{
     ControllerExpandVolumeResponse, ControllerGetVolumeResponse, Volume, controller_get_volume_response,
 };
 use lazuli_blob_disk::{BlobDiskError, BlobDisks};
-use lazuli_disk::{BlobExpandError, Created, VolumeError};
+use lazuli_disk::{BlobExpandError, Created};
+use lazuli_journal::{Key, Word};
 use lazuli_model::{
     BlobUri, DiskId, Gib,
     event::{Claim, Event, Failure, Reason, Regarding},
@@ -19,6 +20,7 @@ use tonic::Status;
 
 use super::{ControllerService, failed, refused};
 use crate::{
+    asked::Asked,
     server::{failure, status},
     wire::wire_bytes,
 };
@@ -112,10 +114,16 @@ impl ControllerService {
             tracing::warn!(volume = request.name, "{warning}");
         }
         let disks = self.blobs(&class.blob)?;
-        let made = disks.create(class, &request.name).await.map_err(|error| {
-            let what = format!("The blob disk {} cannot be created", class.blob);
-            self.blob_failure(Rpc::CreateVolume, claim.map(Regarding::Claim), &what, &error)
-        })?;
+        let asked = Asked::of(&self.journal, Key::blob_name(&class.blob), Word::CreateAsked.number(class.size.get()));
+        let made = match disks.create(class, &request.name).await {
+            Ok(made) => made,
+            Err(error) => {
+                let what = format!("The blob disk {} cannot be created", class.blob);
+                let status = self.blob_failure(Rpc::CreateVolume, claim.map(Regarding::Claim), &what, &error);
+                return Err(asked.failed(status, Some(&error.fault())));
+            }
+        };
+        asked.done(Word::Answered);
         let size = Gib::holding(made.size_bytes).ok_or_else(|| status(Code::Internal, "the disk has no size"))?;
         // Lists have the blobs of the accounts that handles name, and no PersistentVolume names this one yet.
         self.volumes.learn_handle_casing(&DiskId::Blob(made.uri.clone()).into());
@@ -126,7 +134,12 @@ impl ControllerService {
     }
 
     pub(super) async fn delete_blob(&self, uri: &BlobUri) -> Result<(), Status> {
-        self.volumes.delete_blob(uri).await.map_err(|error: VolumeError| failed(Rpc::DeleteVolume, &error))
+        let asked = Asked::of(&self.journal, Key::blob(uri), Word::DeleteAsked);
+        match self.volumes.delete_blob(uri).await {
+            Ok(()) => asked.done(Word::Answered),
+            Err(error) => return Err(asked.failed(failed(Rpc::DeleteVolume, &error), Some(&error.fault))),
+        }
+        Ok(())
     }
 
     pub(super) async fn expand_blob(
@@ -134,14 +147,22 @@ impl ControllerService {
         uri: &BlobUri,
         (required_bytes, limit_bytes): (i64, i64),
     ) -> Result<ControllerExpandVolumeResponse, Status> {
-        let grown = self.volumes.expand_blob(self.blobs(uri)?, uri, (required_bytes, limit_bytes)).await;
-        let size = grown.map_err(|error| match error {
-            BlobExpandError::Busy(error) => failed(Rpc::Expand, &error),
-            BlobExpandError::Failed(error) => {
-                let what = format!("The blob disk {uri} cannot be expanded");
-                self.blob_failure(Rpc::Expand, Some(Regarding::ClaimOf(DiskId::Blob(uri.clone()))), &what, &error)
+        let blobs = self.blobs(uri)?;
+        let note = Word::ExpandAsked.number(required_bytes.div_euclid(1 << 30));
+        let asked = Asked::of(&self.journal, Key::blob(uri), note);
+        let size = match self.volumes.expand_blob(blobs, uri, (required_bytes, limit_bytes)).await {
+            Ok(size) => size,
+            Err(BlobExpandError::Busy(error)) => {
+                return Err(asked.failed(failed(Rpc::Expand, &error), Some(&error.fault)));
             }
-        })?;
+            Err(BlobExpandError::Failed(error)) => {
+                let what = format!("The blob disk {uri} cannot be expanded");
+                let regarding = Some(Regarding::ClaimOf(DiskId::Blob(uri.clone())));
+                let status = self.blob_failure(Rpc::Expand, regarding, &what, &error);
+                return Err(asked.failed(status, Some(&error.fault())));
+            }
+        };
+        asked.done(Word::Answered);
         Ok(ControllerExpandVolumeResponse { capacity_bytes: wire_bytes(size), node_expansion_required: true })
     }
 

@@ -61,10 +61,11 @@ impl Ceilings {
             }
         };
         let ceiling = self.clients.get(client)?;
-        Some(match direction {
-            Direction::Reads => (Key(client.clone(), Flow::Reads), ceiling.reads),
-            Direction::Writes | Direction::Deletes => (Key(client.clone(), Flow::Writes), ceiling.writes),
-        })
+        match direction {
+            Direction::Reads => Some((Key(client.clone(), Flow::Reads), ceiling.reads)),
+            Direction::Writes | Direction::Deletes => Some((Key(client.clone(), Flow::Writes), ceiling.writes)),
+            Direction::Data => None,
+        }
     }
 }
 

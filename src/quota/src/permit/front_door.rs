@@ -1,9 +1,9 @@
-//! The buckets of the front door, with the requests that wait for them.
+//! The buckets of the front door, and the data services of storage accounts, with the requests that wait for them.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    Direction, MOST_IN_FLIGHT_AT_START, Priority, Ticket,
+    Direction, MOST_IN_FLIGHT_AT_START, MOST_IN_FLIGHT_OF_ACCOUNT, Priority, Ticket,
     bucket::{Bucket, Mark},
 };
 
@@ -12,9 +12,11 @@ use super::{
 const GLOBAL: f64 = 15.0;
 
 /// Size and refill per second of one client's bucket (source: Microsoft's document
-/// request-limits-and-throttling).
+/// request-limits-and-throttling). An account takes 20,000 requests a second (source: Microsoft's document
+/// scalability-targets-standard-account), of which nothing is counted here.
 pub(super) fn front_door(direction: Direction) -> (f64, f64) {
     match direction {
+        Direction::Data => (20_000.0, 20_000.0),
         Direction::Reads => (250.0, 25.0),
         Direction::Writes | Direction::Deletes => (200.0, 10.0),
     }
@@ -32,12 +34,14 @@ pub(super) enum Reporting {
     Absent,
 }
 
-/// A bucket of the front door.
+/// A bucket of the front door, or the data service of a storage account.
 #[derive(Debug)]
 pub(super) struct FrontDoor {
     pub(super) own: (Bucket, Reporting),
     pub(super) global: (Bucket, Reporting),
     pub(super) in_flight: u32,
+    /// How many requests may be in flight, whatever the buckets hold.
+    most_in_flight: Option<u32>,
     pub(super) queue: BTreeSet<(Priority, Ticket)>,
 }
 
@@ -46,17 +50,22 @@ pub(super) struct FrontDoor {
 pub(super) enum Blocked {
     /// It has a token at this time.
     Until(Duration),
-    /// An answer must report what remains first.
-    FirstAnswer,
+    /// An answer must come first: it reports what remains, or is one request less in flight.
+    Answer,
 }
 
 impl FrontDoor {
     pub(super) fn new(direction: Direction, now: Duration) -> Self {
         let (size, refill) = front_door(direction);
+        let (reporting, most_in_flight) = match direction {
+            Direction::Reads | Direction::Writes | Direction::Deletes => (Reporting::Unknown, None),
+            Direction::Data => (Reporting::Absent, Some(MOST_IN_FLIGHT_OF_ACCOUNT)),
+        };
         Self {
-            own: (Bucket::full(size, refill, now), Reporting::Unknown),
-            global: (Bucket::full(size * GLOBAL, refill * GLOBAL, now), Reporting::Unknown),
+            own: (Bucket::full(size, refill, now), reporting),
+            global: (Bucket::full(size * GLOBAL, refill * GLOBAL, now), reporting),
             in_flight: 0,
+            most_in_flight,
             queue: BTreeSet::new(),
         }
     }
@@ -78,8 +87,10 @@ impl FrontDoor {
             Reporting::Reported => self.global.0.wait(tokens, now),
             Reporting::Unknown | Reporting::Absent => Duration::ZERO,
         };
-        if self.own.1 == Reporting::Unknown && f64::from(self.in_flight) + tokens > f64::from(MOST_IN_FLIGHT_AT_START) {
-            return Err(Blocked::FirstAnswer);
+        let at_start = (self.own.1 == Reporting::Unknown).then_some(MOST_IN_FLIGHT_AT_START);
+        let most = at_start.into_iter().chain(self.most_in_flight).min();
+        if most.is_some_and(|most| f64::from(self.in_flight) + tokens > f64::from(most)) {
+            return Err(Blocked::Answer);
         }
         Ok(own.max(global))
     }

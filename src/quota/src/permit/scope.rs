@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::policy::{Limit, Policy};
 
-/// The three kinds of request that the front door counts apart.
+/// The kinds of request that are counted apart: three by the front door, and those that do not go through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// GET and HEAD: reads, lists and polls of operations.
@@ -13,18 +13,22 @@ pub enum Direction {
     Writes,
     /// DELETE.
     Deletes,
+    /// Requests of any verb to the data service of a storage account. The account counts them, and tells nothing of what
+    /// remains.
+    Data,
 }
 
 impl Direction {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Reads, Self::Writes, Self::Deletes];
+    pub const ALL: [Self; 4] = [Self::Reads, Self::Writes, Self::Deletes, Self::Data];
 
-    /// The word of Azure's headers.
+    /// The word of Azure's headers, where they have one.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Reads => "reads",
             Self::Writes => "writes",
             Self::Deletes => "deletes",
+            Self::Data => "data",
         }
     }
 }
@@ -98,6 +102,22 @@ impl Scope {
             ["locations", region, ..] => scope.in_region(region),
             _ => scope,
         })
+    }
+
+    /// The scope of a request to the data service of a storage account at this host, such as
+    /// `account.blob.core.windows.net`. Each account has a queue of its own, with
+    /// [`MOST_IN_FLIGHT_OF_ACCOUNT`](super::MOST_IN_FLIGHT_OF_ACCOUNT) requests in flight at most.
+    pub fn of_data(host: &str) -> Self {
+        let host: Arc<str> = host.to_ascii_lowercase().into();
+        let direction = Direction::Data;
+        Self {
+            subscription: host.clone(),
+            direction,
+            class: Class::Type(direction, host.clone()),
+            resource_type: Arc::default(),
+            resource: host,
+            region: None,
+        }
     }
 
     /// The same for a resource of this region, such as `westeurope` or `West Europe`. It matters only where the provider

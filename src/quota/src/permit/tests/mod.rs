@@ -208,6 +208,63 @@ fn an_azure_that_reports_nothing_is_limited_by_its_pauses_alone() {
 }
 
 #[test]
+fn a_refusal_of_an_accounts_data_service_pauses_all_requests_to_it_and_no_other() {
+    let mut permits = Permits::default();
+    let [one, other] = ["a1.blob.x", "a2.blob.x"].map(Scope::of_data);
+    let now = Duration::ZERO;
+    let first = permits.request(one.clone(), Priority::Create, now);
+    assert_eq!(permits.step(now).granted, [first]);
+    let pause = Duration::from_secs(5);
+    permits.throttled(first, &Remaining::default(), &Refusal::FrontDoor, Some(pause), now);
+    let waits = permits.request(Scope::of_data("A1.Blob.x"), Priority::Poll, now);
+    let free = [other, scope(Direction::Writes, DISK)].map(|scope| permits.request(scope, Priority::List, now));
+    assert_eq!(permits.step(now), Step { granted: free.into(), wake_at: Some(pause) });
+    assert_eq!((permits.paused(&one, now), permits.paused(&one, pause)), (pause, Duration::ZERO));
+    assert_eq!(permits.step(pause).granted, [waits]);
+}
+
+proptest! {
+    #[test]
+    fn of_an_account_so_many_requests_are_in_flight_at_most_and_none_waits_without_need(
+        events in prop::collection::vec((0..3_usize, 0..4_u8, any::<prop::sample::Index>()), 0..600),
+    ) {
+        let most = MOST_IN_FLIGHT_OF_ACCOUNT as usize;
+        let mut permits = Permits::default();
+        let (mut waiting, mut in_flight) = ([0; 3], [const { Vec::new() }; 3]);
+        let mut accounts = BTreeMap::new();
+        for (n, (account, event, at)) in events.into_iter().enumerate() {
+            let now = ms(n as u64);
+            match event {
+                0 | 1 => {
+                    let scope = Scope::of_data(&format!("a{account}.blob.x"));
+                    accounts.insert(permits.request(scope, Priority::Create, now), account);
+                    waiting[account] += 1;
+                }
+                _ if in_flight[account].is_empty() => {}
+                _ => {
+                    let index = at.index(in_flight[account].len());
+                    let ticket = in_flight[account].swap_remove(index);
+                    match n % 3 {
+                        0 => permits.answered(ticket, &Remaining { succeeded: true, ..Remaining::default() }, now),
+                        1 => permits.lost(ticket, now),
+                        _ => permits.refund(ticket, now),
+                    }
+                }
+            }
+            let step = permits.step(now);
+            prop_assert_eq!(step.wake_at, None);
+            for ticket in step.granted {
+                in_flight[accounts[&ticket]].push(ticket);
+                waiting[accounts[&ticket]] -= 1;
+            }
+            for (waiting, in_flight) in waiting.iter().zip(&in_flight) {
+                prop_assert!(in_flight.len() <= most && (*waiting == 0 || in_flight.len() == most));
+            }
+        }
+    }
+}
+
+#[test]
 fn the_bucket_that_all_clients_share_limits_too() {
     let mut permits = with(Direction::Reads, 249);
     let ticket = permits.request(scope(Direction::Reads, DISK), Priority::Read, Duration::ZERO);
