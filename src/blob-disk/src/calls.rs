@@ -103,11 +103,10 @@ impl Calls {
         };
         let account = account(home);
         let containers = self.blobs.containers(&account, true, until).await.map_err(by_service)?;
-        let mut contents = Contents { containers, ..Contents::default() };
-        for container in &contents.containers {
-            let listed = self.blobs.list(&account, container, Show::Everything, until).await.map_err(by_service)?;
-            // A deleted container can be restored, with what was in it.
-            contents.blobs += listed.map_or(1, |blobs| u64::try_from(blobs.len()).unwrap_or(u64::MAX));
+        let mut contents = Contents::default();
+        for container in containers {
+            let listed = self.blobs.list(&account, &container, Show::Everything, until).await.map_err(by_service)?;
+            contents.add(container, listed.map(|blobs| u64::try_from(blobs.len()).unwrap_or(u64::MAX)));
         }
         if !home.has_blobs_alone() {
             let region = self.region(&home.location);

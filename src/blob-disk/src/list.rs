@@ -1,5 +1,7 @@
 //! The disks of a cluster, by lists.
 
+use std::time::Duration;
+
 use futures::{StreamExt as _, stream};
 use lazuli_azure::{
     Until,
@@ -8,15 +10,13 @@ use lazuli_azure::{
 use lazuli_model::{BlobUri, StorageAccount};
 use lazuli_vhd::{accounts::containers_to_list, life::Blob, work::Home};
 
-use crate::{
-    BlobDisks,
-    calls::{PATIENCE, account},
-    error::BlobDiskError,
-    found,
-};
+use crate::{BlobDisks, calls::account, error::BlobDiskError, found};
 
 /// How many accounts are listed at once.
 const AT_ONCE: usize = 8;
+/// How long the lists of all accounts may take together: those of an account that does not answer by then are missing, and
+/// no other account's.
+const WITHIN: Duration = Duration::from_secs(8);
 
 /// A disk of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct ListedBlobDisk {
 /// What lists show.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// The disks, account by account.
+    /// The disks, in the order of their addresses.
     pub disks: Vec<ListedBlobDisk>,
     /// The accounts whose blobs cannot be listed: their disks are missing here.
     pub unreadable: Vec<(String, BlobDiskError)>,
@@ -48,9 +48,11 @@ impl BlobDisks {
         let containers = places.into_iter().flat_map(|(account, containers)| {
             containers.into_iter().map(move |container| (account.clone(), container))
         });
+        let until = Until::within(WITHIN);
+        // Those that answer pass those that do not.
         let lists: Vec<_> = stream::iter(containers)
-            .map(|(account, container)| self.list_of(account, container))
-            .buffered(AT_ONCE)
+            .map(|(account, container)| self.list_of(account, container, until.clone()))
+            .buffer_unordered(AT_ONCE)
             .collect()
             .await;
         let mut listing = Listing::default();
@@ -60,6 +62,7 @@ impl BlobDisks {
                 Err(error) => listing.unreadable.push((name, error)),
             }
         }
+        listing.disks.sort_by(|one, other| one.uri.cmp(&other.uri));
         Ok(listing)
     }
 
@@ -67,9 +70,9 @@ impl BlobDisks {
         &self,
         of: StorageAccount,
         container: String,
+        until: Until,
     ) -> (String, Result<Vec<ListedBlobDisk>, BlobDiskError>) {
         let name = of.name().to_owned();
-        let until = Until::working(PATIENCE);
         let listed = self.calls.blobs.list(&account(&Home::of(&of)), &container, Show::Disks, &until).await;
         let disk = |listed: ListedBlob| {
             let is_disk = listed.snapshot.is_none() && !listed.is_deleted && listed.blob.is_page_blob;

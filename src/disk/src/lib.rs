@@ -53,7 +53,7 @@ use lazuli_storage::{
     whole_disk::{Done, Needed, Wanted},
 };
 use lazuli_telemetry::lossy;
-use lazuli_vhd::class::Machines;
+use lazuli_vhd::class::{BlobClass, Machines};
 use lazuli_vm_disks::Memory;
 use lazuli_volume::{
     Adopted, Cloud, CreatePlan, Expand, ParameterError,
@@ -322,6 +322,21 @@ impl Volumes {
         self.handle_casing().remove(&disk);
         self.workers.forget(&disk);
         Ok(())
+    }
+
+    /// Makes a page blob, or finds the one that an earlier call of this request has made. Lists show it from then on.
+    ///
+    /// # Errors
+    /// What the disk's own step says.
+    pub async fn create_blob(
+        &self,
+        blobs: &BlobDisks,
+        class: &BlobClass,
+        request: &str,
+    ) -> Result<lazuli_blob_disk::Made, BlobDiskError> {
+        let made = blobs.create(class, request).await?;
+        self.handle_casing().add(made.uri.as_str());
+        Ok(made)
     }
 
     /// Grows a page blob, while nothing attaches it. Returns its size then, in bytes.

@@ -112,7 +112,7 @@ impl ControllerService {
             tracing::warn!(volume = request.name, "{warning}");
         }
         let disks = self.blobs(&class.blob)?;
-        let made = disks.create(class, &request.name).await.map_err(|error| {
+        let made = self.volumes.create_blob(disks, class, &request.name).await.map_err(|error| {
             let what = format!("The blob disk {} cannot be created", class.blob);
             self.blob_failure(Rpc::CreateVolume, claim.map(Regarding::Claim), &what, &error)
         })?;
