@@ -136,6 +136,15 @@ impl BlobDisks {
         Ok(Made { uri, size_bytes })
     }
 
+    /// Whether an earlier try of the request of a class has begun its disk: in this process, or so that Azure shows it.
+    ///
+    /// # Errors
+    /// Azure's own failures, but for those of accounts whose blobs this identity may not list.
+    pub async fn is_begun(&self, class: &BlobClass) -> Result<bool, BlobDiskError> {
+        let account = found(self.pool.earlier(accounts::Request::of(class)).await)?;
+        account.map(|account| account.is_some()).map_err(BlobDiskError::unplaced)
+    }
+
     /// Deletes a disk, and the account that was made for it alone.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use lazuli_emulator::{Emulator, Options, call_log, control::Control, latency::Pr
 use lazuli_model::fault::{Code, Rpc};
 use lazuli_quota::poll::Kind;
 use lazuli_vhd::{
-    class::{self, Choice, Defaults, Machines},
+    class::{self, Choice, Defaults},
     life::{KeptBecause, Why},
 };
 use serde_json::{Value, json};
@@ -135,7 +135,6 @@ fn replica_in(transport: Transport, seed: u64, is_stack_hub: bool) -> BlobDisks 
 fn class(name: &str, parameters: &[(&str, &str)]) -> BlobClass {
     let defaults = Defaults {
         blob_disks: class::BlobDisks::Always,
-        machines: Machines::Blobs,
         is_stack_hub: false,
         subscription: scenario::SUBSCRIPTION.into(),
         resource_group: scenario::RESOURCE_GROUP.into(),
@@ -147,7 +146,7 @@ fn class(name: &str, parameters: &[(&str, &str)]) -> BlobClass {
         required_bytes: 1 << 30,
         limit_bytes: 0,
     };
-    match class::choose(&request, &defaults).unwrap() {
+    match class::choose(&request, &defaults, &class::Found::default()).unwrap() {
         Choice::Blob(class) => *class,
         other => panic!("{other:?}"),
     }

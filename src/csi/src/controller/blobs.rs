@@ -13,7 +13,7 @@ use lazuli_model::{
     fault::{Code, Rpc},
     parameter::ParameterError,
 };
-use lazuli_vhd::class::{self, BlobClass, Choice, Defaults, Machines};
+use lazuli_vhd::class::{self, BlobClass, Choice, Defaults, Found};
 use lazuli_volume::{self as plan, Adopted};
 use tonic::Status;
 
@@ -70,20 +70,24 @@ impl ControllerService {
             required_bytes: request.required_bytes,
             limit_bytes: request.limit_bytes,
         };
-        let defaults = |machines| Defaults {
+        let defaults = Defaults {
             blob_disks: self.blob_disks,
-            machines,
             is_stack_hub: self.defaults.cloud == plan::Cloud::AzureStack,
             subscription: self.defaults.subscription.clone(),
             resource_group: self.defaults.resource_group.clone(),
             location: self.defaults.location.clone(),
         };
-        let choose = |machines| class::choose(&asked, &defaults(machines)).map_err(|error| refused(&error));
-        let choice = match choose(Machines::Unknown)? {
-            Choice::Undecided => {
-                choose(self.volumes.machines().await.map_err(|error| failed(Rpc::CreateVolume, &error))?)?
+        let mut found = Found::default();
+        let choice = loop {
+            match class::choose(&asked, &defaults, &found).map_err(|error| refused(&error))? {
+                Choice::AskForMachines => {
+                    let machines = self.volumes.machines().await;
+                    found.machines = Some(machines.map_err(|error| failed(Rpc::CreateVolume, &error))?);
+                }
+                Choice::AskForBlob(class) => found.blob = Some(self.is_begun(&class).await?),
+                Choice::AskForManaged => found.managed = Some(self.is_there(request).await?),
+                choice => break choice,
             }
-            choice => choice,
         };
         match choice {
             Choice::Managed { warning } => {
@@ -93,10 +97,27 @@ impl ControllerService {
                 Ok(None)
             }
             Choice::Blob(class) => Ok(Some(class)),
-            Choice::Undecided => Err(status(
+            _ => Err(status(
                 Code::Unavailable,
-                "no machine of the cluster has been read yet, so it is not known whether they take blob disks; retry",
+                "no machine of the cluster's Nodes is known yet, so it is not known whether they take blob disks; wait for one, \
+                 or say it with --blob-disks",
             )),
+        }
+    }
+
+    /// Whether an earlier try has begun the blob disk of a class.
+    async fn is_begun(&self, class: &BlobClass) -> Result<bool, Status> {
+        match self.volumes.blob_disks() {
+            Some(disks) => disks.is_begun(class).await.map_err(|error| failure(error.code(Rpc::CreateVolume), &error)),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether there is the managed disk that a request asks for otherwise. What is no request for one has made none.
+    async fn is_there(&self, request: &plan::Request) -> Result<bool, Status> {
+        match plan::plan_create(request, &self.defaults) {
+            Ok(plan) => self.volumes.is_there(&plan).await.map_err(|error| failed(Rpc::CreateVolume, &error)),
+            Err(_) => Ok(false),
         }
     }
 
