@@ -68,6 +68,19 @@ impl Calls {
         self.storage.in_region(None).permit(Verb::Delete, &id, Priority::Create, &until).await.map_err(by_manager)
     }
 
+    /// Reads an account of this name.
+    pub(crate) async fn read_account(
+        &self,
+        subscription: &str,
+        group: &str,
+        name: &str,
+    ) -> Result<StorageAccount, CallError> {
+        let id = ArmId::storage_account(subscription, group, name).map_err(|_| CallError::no_id())?;
+        let client = self.storage.in_region(None);
+        let read = client.get_account(&id, Priority::Create, &Until::working(PATIENCE)).await;
+        read.map(|read| read.model).map_err(CallError::Arm)
+    }
+
     /// Sends a call of the step of a disk.
     pub(crate) async fn send(
         &self,

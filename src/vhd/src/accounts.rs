@@ -264,6 +264,13 @@ fn dedicated_names(cluster: &str, blob: &str) -> impl Iterator<Item = String> {
     (0..MOST_NAMES).map(move |number| name(DEDICATED_PREFIX, &[&cluster.to_lowercase(), blob, &number.to_string()]))
 }
 
+/// Whether it is a name as drivers give to the accounts that they make for disks, in the resource group of their cluster: a
+/// prefix and digits (source: the in-tree plugin).
+pub fn is_made_name(account: &str) -> bool {
+    let digits = [SHARED_PREFIX, DEDICATED_PREFIX].iter().find_map(|prefix| account.strip_prefix(prefix));
+    account.len() == NAME_LENGTH && digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 /// Whether only the account that this cluster made for this disk alone has the name.
 pub fn is_dedicated_name(cluster: &str, blob: &str, account: &str) -> bool {
     dedicated_names(cluster, blob).any(|name| name == account)

@@ -412,7 +412,9 @@ impl fmt::Display for Why {
                 times.join(", ")
             ),
             Self::NoBlob => f.write_str("there is no such blob"),
-            Self::NoAccount => f.write_str("there is no such storage account"),
+            Self::NoAccount => f.write_str(
+                "no list shows its storage account, which may be gone or may be one that this identity may not read",
+            ),
             Self::Unsettled => f.write_str("the blob changes with every look; retry when its other writer has ended"),
             Self::Azure(what, _) => write!(f, "{what} failed"),
         }

@@ -694,12 +694,17 @@ impl<E: AzureFailure> Unplaced<E> {
         }
     }
 
-    /// How a request for a disk ends whose account is not there.
+    /// How a request for a disk ends whose account no list shows. `is_gone`: as of [`Wanted::without_account`].
     ///
     /// # Errors
     /// Anything else: it says nothing of the disk.
-    pub fn serve(self, wanted: &Wanted) -> Result<Result<Done, Failure<E>>, Self> {
-        self.failure().map(|_| wanted.without_account())
+    pub fn serve(self, wanted: &Wanted, is_gone: bool) -> Result<Result<Done, Failure<E>>, Self> {
+        self.failure().map(|_| wanted.without_account(is_gone))
+    }
+
+    /// Whether no list shows an account of the name.
+    pub fn is_unlisted(&self) -> bool {
+        matches!(self, Self::NoAccount(_))
     }
 
     /// What a caller may do about it.
