@@ -365,8 +365,9 @@ pub fn choose(request: &Request, defaults: &Defaults, found: &Found) -> Result<C
 fn refuse_in_tree(parameters: &Parameters<'_>) -> Result<(), ParameterError> {
     match parameters.get("csi-migration") {
         Some(mark) if mark.value.eq_ignore_ascii_case("true") => Err(mark.refuse(
-            "the class has the in-tree provisioner, of which Kubernetes accepts managed disks alone; allowed for blob disks is \
-             a class with the provisioner disk.csi.azure.com",
+            "the class has the in-tree provisioner, of which Kubernetes accepts managed disks alone; make a class with the \
+             provisioner disk.csi.azure.com and these parameters for blob disks, and the claim anew with that class; or let the \
+             class ask for managed disks, without storageAccount and with kind Managed",
         )),
         Some(_) | None => Ok(()),
     }

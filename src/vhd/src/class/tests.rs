@@ -331,7 +331,9 @@ fn a_class_of_the_in_tree_provisioner_is_refused_where_it_would_get_a_blob_disk(
             assert_eq!(
                 error.to_string(),
                 "parameter csi-migration is \"true\": the class has the in-tree provisioner, of which Kubernetes accepts \
-                 managed disks alone; allowed for blob disks is a class with the provisioner disk.csi.azure.com"
+                 managed disks alone; make a class with the provisioner disk.csi.azure.com and these parameters for blob disks, \
+                 and the claim anew with that class; or let the class ask for managed disks, without storageAccount and with \
+                 kind Managed"
             );
         }
     }
