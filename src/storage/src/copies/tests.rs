@@ -535,7 +535,7 @@ fn what_could_not_be_read_is_read_again_minutes_later_and_what_is_known_is_not()
         let (mut walk, mut event, mut reads) = (Descend::new(snapshot("snap"), Priority::Attach), Happened::Begun, 0);
         loop {
             let call = match walk.next(links.at(now), event).unwrap() {
-                Next::Done(descent) => return (descent.line.ids().len(), reads),
+                Next::Done(descent) => return (descent.line.origins().len(), reads),
                 Next::Call(call) => call,
             };
             reads += 1;
