@@ -37,7 +37,7 @@ use super::{
 };
 
 pub use carrier::{
-    Leftover, TargetSeen, carrier_from, carrier_of, carrier_target, is_carrier_to, leftover,
+    Leftover, TargetSeen, carrier_from, carrier_id, carrier_of, carrier_target, is_carrier_to, leftover,
 };
 pub use descent::{Descent, LINE_KEY, LONGEST_LINE, Line, Link, Origin, Walk, are_related, walk};
 pub use next::{AZURE_COPY_LIMITS, CopyLimit, CopyLimits, CopyRefusal, CopySeen, NextCopy, next};
