@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use csi_proto::csi::{CreateVolumeRequest, VolumeCapability, volume_capability::access_mode::Mode};
+use csi_proto::csi::{CreateVolumeRequest, Volume, VolumeCapability, volume_capability::access_mode::Mode};
 use lazuli_assembly::clients::Azure;
 use lazuli_azure::{
     Until,
@@ -16,6 +16,7 @@ use lazuli_emulator::scenario::{self, ResourceGroup, VirtualMachine};
 use lazuli_model::{
     ArmId, BlobUri,
     event::{Event, Reason, Regarding},
+    node::{ClusterNodes, KnownNodes, Machine, Node},
 };
 use lazuli_rig::{AttachmentSourceReader, Options};
 use lazuli_storage::{inline_volume::AttachmentSource, list::VolumeHandles};
@@ -32,7 +33,7 @@ use tonic::Code;
 
 use super::disk_rig::{
     Client, GIB, Rig, capability, create, create_request, create_with, delete, expand, list, publish, publish_as,
-    refused, typical, unpublish,
+    refused, typical, unpublish, vm_id,
 };
 
 const STORAGE_VERSION: &str = "2025-01-01";
@@ -245,4 +246,121 @@ async fn disk_a_blob_class_that_no_node_would_mount_is_refused_before_anything_i
     let made = create_with(&world.client, "pvc-1", &[("kind", "Shared"), ("fsType", "xfs")]).await.unwrap();
     delete(&world.client, &made.volume_id).await.unwrap();
     world.rig.stop().await;
+}
+
+/// The Nodes of these machines.
+fn nodes(machines: &[&str]) -> ClusterNodes {
+    let node = |name: &&str| {
+        let machine = Machine::of_provider_id(&format!("azure://{}", vm_id(name)));
+        ((*name).to_owned(), Node { machine, healthy: true, ..Node::default() })
+    };
+    let mut known = KnownNodes::default();
+    known.replace(machines.iter().map(node));
+    ClusterNodes::Known(known)
+}
+
+/// A world in which there is a machine `jumpbox-0` with a managed disk beside those with VHDs.
+async fn beside_a_jumpbox(machines: &[&str]) -> (World, watch::Sender<ClusterNodes>) {
+    let (tell, cluster) = watch::channel(nodes(machines));
+    let world = World::with(|options| {
+        options.nodes = Some(cluster);
+        options.azure.scenario.virtual_machines.push(VirtualMachine::pattern("jumpbox-{}", 1));
+    })
+    .await;
+    (world, tell)
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_the_machines_of_the_nodes_decide_and_a_retry_goes_on_with_what_the_first_try_began() {
+    let is_blob = |volume: &Volume| volume.volume_id.starts_with("https://");
+    for class in [[("kind", "Shared")], [("kind", "Dedicated")], [("storageAccount", "mine")]] {
+        let (mut world, tell) = beside_a_jumpbox(&["old-0", "old-1"]).await;
+        world.account(scenario::RESOURCE_GROUP, "mine").await;
+        let made = create_with(&world.client, "pvc-1", &class).await.unwrap();
+        assert!(is_blob(&made), "{}", made.volume_id);
+        // A machine that takes managed disks becomes a node between two tries. The second one may be another process's.
+        tell.send_replace(nodes(&["old-0", "jumpbox-0"]));
+        let other = world.rig.lab.controller("other").await.unwrap();
+        for client in [&world.client, &other] {
+            assert_eq!(create_with(client, "pvc-1", &class).await.unwrap().volume_id, made.volume_id, "{class:?}");
+            match create_with(client, "pvc-2", &class).await {
+                Ok(managed) => assert!(!is_blob(&managed), "{}", managed.volume_id),
+                Err(refused) => assert_eq!((refused.code(), class[0].0), (Code::InvalidArgument, "storageAccount")),
+            }
+        }
+        // And the other way round.
+        tell.send_replace(nodes(&["old-0"]));
+        let again = create_with(&other, "pvc-2", &class).await.unwrap();
+        assert_eq!(is_blob(&again), class[0].0 == "storageAccount", "{}", again.volume_id);
+        assert!(is_blob(&create_with(&other, "pvc-3", &class).await.unwrap()));
+        world.rig.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_without_a_right_on_accounts_a_class_gets_its_managed_disk() {
+    let (world, _tell) = beside_a_jumpbox(&["jumpbox-0"]).await;
+    world.rig.incident(json!({"match": {"path": "*/Microsoft.Storage/*"}, "times": 0,
+        "then": {"status": 403, "code": "AuthorizationFailed", "message": "no"}}));
+    let made = create_with(&world.client, "pvc-1", &[("kind", "Dedicated")]).await.unwrap();
+    assert!(made.volume_id.contains("/disks/"), "{}", made.volume_id);
+    world.rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_nothing_is_written_to_a_blob_for_a_machine_that_does_not_take_it() {
+    let (world, _tell) = beside_a_jumpbox(&["old-0", "jumpbox-0"]).await;
+    world.account(scenario::RESOURCE_GROUP, "mine").await;
+    // It has no footer yet.
+    let blob = uri("mine", "d.vhd");
+    let make = Call::MakeBlob { length: (1 << 30) + 512, metadata: Metadata::new() };
+    assert!(matches!(world.blob_call(scenario::RESOURCE_GROUP, &blob, make).await, Answer::Done(Some(_))));
+    world.rig.control.reset_log();
+    let to_jumpbox = publish_as(&world.client, blob.as_str(), &Default::default(), "jumpbox-0").await;
+    let message = refused(to_jumpbox, Code::FailedPrecondition);
+    assert!(message.contains("has managed disks") && message.contains("dataSource"), "{message}");
+    assert_eq!(world.writes(), Vec::<String>::new());
+    world.publish(blob.as_str()).await.unwrap();
+    let footers = || world.writes().into_iter().filter(|write| write.ends_with("/d.vhd")).count();
+    assert_eq!(footers(), 1);
+    unpublish(&world.client, blob.as_str(), "old-0").await.unwrap();
+    world.rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_blob_whose_account_somebody_deleted_is_deleted_where_reads_prove_that() {
+    let delete_account = async |world: &World, name: &str| {
+        let path = account_id(scenario::RESOURCE_GROUP, name);
+        let (status, answer) = world.rig.other_tool().call_in(STORAGE_VERSION, "DELETE", path.as_str(), None).await;
+        assert_eq!(status, 200, "{answer}");
+        // Lists of accounts are believed for a minute.
+        tokio::time::sleep(Duration::from_secs(70)).await;
+    };
+    let team = || AllowedResourceGroups::of(vec!["team".parse().unwrap()]);
+    for (class, allowed, is_proved) in [
+        (("kind", "Shared"), AllowedResourceGroups::Any, true),
+        (("kind", "Dedicated"), AllowedResourceGroups::Any, true),
+        (("storageAccount", "mine"), team(), true),
+        // It may have been in any resource group of the subscription.
+        (("storageAccount", "mine"), AllowedResourceGroups::Any, false),
+    ] {
+        let world = World::with(|options| options.allowed_resource_groups = allowed).await;
+        world.account(scenario::RESOURCE_GROUP, "mine").await;
+        let made = create_with(&world.client, "pvc-1", &[class]).await.unwrap().volume_id;
+        delete_account(&world, made.parse::<BlobUri>().unwrap().account()).await;
+        // The first call finds what was known to be old.
+        let _ = delete(&world.client, &made).await;
+        world.rig.incident(json!({"match": {"method": "GET", "path": "*/storageAccounts/*"}, "times": 0,
+            "then": {"status": 403, "code": "AuthorizationFailed", "message": "no"}}));
+        if class.0 != "kind" || class.1 == "Shared" {
+            let message = refused(delete(&world.client, &made).await, Code::FailedPrecondition);
+            assert!(message.contains("may be one that this identity may not read"), "{message}");
+        }
+        world.rig.control.clear_incidents();
+        match delete(&world.client, &made).await {
+            Ok(()) => assert!(is_proved, "{class:?}"),
+            Err(status) => assert_eq!((status.code(), is_proved), (Code::FailedPrecondition, false), "{class:?}"),
+        }
+        world.rig.stop().await;
+    }
 }
