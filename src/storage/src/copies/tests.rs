@@ -533,8 +533,7 @@ fn a_source_that_may_not_be_read_ends_the_request_only_where_nothing_is_left_of_
         let request = claim(SkuName::PremiumLrs, "2");
         let mut create = Create::new(request.clone(), disk("source"), defaults()).unwrap();
         let (mut links, mut event, mut is_unreadable) = (Links::default(), Event::Begun, false);
-        loop {
-            let Step { next: Next::Call(next), .. } = create.step(&mut links, event) else { break };
+        while let Step { next: Next::Call(next), .. } = create.step(&mut links, event) {
             event = azure.answer(&next, &mut numbers);
             if there == "carrier" && !azure.carriers().is_empty()
                 || there == "disk" && azure.disks.contains_key(&disk("pvc-1"))
