@@ -33,6 +33,7 @@ mod it {
     mod disk_admission;
     mod disk_adoption;
     mod disk_batch;
+    mod disk_blob_rules;
     mod disk_blobs;
     mod disk_callers;
     mod disk_casing;

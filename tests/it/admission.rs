@@ -292,6 +292,8 @@ async fn a_claim_that_azure_cannot_grow_as_asked_is_refused_with_a_sentence() {
         ("managed", 32_767, None),
         ("managed", 32_768, Some("the largest Premium_LRS has 32767 GiB")),
         ("blob", 2, None),
+        ("blob", 4_095, None),
+        ("blob", 4_096, Some("the largest blob disk has 4095 GiB")),
         ("other", 99_999, None),
         ("lost", 99_999, None),
         ("absent", 99_999, None),

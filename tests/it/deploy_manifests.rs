@@ -666,20 +666,20 @@ fn classes_of(files: &[PathBuf]) -> Vec<(String, Vec<(String, String)>)> {
 
 #[test]
 fn the_examples_of_blob_disks_ask_for_the_disks_of_the_in_tree_plugin() {
-    use lazuli_vhd::class::{BlobDisks, Choice, Defaults, Machines, Place, Request, choose};
+    use lazuli_vhd::class::{BlobDisks, Choice, Defaults, Found, Machines, Place, Request, choose};
 
     let defaults = Defaults {
         blob_disks: BlobDisks::Auto,
-        machines: Machines::Blobs,
         is_stack_hub: false,
         subscription: "s".to_owned(),
         resource_group: "g".to_owned(),
         location: "westeurope".to_owned(),
     };
+    let found = Found { machines: Some(Machines::Blobs), blob: Some(false), managed: Some(false) };
     let made = |(name, parameters): (String, Vec<(String, String)>)| {
         let parameters = parameters.into_iter().collect();
         let request = Request { name: "pvc-1".to_owned(), parameters, required_bytes: GIB, limit_bytes: 0 };
-        match choose(&request, &defaults) {
+        match choose(&request, &defaults, &found) {
             Ok(Choice::Managed { warning: None }) => (name, None),
             Ok(Choice::Blob(class)) => (name, Some((class.place, class.sku.unwrap().to_string()))),
             other => panic!("{name}: {other:?}"),

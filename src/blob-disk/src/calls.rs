@@ -68,6 +68,19 @@ impl Calls {
         self.storage.in_region(None).permit(Verb::Delete, &id, Priority::Create, &until).await.map_err(by_manager)
     }
 
+    /// Reads an account of this name.
+    pub(crate) async fn read_account(
+        &self,
+        subscription: &str,
+        group: &str,
+        name: &str,
+    ) -> Result<StorageAccount, CallError> {
+        let id = ArmId::storage_account(subscription, group, name).map_err(|_| CallError::no_id())?;
+        let client = self.storage.in_region(None);
+        let read = client.get_account(&id, Priority::Create, &Until::working(PATIENCE)).await;
+        read.map(|read| read.model).map_err(CallError::Arm)
+    }
+
     /// Sends a call of the step of a disk.
     pub(crate) async fn send(
         &self,
@@ -103,11 +116,10 @@ impl Calls {
         };
         let account = account(home);
         let containers = self.blobs.containers(&account, true, until).await.map_err(by_service)?;
-        let mut contents = Contents { containers, ..Contents::default() };
-        for container in &contents.containers {
-            let listed = self.blobs.list(&account, container, Show::Everything, until).await.map_err(by_service)?;
-            // A deleted container can be restored, with what was in it.
-            contents.blobs += listed.map_or(1, |blobs| u64::try_from(blobs.len()).unwrap_or(u64::MAX));
+        let mut contents = Contents::default();
+        for container in containers {
+            let listed = self.blobs.list(&account, &container, Show::Everything, until).await.map_err(by_service)?;
+            contents.add(container, listed.map(|blobs| u64::try_from(blobs.len()).unwrap_or(u64::MAX)));
         }
         if !home.has_blobs_alone() {
             let region = self.region(&home.location);

@@ -27,7 +27,7 @@ use lazuli_vhd::{
     life::{self, Blob, Call, CreateSpec, DeleteSpec, Deleted, ExpandSpec},
     work::{
         Home,
-        disk::{Done, Ending, Request, Sent, Wanted},
+        disk::{Done, Ending, Request, Sent, Wanted, are_missing},
         pool::{Cluster, Unplaced},
     },
 };
@@ -146,6 +146,15 @@ impl BlobDisks {
         Ok(Made { size_bytes: made.map(|done| size(&done))?, uri })
     }
 
+    /// Whether an earlier try of the request of a class has begun its disk: in this process, or so that Azure shows it.
+    ///
+    /// # Errors
+    /// Azure's own failures, but for those of accounts whose blobs this identity may not list.
+    pub async fn is_begun(&self, class: &BlobClass) -> Result<bool, BlobDiskError> {
+        let account = found(self.pool.earlier(accounts::Request::of(class)).await)?;
+        account.map(|account| account.is_some()).map_err(BlobDiskError::unplaced)
+    }
+
     /// Deletes a disk, and the account that was made for it alone.
     ///
     /// # Errors
@@ -213,11 +222,24 @@ impl BlobDisks {
                 self.check_group(uri, &wanted, &home)?;
                 self.request(uri, wanted, home).await
             }
-            Err(unplaced) => match unplaced.serve(&wanted) {
-                Ok(outcome) => outcome.map_err(|failure| BlobDiskError::life(uri, failure)),
-                Err(unplaced) => Err(BlobDiskError::unplaced(unplaced)),
-            },
+            Err(unplaced) => {
+                let is_gone = unplaced.is_unlisted() && self.is_gone(uri, &wanted).await;
+                match unplaced.serve(&wanted, is_gone) {
+                    Ok(outcome) => outcome.map_err(|failure| BlobDiskError::life(uri, failure)),
+                    Err(unplaced) => Err(BlobDiskError::unplaced(unplaced)),
+                }
+            }
         }
+    }
+
+    /// Whether there is no account of the name wherever it may be, by single reads.
+    async fn is_gone(&self, uri: &BlobUri, wanted: &Wanted) -> bool {
+        let own = (&*self.calls.subscription, &*self.calls.resource_group);
+        let mut reads = Vec::new();
+        for (subscription, group) in wanted.may_be_in(own, &self.allowed_resource_groups) {
+            reads.push(self.calls.read_account(&subscription, &group, uri.account()).await);
+        }
+        are_missing(&reads)
     }
 
     /// Refuses to attach or change what is in a resource group that the operator does not allow. What is there already may go.

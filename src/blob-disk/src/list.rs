@@ -1,6 +1,6 @@
 //! The disks of a cluster, by lists.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use lazuli_azure::{
@@ -24,6 +24,9 @@ use crate::{
 
 /// How many accounts are listed at once.
 const AT_ONCE: usize = 8;
+/// How long the lists of all accounts may take together: those of an account that does not answer by then are missing, and
+/// no other account's.
+const WITHIN: Duration = Duration::from_secs(8);
 
 /// A disk of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +49,7 @@ pub struct Inspection {
 /// What lists show.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// The disks, account by account.
+    /// The disks, in the order of their addresses.
     pub disks: Vec<ListedBlobDisk>,
     /// The accounts whose blobs cannot be listed: their disks are missing here.
     pub unreadable: Vec<(String, BlobDiskError)>,
@@ -61,12 +64,13 @@ impl BlobDisks {
     pub async fn list(&self, handles: impl IntoIterator<Item = BlobUri>) -> Result<Listing, BlobDiskError> {
         let accounts = found(self.pool.all().await)?.map_err(BlobDiskError::unplaced)?;
         let mut listing = Listing::default();
-        for (account, listed) in self.lists(&accounts, handles).await {
+        for (account, listed) in self.lists(&accounts, handles, &Until::within(WITHIN)).await {
             match listed {
                 Ok(disks) => listing.disks.extend(disks),
                 Err(error) => listing.unreadable.push((account.name().to_owned(), error)),
             }
         }
+        listing.disks.sort_by(|one, other| one.uri.cmp(&other.uri));
         Ok(listing)
     }
 
@@ -79,7 +83,7 @@ impl BlobDisks {
         let handles: Vec<BlobUri> = handles.into_iter().collect();
         let mut seen = Inspection { disks: Vec::new(), unreadable: without_account(&accounts, &handles) };
         let mut disks = Vec::new();
-        for (account, listed) in self.lists(&accounts, handles).await {
+        for (account, listed) in self.lists(&accounts, handles, &Until::working(PATIENCE)).await {
             match listed {
                 Ok(listed) => disks.extend(listed.into_iter().map(|disk| (account.clone(), disk.uri, disk.blob))),
                 Err(error) => seen.unreadable.push((account.name().to_owned(), error)),
@@ -145,27 +149,29 @@ impl BlobDisks {
         }
     }
 
-    /// Lists containers of accounts, account by account.
+    /// Lists containers of accounts. Those that answer pass those that do not.
     async fn lists(
         &self,
         accounts: &[StorageAccount],
         handles: impl IntoIterator<Item = BlobUri>,
+        until: &Until,
     ) -> Vec<(StorageAccount, Result<Vec<ListedBlobDisk>, BlobDiskError>)> {
         let places = containers_to_list(accounts, handles);
         let containers = places.into_iter().flat_map(|(account, containers)| {
             containers.into_iter().map(move |container| (account.clone(), container))
         });
-        let lists = stream::iter(containers).map(|(account, container)| self.list_of(account, container));
-        lists.buffered(AT_ONCE).collect().await
+        let lists =
+            stream::iter(containers).map(|(account, container)| self.list_of(account, container, until.clone()));
+        lists.buffer_unordered(AT_ONCE).collect().await
     }
 
     async fn list_of(
         &self,
         of: StorageAccount,
         container: String,
+        until: Until,
     ) -> (StorageAccount, Result<Vec<ListedBlobDisk>, BlobDiskError>) {
         let name = of.name().to_owned();
-        let until = Until::working(PATIENCE);
         let listed = self.calls.blobs.list(&account(&Home::of(&of)), &container, Show::Disks, &until).await;
         let disk = |listed: ListedBlob| {
             let is_disk = listed.snapshot.is_none() && !listed.is_deleted && listed.blob.is_page_blob;

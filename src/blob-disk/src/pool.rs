@@ -115,6 +115,12 @@ impl Pool {
         self.ask_for_one(Asked::Place(request)).await
     }
 
+    /// The account in which an earlier try has begun a disk.
+    pub(crate) async fn earlier(&self, request: Request) -> Found<Option<Home>> {
+        let found = self.ask(Asked::Earlier(request)).await?;
+        Some(found.map(|accounts| accounts.first().map(Home::of)))
+    }
+
     /// The account of this name.
     pub(crate) async fn account(&self, name: &str) -> Found<Home> {
         self.ask_for_one(Asked::Account(name.to_owned())).await

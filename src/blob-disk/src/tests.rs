@@ -18,7 +18,7 @@ use lazuli_journal::Standing;
 use lazuli_model::fault::{Code, Rpc};
 use lazuli_quota::poll::Kind;
 use lazuli_vhd::{
-    class::{self, Choice, Defaults, Machines},
+    class::{self, Choice, Defaults},
     life::{KeptBecause, Why},
     shown,
 };
@@ -141,7 +141,6 @@ fn replica_with(transport: Transport, seed: u64, is_stack_hub: bool, journal: Re
 fn class(name: &str, parameters: &[(&str, &str)]) -> BlobClass {
     let defaults = Defaults {
         blob_disks: class::BlobDisks::Always,
-        machines: Machines::Blobs,
         is_stack_hub: false,
         subscription: scenario::SUBSCRIPTION.into(),
         resource_group: scenario::RESOURCE_GROUP.into(),
@@ -153,7 +152,7 @@ fn class(name: &str, parameters: &[(&str, &str)]) -> BlobClass {
         required_bytes: 1 << 30,
         limit_bytes: 0,
     };
-    match class::choose(&request, &defaults).unwrap() {
+    match class::choose(&request, &defaults, &class::Found::default()).unwrap() {
         Choice::Blob(class) => *class,
         other => panic!("{other:?}"),
     }
@@ -496,9 +495,14 @@ async fn an_account_that_is_deleted_by_hand_is_gone_for_its_disks_and_made_again
     tokio::time::sleep(Duration::from_secs(700)).await;
     let gone = disks.read(&made.uri).await.unwrap_err();
     assert_eq!((why(&gone), gone.code(Rpc::Publish)), (Why::NoAccount, Code::FailedPrecondition), "{gone}");
-    // A list proves nothing: the identity may not see the account any more.
+    // A list proves nothing: the identity may not see the account any more. A read of it does.
+    let incident = json!({"match": {"method": "GET", "path": "*/storageAccounts/*"}, "times": 0,
+        "then": {"status": 403, "code": "AuthorizationFailed", "message": "no"}});
+    rig.0.control().add_incident(serde_json::from_value(incident).unwrap()).unwrap();
     let unproved = disks.delete(&made.uri).await.unwrap_err();
     assert_eq!((why(&unproved), unproved.code(Rpc::DeleteVolume)), (Why::NoAccount, Code::FailedPrecondition));
+    rig.0.control().clear_incidents();
+    assert_eq!(disks.delete(&made.uri).await.unwrap(), Deleted::Disk);
     let again = create(&disks, "pvc-2", SHARED).await.unwrap();
     assert_eq!(again.uri.account(), made.uri.account(), "its name follows from the cluster");
     // A named account is never made.

@@ -67,8 +67,8 @@ impl From<Failure> for CopyError {
             Failure::Parameter(error) => Self::Parameter(error),
             Failure::Refused(refusal) => Self::Refused(refusal),
             Failure::Limited(limit, source) => Self::Limited { limit, source },
-            Failure::Unreadable(id, Answer(error)) => {
-                Self::Failed(VolumeError::azure(format!("{id} cannot be read"), error))
+            Failure::Unreadable { id, error: Answer(error), leaves } => {
+                Self::Failed(VolumeError::azure(format!("{id} cannot be read"), error).with_effect_of(leaves))
             }
             Failure::Work(error) => Self::Failed(error),
         }

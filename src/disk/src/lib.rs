@@ -49,11 +49,11 @@ use lazuli_storage::{
     force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
-    publish::{MachineList, Policy, Request, SourceReader},
-    whole_disk::{Done, Needed, Wanted},
+    publish::{MachineList, NODES_WAIT, Policy, Request, SourceReader},
+    whole_disk::{Done, Needed, Wanted, existence},
 };
 use lazuli_telemetry::lossy;
-use lazuli_vhd::class::Machines;
+use lazuli_vhd::class::{BlobClass, Machines};
 use lazuli_vm_disks::Memory;
 use lazuli_volume::{
     Adopted, Cloud, CreatePlan, Expand, ParameterError,
@@ -70,6 +70,7 @@ use cluster_snapshot::ClusterSnapshot;
 use conversions::Conversions;
 use copies::Copies;
 pub use copies::CopyError;
+use error::Answer;
 pub use error::VolumeError;
 pub use imports::{ImportError, PageBlobs};
 use known::KnownDisks;
@@ -324,6 +325,21 @@ impl Volumes {
         Ok(())
     }
 
+    /// Makes a page blob, or finds the one that an earlier call of this request has made. Lists show it from then on.
+    ///
+    /// # Errors
+    /// What the disk's own step says.
+    pub async fn create_blob(
+        &self,
+        blobs: &BlobDisks,
+        class: &BlobClass,
+        request: &str,
+    ) -> Result<lazuli_blob_disk::Made, BlobDiskError> {
+        let made = blobs.create(class, request).await?;
+        self.handle_casing().add(made.uri.as_str());
+        Ok(made)
+    }
+
     /// Grows a page blob, while nothing attaches it. Returns its size then, in bytes.
     ///
     /// # Errors
@@ -455,15 +471,30 @@ impl Volumes {
         Ok((disk.size, disk.holders().into_iter().map(|vm| self.nodes.name_of(vm)).collect()))
     }
 
-    /// What the machines of the cluster take: blobs, or managed disks.
+    /// What the machines of the cluster's Nodes take: blobs, or managed disks.
     ///
     /// # Errors
     /// Azure's own failures.
     pub async fn machines(&self) -> Result<Machines, VolumeError> {
-        let of = MachineList::group(&self.group.subscription, &self.group.name);
-        let failed = |error| VolumeError::azure(format!("{of} cannot be listed"), error);
-        let (_, listed) = self.nodes.list(&self.client, of.clone(), None).await.map_err(failed)?;
-        Ok(Machines::of(listed.iter().map(|vm| vm.system_disk).chain(self.nodes.of_scale_sets())))
+        self.nodes.known_within(NODES_WAIT).await;
+        let groups = Machines::groups(&self.nodes.cluster(), (&self.group.subscription, &self.group.name));
+        let mut machines = Vec::new();
+        for (subscription, group) in groups {
+            let of = MachineList::group(&subscription, &group);
+            let failed = |error| VolumeError::azure(format!("{of} cannot be listed"), error);
+            let (_, listed) = self.nodes.list(&self.client, of.clone(), None).await.map_err(failed)?;
+            machines.extend(listed.iter().cloned());
+        }
+        Ok(Machines::of_cluster(&self.nodes.cluster(), &machines))
+    }
+
+    /// Whether there is the managed disk that a plan makes.
+    ///
+    /// # Errors
+    /// Azure's own failures, where they do not say that there is none.
+    pub async fn is_there(&self, plan: &CreatePlan) -> Result<bool, VolumeError> {
+        let read = self.client.get_disk(&plan.disk).await.map_err(Answer);
+        existence(read).map_err(|Answer(error)| VolumeError::azure(format!("{} cannot be read", plan.disk), error))
     }
 
     /// Records the letter case of a volume's handle, as Kubernetes sent it.

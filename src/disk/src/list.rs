@@ -33,8 +33,9 @@ use super::{VolumeError, Volumes};
 
 /// How long a list waits for the cluster's VolumeAttachments and PersistentVolumes.
 const CLUSTER_WAIT: Duration = Duration::from_secs(10);
-/// How long a list of volumes waits for the blobs of storage accounts. external-attacher gives a list a minute.
-const BLOBS_WITHIN: Duration = Duration::from_secs(10);
+/// How long a list of volumes waits for the list of storage accounts and for those of their blobs, which take less.
+/// external-attacher gives a list a minute.
+const BLOBS_WITHIN: Duration = Duration::from_secs(15);
 /// How many groups are listed at the same time. A page of a list is some megabytes.
 const GROUPS_AT_ONCE: usize = 4;
 

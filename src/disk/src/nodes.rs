@@ -14,7 +14,7 @@ use futures::{
     future::{BoxFuture, WeakShared},
 };
 use lazuli_azure::error::ArmError;
-use lazuli_model::{ArmId, SystemDisk, Vm, node::ClusterNodes};
+use lazuli_model::{ArmId, Vm, node::ClusterNodes};
 use lazuli_storage::publish::{MachineList, NodeMemory};
 use tokio::{
     sync::watch,
@@ -88,11 +88,6 @@ impl Nodes {
     pub(crate) fn name_of(&self, vm: &ArmId) -> String {
         let cluster = self.cluster.now();
         self.memory().name_of(&cluster, vm)
-    }
-
-    /// The system disks of the Nodes that are instances of uniform scale sets, which have managed disks alone.
-    pub(crate) fn of_scale_sets(&self) -> Option<SystemDisk> {
-        self.cluster.now().has_instances().then_some(SystemDisk::Managed)
     }
 
     /// The instance of a scale set of the cluster's resource group whose computer has this name.

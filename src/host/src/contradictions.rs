@@ -127,6 +127,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_contradiction_of_a_page_blob_is_not_that_of_one_whose_path_differs_in_letter_case() {
+        let folder = TempDir::new("contradictions");
+        let kept = Contradictions::read(folder.path().join("kept.json"));
+        let blob = |address: &str| -> VolumeId { format!("{address}.vhd").parse().unwrap() };
+        let found = Contradiction::OtherLun(lun(4));
+        kept.note(&blob("https://acct.blob.core.windows.net/vhds/d"), lun(3), Some(found.clone())).await;
+        assert_eq!(kept.of(&blob("https://ACCT.blob.core.windows.net/vhds/d"), lun(3)), Some(found));
+        assert_eq!(kept.of(&blob("https://acct.blob.core.windows.net/vhds/D"), lun(3)), None);
+    }
+
+    #[tokio::test]
     async fn a_contradiction_is_of_one_volume_at_one_lun_and_outlives_the_process() {
         let folder = TempDir::new("contradictions");
         let file = folder.path().join("contradictions.json");

@@ -240,6 +240,10 @@ mod tests {
         let intent = IntentBlock::new("/subscriptions/S/disks/A", FsType::Ext4, 0);
         assert!(intent.is_for("/Subscriptions/s/Disks/a"));
         assert!(!intent.is_for("/subscriptions/S/disks/B"));
+        // The path of a page blob keeps its letter case.
+        let intent = IntentBlock::new("https://acct.blob.core.windows.net/vhds/d.vhd", FsType::Ext4, 0);
+        assert!(intent.is_for("https://ACCT.blob.core.windows.net/vhds/d.vhd"));
+        assert!(!intent.is_for("https://acct.blob.core.windows.net/vhds/D.vhd"));
     }
 
     #[test]

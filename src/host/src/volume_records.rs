@@ -255,6 +255,26 @@ mod tests {
         assert_eq!(again.get(&long).expect("get"), None);
     }
 
+    #[test]
+    fn two_page_blobs_whose_paths_differ_in_letter_case_have_a_record_each() {
+        let folder = TempDir::new("records");
+        let records = VolumeRecords::open(folder.path()).expect("open");
+        let [lower, upper] = ["d.vhd", "D.vhd"].map(|name| format!("https://acct.blob.core.windows.net/vhds/{name}"));
+        let written = [record(&lower, "u"), record(&upper, "u")];
+        written.iter().for_each(|record| records.put(record).expect("put"));
+        // The host of an address is one in any letter case.
+        let spelled = [&lower, &upper].map(|uri| uri.replace("https://acct", "HTTPS://ACCT"));
+        for (uri, record) in spelled.iter().zip(&written) {
+            assert_eq!(records.get(uri).expect("get").as_ref(), Some(record));
+            let others = records.others_with_uuid(uri, "U").expect("list");
+            assert!(others.len() == 1 && others[0] != *record, "{others:?}");
+        }
+        assert_eq!(records.all().expect("list").into_keys().collect::<Vec<_>>(), [upper.clone(), lower.clone()]);
+        records.remove(&lower).expect("remove");
+        assert_eq!(records.get(&lower).expect("get"), None);
+        assert_eq!(records.get(&upper).expect("get").as_ref(), Some(&written[1]));
+    }
+
     /// Files as the first version wrote them: a mounted volume, and a raw block volume that was unstaged.
     const OF_THE_FIRST_VERSION: [(&str, &str); 2] = [
         (

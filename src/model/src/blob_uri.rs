@@ -177,10 +177,32 @@ impl BlobUri {
         self.host_and_path().1.split('/').next().expect("the parser has seen a container")
     }
 
+    /// Whether a text that is no address of a blob disk may name this blob to another program: by another scheme, a port, a
+    /// query or a domain of one's own. It has the last part of the blob's name then, plain or percent-encoded.
+    pub fn may_be(&self, text: &str) -> bool {
+        let last = self.name().rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+        let plain = percent_decoded(text);
+        [text, &plain, &percent_decoded(&plain)].iter().any(|text| text.to_ascii_lowercase().contains(&last))
+    }
+
     /// The name of the blob in its container, with slashes where it has folders.
     pub fn name(&self) -> &str {
         self.host_and_path().1.split_once('/').expect("the parser has seen a name").1
     }
+}
+
+/// A text with what is percent-encoded in it (source: RFC 3986) as plain characters.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let digits = tail.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        let decoded =
+            digits.filter(|digits| !digits.starts_with('+')).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(decoded.unwrap_or(*first));
+        rest = if decoded.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// How the host goes on behind the account.
@@ -319,6 +341,24 @@ mod tests {
         china.check_cloud("core.chinacloudapi.cn").unwrap();
         // A person's disk needs no extension: Azure does not ask for one.
         assert_eq!(parse("https://abc.blob.core.windows.net/disks/d").unwrap().name(), "d");
+    }
+
+    #[test]
+    fn a_text_that_is_no_address_may_name_a_blob_where_it_has_the_blobs_name() {
+        let uri = parse("https://acct.blob.core.windows.net/vhds/folder/Disk-1.vhd").unwrap();
+        for text in [
+            "http://acct.blob.core.windows.net/vhds/folder/Disk-1.vhd",
+            "https://acct.blob.core.windows.net:443/vhds/folder/Disk-1.vhd",
+            "https://acct.blob.core.windows.net/vhds/folder%2FDisk%2d1%2Evhd?sv=1",
+            "https://acct.blob.core.windows.net/vhds/folder/Disk%252D1.vhd",
+            "https://vhds.example.com/vhds/./folder/disk-1.vhd",
+            "Disk-1.vhd",
+        ] {
+            assert!(parse(text).is_err() && uri.may_be(text), "{text}");
+        }
+        for text in ["http://acct.blob.core.windows.net/vhds/folder/Disk-2.vhd", "", "%", "%zz%+1", "strange"] {
+            assert!(!uri.may_be(text), "{text}");
+        }
     }
 
     #[test]

@@ -89,6 +89,12 @@ impl Fault {
     pub fn says_that_it_is_missing(&self) -> bool {
         matches!(self, Self::NotFound | Self::ScopeNotFound)
     }
+
+    /// Whether Azure does not let this identity do it: a right is missing, or a lock, a rule of the network or a policy of the
+    /// operator forbids it. A retry ends so too until somebody changes that.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Forbidden | Self::LinkedForbidden | Self::Locked | Self::Denied)
+    }
 }
 
 /// A remote procedure call, as far as the choice of a code is concerned.

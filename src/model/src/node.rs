@@ -242,6 +242,11 @@ impl KnownNodes {
         self.nodes.is_empty()
     }
 
+    /// The Nodes, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.nodes.iter().map(|(name, node)| (&**name, node))
+    }
+
     /// The VM sizes of the Nodes, as their labels spell them.
     pub fn vm_sizes(&self) -> BTreeSet<&str> {
         self.nodes.values().filter_map(|node| node.vm_size.as_deref()).collect()
@@ -279,12 +284,6 @@ impl KnownNodes {
 }
 
 impl ClusterNodes {
-    /// Whether a Node is an instance of a uniform scale set.
-    pub fn has_instances(&self) -> bool {
-        let is_instance = |node: &Node| matches!(node.machine, Some(Machine::Instance(_)));
-        matches!(self, Self::Known(nodes) if nodes.nodes.values().any(is_instance))
-    }
-
     /// The VM sizes of the cluster's nodes; none while the Nodes are not known.
     pub fn vm_sizes(&self) -> BTreeSet<&str> {
         match self {

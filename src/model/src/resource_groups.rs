@@ -78,6 +78,17 @@ impl AllowedResourceGroups {
         if list.is_empty() { Self::Any } else { Self::Only(list) }
     }
 
+    /// Every resource group that is allowed (subscription and name), the cluster's first; `None` where they cannot be listed,
+    /// because all are allowed or all of a subscription.
+    pub fn all(&self, cluster: (&str, &str)) -> Option<Vec<(String, String)>> {
+        let Self::Only(list) = self else { return None };
+        let of = |allowed: &AllowedResourceGroup| {
+            let subscription = allowed.subscription.as_deref().unwrap_or(cluster.0);
+            Some((subscription.to_owned(), allowed.name.clone()?))
+        };
+        [Some((cluster.0.to_owned(), cluster.1.to_owned()))].into_iter().chain(list.iter().map(of)).collect()
+    }
+
     /// Whether a disk or a storage account may be in this subscription and resource group; both pairs are (subscription, resource group).
     ///
     /// # Errors
@@ -118,6 +129,19 @@ mod tests {
 
     fn only(list: &[&str]) -> AllowedResourceGroups {
         AllowedResourceGroups::of(list.iter().map(|text| text.parse().unwrap()).collect())
+    }
+
+    #[test]
+    fn groups_are_listed_only_where_each_has_a_name() {
+        let cluster = ("s", "g");
+        let group = |subscription: &str, name: &str| (subscription.to_owned(), name.to_owned());
+        assert_eq!(
+            only(&["team", "t/other"]).all(cluster),
+            Some(vec![group("s", "g"), group("s", "team"), group("t", "other")])
+        );
+        for unlisted in [only(&[]), only(&["team", "t/*"])] {
+            assert_eq!(unlisted.all(cluster), None);
+        }
     }
 
     #[test]

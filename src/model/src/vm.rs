@@ -52,7 +52,7 @@ pub struct DataDisk {
 pub enum DataDiskSource {
     /// A managed disk, or a VHD in a page blob.
     Disk(DiskId),
-    /// Something this version does not know; its slot counts all the same.
+    /// Something this version does not know, by its address or its name; its slot counts all the same.
     Other(String),
 }
 
@@ -67,5 +67,13 @@ impl Vm {
     /// The element of a disk, if it is in the model, leaving or not.
     pub fn data_disk(&self, disk: &DiskId) -> Option<&DataDisk> {
         self.data_disks.iter().find(|element| element.is(disk))
+    }
+
+    /// The slot of an element that is not understood and that may be this page blob: where the model does not show the blob
+    /// otherwise, nothing is known of it.
+    pub fn may_have(&self, disk: &DiskId) -> Option<Lun> {
+        let uri = disk.blob().filter(|_| self.data_disk(disk).is_none())?;
+        let may_be = |element: &&DataDisk| matches!(&element.source, DataDiskSource::Other(text) if uri.may_be(text));
+        self.data_disks.iter().find(may_be).map(|element| element.lun)
     }
 }

@@ -68,6 +68,12 @@ pub enum Resolved {
     /// Nothing shows the disk attached, and an attach of it by the leader before may be under way
     /// ([`late_attach`](crate::late_attach)).
     MayBeAttaching,
+    /// The VM has an element at this LUN that is not understood, and it may be the disk: whether the disk is attached is not
+    /// known.
+    MayBeListed {
+        /// The LUN.
+        lun: Lun,
+    },
     /// Azure is still detaching the disk. It cannot be attached before the detach has finished.
     StillLeaving,
     /// Azure failed to detach the disk, and a VolumeAttachment says that the node may be using it. The planner neither

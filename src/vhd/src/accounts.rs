@@ -270,6 +270,13 @@ fn dedicated_names(cluster: &str, blob: &str) -> impl Iterator<Item = String> {
     (0..MOST_NAMES).map(move |number| name(DEDICATED_PREFIX, &[&cluster.to_lowercase(), blob, &number.to_string()]))
 }
 
+/// Whether it is a name as drivers give to the accounts that they make for disks, in the resource group of their cluster: a
+/// prefix and digits (source: the in-tree plugin).
+pub fn is_made_name(account: &str) -> bool {
+    let digits = [SHARED_PREFIX, DEDICATED_PREFIX].iter().find_map(|prefix| account.strip_prefix(prefix));
+    account.len() == NAME_LENGTH && digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 /// Whether only the account that this cluster made for this disk alone has the name.
 pub fn is_dedicated_name(cluster: &str, blob: &str, account: &str) -> bool {
     dedicated_names(cluster, blob).any(|name| name == account)
@@ -354,6 +361,50 @@ pub fn plan(evidence: &Evidence, requests: &[Request]) -> Plan {
         planner.shared(key, pool);
     }
     planner.plan
+}
+
+/// What an earlier try of a request has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Earlier {
+    /// The disk was given this account, or is in it; or the account is the disk's own.
+    In(String),
+    /// The blobs of these accounts must be known first.
+    Unread(BTreeSet<String>),
+    /// The blobs of this account cannot be known.
+    Unreadable(String),
+    /// Nothing.
+    Nothing,
+}
+
+/// What an earlier try of a request has begun, in whatever account its class named or chose.
+pub fn earlier(evidence: &Evidence, request: &Request) -> Earlier {
+    let exists = |name: &&String| {
+        let is_listed = evidence.accounts.iter().any(|seen| seen.account.name() == **name);
+        is_listed || evidence.making.iter().any(|new| new.name == **name)
+    };
+    if let Some(account) = evidence.placed.get(&request.blob).filter(exists) {
+        return Earlier::In(account.clone());
+    }
+    let may_have_it = |seen: &&Seen| match &request.place {
+        Place::Shared => is_shared(&seen.account),
+        Place::Dedicated => false,
+        Place::Account(name) => seen.account.name() == name,
+    };
+    let is_its_own = |seen: &&Seen| {
+        request.place == Place::Dedicated && is_dedicated_to(&seen.account, &evidence.cluster, &request.blob)
+    };
+    let has_it = |seen: &&Seen| matches!(&seen.blobs, Blobs::Known(blobs) if blobs.contains(&request.blob));
+    let candidates = || evidence.accounts.iter().filter(may_have_it);
+    let name = |seen: &Seen| seen.account.name().to_owned();
+    let found = evidence.accounts.iter().find(is_its_own).or_else(|| candidates().find(has_it));
+    let unread: BTreeSet<String> = candidates().filter(|seen| seen.blobs == Blobs::Unread).map(name).collect();
+    let mut unreadable = candidates().filter(|seen| seen.blobs == Blobs::Unreadable).map(name);
+    match (found.map(name), unreadable.next()) {
+        (Some(account), _) => Earlier::In(account),
+        (None, Some(account)) => Earlier::Unreadable(account),
+        (None, None) if unread.is_empty() => Earlier::Nothing,
+        (None, None) => Earlier::Unread(unread),
+    }
 }
 
 /// An account of a pool, and how many disks it has with those that were given a place.

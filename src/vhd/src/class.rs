@@ -22,9 +22,10 @@
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 
 use lazuli_model::{
-    CachingMode, Gib, StorageSku, SystemDisk, UnknownName,
+    CachingMode, Gib, StorageSku, SystemDisk, UnknownName, Vm,
     blob_uri::is_account_name,
     digest,
+    node::{ClusterNodes, Machine},
     parameter::{Parameter, ParameterError, Parameters},
     spelling::nearest,
 };
@@ -77,7 +78,7 @@ impl fmt::Display for BlobDisks {
     }
 }
 
-/// What the machines of the cluster take.
+/// What the machines of the cluster's Nodes take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Machines {
     /// All of them blobs.
@@ -88,6 +89,17 @@ pub enum Machines {
     Unknown,
 }
 
+/// What has been found out for a request that asks for a blob disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Found {
+    /// What the machines take.
+    pub machines: Option<Machines>,
+    /// Whether an earlier try of the request has begun the blob disk ([`Choice::AskForBlob`]).
+    pub blob: Option<bool>,
+    /// Whether an earlier try of the request has made the managed disk ([`Choice::AskForManaged`]).
+    pub managed: Option<bool>,
+}
+
 impl Machines {
     /// What these machines take. A cluster of both counts as managed: a Pod may come to any of them.
     pub fn of(system_disks: impl IntoIterator<Item = SystemDisk>) -> Self {
@@ -96,6 +108,49 @@ impl Machines {
             (Self::Unknown | Self::Blobs, SystemDisk::Blob) => Self::Blobs,
         })
     }
+
+    /// The resource groups (subscription and name) whose virtual machines are listed for [`Machines::of_cluster`]. `home` is
+    /// that of the cluster.
+    pub fn groups(cluster: &ClusterNodes, home: (&str, &str)) -> Vec<(String, String)> {
+        let nodes = match cluster {
+            ClusterNodes::NoCluster => return vec![(home.0.to_owned(), home.1.to_owned())],
+            ClusterNodes::Cold => return Vec::new(),
+            ClusterNodes::Known(nodes) => nodes,
+        };
+        let mut groups: Vec<(String, String)> = Vec::new();
+        for (_, node) in nodes.iter() {
+            let (subscription, name) = match &node.machine {
+                Some(Machine::Vm(id)) => (id.subscription(), id.resource_group()),
+                // What an instance takes is known.
+                Some(Machine::Instance(_)) => continue,
+                None => (home.0, node.resource_group.as_deref().unwrap_or(home.1)),
+            };
+            let is_it =
+                |(other, of): (&str, &str)| other.eq_ignore_ascii_case(subscription) && of.eq_ignore_ascii_case(name);
+            if !groups.iter().any(|(subscription, name)| is_it((subscription, name))) {
+                let (subscription, name) = if is_it(home) { home } else { (subscription, name) };
+                groups.push((subscription.to_owned(), name.to_owned()));
+            }
+        }
+        groups
+    }
+
+    /// What the machines of the cluster's Nodes take. Other machines of a resource group run no Pod: a jumpbox says nothing of
+    /// the cluster. Where there is no cluster to ask, every machine may be a node.
+    pub fn of_cluster(cluster: &ClusterNodes, listed: &[Vm]) -> Self {
+        let nodes = match cluster {
+            ClusterNodes::NoCluster => return Self::of(listed.iter().map(|vm| vm.system_disk)),
+            ClusterNodes::Cold => return Self::Unknown,
+            ClusterNodes::Known(nodes) => nodes,
+        };
+        let with = |is_it: &dyn Fn(&Vm) -> bool| listed.iter().find(|vm| is_it(vm)).map(|vm| vm.system_disk);
+        Self::of(nodes.iter().filter_map(|(name, node)| match &node.machine {
+            // Instances of uniform scale sets have managed disks alone.
+            Some(Machine::Instance(_)) => Some(SystemDisk::Managed),
+            Some(Machine::Vm(id)) => with(&|vm| vm.id == *id),
+            None => with(&|vm| vm.id.name().eq_ignore_ascii_case(name)),
+        }))
+    }
 }
 
 /// What the cluster says for every blob disk.
@@ -103,8 +158,6 @@ impl Machines {
 pub struct Defaults {
     /// `--blob-disks`
     pub blob_disks: BlobDisks,
-    /// What the machines take.
-    pub machines: Machines,
     /// Whether the cloud is Azure Stack Hub.
     pub is_stack_hub: bool,
     /// The subscription of the cluster.
@@ -136,6 +189,12 @@ pub enum Choice {
     },
     /// A blob disk.
     Blob(Box<BlobClass>),
+    /// It depends on what the machines take: [`Found::machines`].
+    AskForMachines,
+    /// It depends on whether this blob disk is begun: [`Found::blob`].
+    AskForBlob(Box<BlobClass>),
+    /// It depends on whether there is a managed disk: [`Found::managed`].
+    AskForManaged,
     /// No machine has been read yet: ask again (`UNAVAILABLE`).
     Undecided,
 }
@@ -246,9 +305,12 @@ impl Kind {
 /// A class that asks for no blob disk is not checked further: that is the business of managed disks, as is what its
 /// `kind` may say.
 ///
+/// What the machines take may change between two tries of one request. What the first has begun the second goes on with: a
+/// disk of the other sort would be one too many, which no volume names.
+///
 /// # Errors
 /// The first parameter of a blob disk that cannot be used, or a size that no blob disk has. Nothing is written before.
-pub fn choose(request: &Request, defaults: &Defaults) -> Result<Choice, ParameterError> {
+pub fn choose(request: &Request, defaults: &Defaults, found: &Found) -> Result<Choice, ParameterError> {
     let parameters = Parameters::written(&request.parameters)?;
     let kind = parameters.get("kind");
     let account = parameters.get("storageaccount");
@@ -273,13 +335,27 @@ pub fn choose(request: &Request, defaults: &Defaults) -> Result<Choice, Paramete
         (Some((_, Some(Kind::Dedicated))), None) => Place::Dedicated,
         (None | Some((_, Some(Kind::Dedicated))), Some(account)) => named(account)?,
     };
-    match (defaults.blob_disks, defaults.machines) {
-        (BlobDisks::Always, _) | (BlobDisks::Auto, Machines::Blobs) => {
-            refuse_in_tree(&parameters)?;
-            Ok(Choice::Blob(Box::new(blob(request, &parameters, place, defaults)?)))
-        }
-        (BlobDisks::Auto, Machines::Unknown) => Ok(Choice::Undecided),
-        (BlobDisks::Never, _) | (BlobDisks::Auto, Machines::Managed) => as_go(kind, account, defaults),
+    let blob = || {
+        refuse_in_tree(&parameters)?;
+        blob(request, &parameters, place, defaults).map(Box::new)
+    };
+    let as_go = || as_go(kind, account, defaults);
+    match (defaults.blob_disks, found.machines) {
+        (BlobDisks::Always, _) => blob().map(Choice::Blob),
+        (BlobDisks::Never, _) => as_go(),
+        (BlobDisks::Auto, None) => Ok(Choice::AskForMachines),
+        (BlobDisks::Auto, Some(Machines::Unknown)) => Ok(Choice::Undecided),
+        (BlobDisks::Auto, Some(Machines::Blobs)) => match (blob()?, found.managed) {
+            (_, None) => Ok(Choice::AskForManaged),
+            (_, Some(true)) => as_go(),
+            (blob, Some(false)) => Ok(Choice::Blob(blob)),
+        },
+        // A class of which no try makes a blob disk has none.
+        (BlobDisks::Auto, Some(Machines::Managed)) => match (blob(), found.blob) {
+            (Ok(blob), None) => Ok(Choice::AskForBlob(blob)),
+            (Ok(blob), Some(true)) => Ok(Choice::Blob(blob)),
+            (Ok(_), Some(false)) | (Err(_), _) => as_go(),
+        },
     }
 }
 
@@ -289,8 +365,9 @@ pub fn choose(request: &Request, defaults: &Defaults) -> Result<Choice, Paramete
 fn refuse_in_tree(parameters: &Parameters<'_>) -> Result<(), ParameterError> {
     match parameters.get("csi-migration") {
         Some(mark) if mark.value.eq_ignore_ascii_case("true") => Err(mark.refuse(
-            "the class has the in-tree provisioner, of which Kubernetes accepts managed disks alone; allowed for blob disks is \
-             a class with the provisioner disk.csi.azure.com",
+            "the class has the in-tree provisioner, of which Kubernetes accepts managed disks alone; make a class with the \
+             provisioner disk.csi.azure.com and these parameters for blob disks, and the claim anew with that class; or let the \
+             class ask for managed disks, without storageAccount and with kind Managed",
         )),
         Some(_) | None => Ok(()),
     }

@@ -322,6 +322,29 @@ fn an_action_that_misses_a_stale_disk_exists_and_the_disk_is_looked_at() {
     assert_eq!(course.state.attempts.method, None);
 }
 
+/// The metadata of a blob are anybody's text, and name the resource group that a machine was in before a move.
+#[test]
+fn a_blob_is_stale_where_its_metadata_name_another_machine_or_it_is_not_there() {
+    let blob = |name: &str| -> DiskId { format!("https://acct.blob.core.windows.net/vhds/{name}").parse().unwrap() };
+    let seen = |disk: Disk<DiskId>| Ok(DiskSeen { disk, seen: Seen { sent_at: Duration::ZERO, by: By::Single } });
+    let held = |disk: DiskId, group: &str, vm: &str| {
+        let managed_by = Some(ArmId::virtual_machine("s", group, vm).unwrap());
+        seen(Disk { state: Some(DiskState::Attached), managed_by, ..Disk::plain(disk, String::new()) })
+    };
+    let nameless = |disk| seen(Disk { state: Some(DiskState::Attached), ..Disk::plain(disk, String::new()) });
+    let reads = vec![
+        (blob("own"), held(blob("own"), "g", "node-0")),
+        (blob("moved"), held(blob("moved"), "before", "NODE-0")),
+        (blob("another"), held(blob("another"), "g", "node-1")),
+        (blob("nameless"), nameless(blob("nameless"))),
+        (blob("gone"), Err(Refused(Fault::NotFound, None))),
+        (blob("silent"), Err(Refused(Fault::Unavailable, None))),
+        (disk(1), held(disk(1), "before", "node-0")),
+    ];
+    let stale = Course::without_etag().state.stale_of(reads);
+    assert_eq!(stale, BTreeSet::from([blob("another"), blob("gone"), disk(1)]));
+}
+
 #[test]
 fn a_list_of_vms_leads_to_no_list_of_disks_when_the_method_changes_after_it() {
     let mut course = Course::new(VmWriteMethod::Action);

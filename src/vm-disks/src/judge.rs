@@ -526,7 +526,7 @@ impl<E: AzureError> State<E> {
 
     /// Those of these disks that do not exist any more or are attached to another VM. While the VM lists them every write
     /// fails (source: the Go drivers leave such disks out and try again).
-    fn stale_of(&self, reads: Vec<(DiskId, Result<DiskSeen, E>)>) -> BTreeSet<DiskId> {
+    pub(super) fn stale_of(&self, reads: Vec<(DiskId, Result<DiskSeen, E>)>) -> BTreeSet<DiskId> {
         let is_stale = |read: &Result<DiskSeen, E>| match read {
             Ok(read) => match attach::attachable(&read.disk, &self.vm) {
                 // The metadata of a page blob keep the resource group that its machine was in before a move.

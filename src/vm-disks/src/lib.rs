@@ -542,7 +542,8 @@ fn resolved_outcome<E: AzureError>(resolved: Resolved, unreadable: Option<&E>) -
         Resolved::Unattachable(Unattachable::AttachedTo(holders)) => {
             Fault::AttachedElsewhere { holder: holders.first().cloned() }
         }
-        Resolved::Unattachable(Unattachable::InUse(_) | Unattachable::Leased | Unattachable::NoBlobs(_)) => {
+        Resolved::MayBeListed { .. }
+        | Resolved::Unattachable(Unattachable::InUse(_) | Unattachable::Leased | Unattachable::NoBlobs(_)) => {
             Fault::InUse
         }
     };

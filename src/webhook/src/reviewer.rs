@@ -90,8 +90,9 @@ impl Reviewer {
             }
             Err(_) => return (Outcome::Unknown, Answer::default()),
         };
-        match claim::review(&volume) {
-            claim::Review::NotOurs => admitted,
+        match claim::review(&growth, &volume) {
+            claim::Review::Admitted => admitted,
+            claim::Review::Refused(why) => (Outcome::Refused, Answer::refused(why)),
             // Whether it is attached, and how large it is now.
             claim::Review::ReadDisk(id) => match self.disk(&id, Freshness::single(), deadline).await {
                 Ok(disk) => match claim::refusal(&growth, &disk) {

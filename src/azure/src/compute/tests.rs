@@ -271,7 +271,8 @@ fn a_vm_is_read_with_every_element_of_its_data_disks() {
     let raw = raw_vm(json!([
         element(1, 0),
         {"lun": 5, "name": "b", "vhd": {"uri": "https://acct.blob.core.windows.net/vhds/b.vhd"}, "toBeDetached": true},
-        {"lun": 6, "name": "strange"}
+        {"lun": 6, "name": "strange"},
+        {"lun": 7, "name": "c", "vhd": {"uri": "http://acct.blob.core.windows.net/vhds/c.vhd"}}
     ]));
     let vm = decode_vm(&raw).unwrap();
     assert_eq!(
@@ -286,6 +287,8 @@ fn a_vm_is_read_with_every_element_of_its_data_disks() {
     );
     assert!(vm.data_disks[1].to_be_detached);
     assert_eq!(vm.data_disks[2].source, DataDiskSource::Other("strange".into()));
+    let (lun, blob) = (vm.data_disks[3].lun, "https://acct.blob.core.windows.net/vhds/c.vhd".parse().unwrap());
+    assert_eq!((lun.get(), vm.data_disk(&blob), vm.may_have(&blob)), (7, None, Some(lun)), "it may be that blob");
 
     let mut raw = raw_vm(json!([{"lun": 64}]));
     assert_eq!(decode_vm(&raw).unwrap_err().field, "properties.storageProfile.dataDisks[].lun");

@@ -14,7 +14,7 @@ use lazuli_model::{
     fault::{Code, Rpc},
     parameter::ParameterError,
 };
-use lazuli_vhd::class::{self, BlobClass, Choice, Defaults, Machines};
+use lazuli_vhd::class::{self, BlobClass, Choice, Defaults, Found};
 use lazuli_volume::{self as plan, Adopted};
 use tonic::Status;
 
@@ -72,20 +72,24 @@ impl ControllerService {
             required_bytes: request.required_bytes,
             limit_bytes: request.limit_bytes,
         };
-        let defaults = |machines| Defaults {
+        let defaults = Defaults {
             blob_disks: self.blob_disks,
-            machines,
             is_stack_hub: self.defaults.cloud == plan::Cloud::AzureStack,
             subscription: self.defaults.subscription.clone(),
             resource_group: self.defaults.resource_group.clone(),
             location: self.defaults.location.clone(),
         };
-        let choose = |machines| class::choose(&asked, &defaults(machines)).map_err(|error| refused(&error));
-        let choice = match choose(Machines::Unknown)? {
-            Choice::Undecided => {
-                choose(self.volumes.machines().await.map_err(|error| failed(Rpc::CreateVolume, &error))?)?
+        let mut found = Found::default();
+        let choice = loop {
+            match class::choose(&asked, &defaults, &found).map_err(|error| refused(&error))? {
+                Choice::AskForMachines => {
+                    let machines = self.volumes.machines().await;
+                    found.machines = Some(machines.map_err(|error| failed(Rpc::CreateVolume, &error))?);
+                }
+                Choice::AskForBlob(class) => found.blob = Some(self.is_begun(&class).await?),
+                Choice::AskForManaged => found.managed = Some(self.is_there(request).await?),
+                choice => break choice,
             }
-            choice => choice,
         };
         match choice {
             Choice::Managed { warning } => {
@@ -95,10 +99,27 @@ impl ControllerService {
                 Ok(None)
             }
             Choice::Blob(class) => Ok(Some(class)),
-            Choice::Undecided => Err(status(
+            _ => Err(status(
                 Code::Unavailable,
-                "no machine of the cluster has been read yet, so it is not known whether they take blob disks; retry",
+                "no machine of the cluster's Nodes is known yet, so it is not known whether they take blob disks; wait for one, \
+                 or say it with --blob-disks",
             )),
+        }
+    }
+
+    /// Whether an earlier try has begun the blob disk of a class.
+    async fn is_begun(&self, class: &BlobClass) -> Result<bool, Status> {
+        match self.volumes.blob_disks() {
+            Some(disks) => disks.is_begun(class).await.map_err(|error| failure(error.code(Rpc::CreateVolume), &error)),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether there is the managed disk that a request asks for otherwise. What is no request for one has made none.
+    async fn is_there(&self, request: &plan::Request) -> Result<bool, Status> {
+        match plan::plan_create(request, &self.defaults) {
+            Ok(plan) => self.volumes.is_there(&plan).await.map_err(|error| failed(Rpc::CreateVolume, &error)),
+            Err(_) => Ok(false),
         }
     }
 
@@ -115,7 +136,7 @@ impl ControllerService {
         }
         let disks = self.blobs(&class.blob)?;
         let asked = Asked::of(&self.journal, Key::blob_name(&class.blob), Word::CreateAsked.number(class.size.get()));
-        let made = match disks.create(class, &request.name).await {
+        let made = match self.volumes.create_blob(disks, class, &request.name).await {
             Ok(made) => made,
             Err(error) => {
                 let what = format!("The blob disk {} cannot be created", class.blob);
@@ -125,8 +146,6 @@ impl ControllerService {
         };
         asked.done(Word::Answered);
         let size = Gib::holding(made.size_bytes).ok_or_else(|| status(Code::Internal, "the disk has no size"))?;
-        // Lists have the blobs of the accounts that handles name, and no PersistentVolume names this one yet.
-        self.volumes.learn_handle_casing(&DiskId::Blob(made.uri.clone()).into());
         Ok(Created {
             volume_id: made.uri.as_str().to_owned(),
             adopted: Adopted { size, volume_context: class.written.clone(), accessible_topology: Vec::new() },

@@ -88,13 +88,13 @@ impl Stage {
                 Access::Filesystem { fs, options }
             }
         };
-        let sources: Vec<&str> = [&context, &publish]
-            .into_iter()
-            .flat_map(|context| [said(context, LINE_KEY), said(context, SOURCE_KEY)])
-            .flatten()
-            .collect();
+        let said_of = |context| {
+            let line = said(context, LINE_KEY).map(Line::parse);
+            [line, said(context, SOURCE_KEY).map(Line::of_source)]
+        };
+        let sources: Vec<Line> = [&context, &publish].into_iter().flat_map(said_of).flatten().collect();
         let has_content = parameters.resize_required || !sources.is_empty();
-        let line = Line::joined(sources.iter().map(|source| Line::parse(source)));
+        let line = Line::joined(sources);
         let is_shared =
             [&context, &publish].iter().filter_map(|context| said(context, "maxShares")).any(|most| most.trim() != "1");
         let claim = Claim::of_context(|key| context.get(key).map(String::as_str));

@@ -130,18 +130,19 @@ fn of_blob_disks(class: &Class, defaults: &disk::Defaults, mounting: &Mounting<'
     };
     let defaults = blob::Defaults {
         blob_disks: blob::BlobDisks::Always,
-        machines: blob::Machines::Unknown,
         is_stack_hub: defaults.cloud == disk::Cloud::AzureStack,
         subscription: defaults.subscription.clone(),
         resource_group: defaults.resource_group.clone(),
         location: defaults.location.clone(),
     };
     let chosen = judged(&asked.parameters, |parameters| {
-        blob::choose(&blob::Request { parameters: parameters.clone(), ..asked.clone() }, &defaults)
+        let request = blob::Request { parameters: parameters.clone(), ..asked.clone() };
+        blob::choose(&request, &defaults, &blob::Found::default())
     });
     let made = match chosen {
         Ok(blob::Choice::Blob(made)) => *made,
-        Ok(blob::Choice::Managed { .. } | blob::Choice::Undecided) => return Verdict::Equal,
+        // Whatever is asked for: where blob disks are always made, nothing is.
+        Ok(_) => return Verdict::Equal,
         Err(refused) => return Verdict::Refused(refused),
     };
     let otherwise = match made.place {

@@ -18,7 +18,7 @@ use lazuli_model::{
 use lazuli_storage::{copies::Create, whole_snapshot};
 use lazuli_volume::{
     AccessMode, AccessType, Capability, Cloud, DISK_TOPOLOGY_KEY, Defaults, Request, SOURCE_KEY,
-    copy::{CopyRefusal, LINE_KEY},
+    copy::{CopyRefusal, LINE_KEY, Origin},
     snapshot::SnapshotRequest,
 };
 use serde_json::json;
@@ -233,7 +233,7 @@ async fn a_clone_into_another_zone_is_ended_by_the_next_call_whatever_write_was_
             // The line goes on behind the carrier.
             let source = rig.property(&disk("pvc-1"), "/properties/creationData/sourceResourceId");
             let line = second.line(source.as_str().unwrap()).await;
-            assert_eq!(line.ids().len(), 1, "the carrier itself is gone");
+            assert_eq!(line.origins().len(), 1, "the carrier itself is gone");
             rig.emulator.shutdown().await;
         }
     }
@@ -406,7 +406,7 @@ async fn the_line_of_a_copy_is_read_once_and_ends_where_something_is_gone() {
     copy(&volumes, claim("pvc-2", 4, &["1"], &[("skuName", "Premium_LRS")]), &disk("pvc-1")).await.unwrap();
     // The replica that has made them knows them. The snapshot and what it was taken of were read for the first copy.
     rig.emulator.control().reset_log();
-    assert_eq!(volumes.line(disk("pvc-2").as_str()).await.ids().len(), 4);
+    assert_eq!(volumes.line(disk("pvc-2").as_str()).await.origins().len(), 4);
     assert_eq!(rig.reads(), 0);
     let cold = rig.replica(2);
     sleep(Duration::from_secs(60)).await;
@@ -414,12 +414,13 @@ async fn the_line_of_a_copy_is_read_once_and_ends_where_something_is_gone() {
     for _ in 0..2 {
         rig.emulator.control().reset_log();
         let line = cold.line(disk("pvc-1").as_str()).await;
-        assert_eq!(line.ids(), [disk("pvc-1"), snap.clone(), disk("source")], "{:?}", begun.elapsed());
+        let expected = [disk("pvc-1"), snap.clone(), disk("source")].map(Origin::Resource);
+        assert_eq!(line.origins(), expected, "{:?}", begun.elapsed());
     }
     assert_eq!(rig.reads(), 0, "it is remembered");
     volumes.whole_snapshots.request(&snap, whole_snapshot::Wanted::Deleted).await.unwrap();
     let line = rig.replica(3).line(disk("pvc-1").as_str()).await;
-    assert_eq!(line.ids(), [disk("pvc-1"), snap]);
+    assert_eq!(line.origins(), [disk("pvc-1"), snap].map(Origin::Resource));
     assert!(cold.line("FromImage").await.is_empty());
     rig.emulator.shutdown().await;
 }

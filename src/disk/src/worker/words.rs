@@ -106,6 +106,10 @@ fn of_resolved(
         Resolved::MayBeAttaching => {
             publish::Why::MayBeAttaching { disk: disk.clone(), node: node.to_owned() }.to_string()
         }
+        Resolved::MayBeListed { lun } => format!(
+            "the machine of node {node} has a data disk at LUN {lun} whose address is not understood, and which may be {disk}; \
+             detach it there with another tool, or give it the address of the blob"
+        ),
         Resolved::StillLeaving => format!("{disk} is still being detached from node {node}"),
         Resolved::DetachFailed => format!(
             "{disk} cannot be attached to node {node}: Azure was told to detach it from there and failed, and a \

@@ -10,7 +10,9 @@ use super::{
     *,
 };
 use crate::device_identity::{Identity, Metadata, Stood};
-use lazuli_volume::FsType;
+use lazuli_volume::{FsType, copy::Line};
+
+const BLOB: &str = "https://acct.blob.core.windows.net/vhds/d.vhd";
 
 #[test]
 fn what_was_made_from_a_volume_that_was_here_is_staged_at_once_where_the_metadata_names_it() {
@@ -37,6 +39,9 @@ fn what_was_made_from_a_volume_that_was_here_is_staged_at_once_where_the_metadat
     let of = |volume: &str| record(volume, &device(2), Some("A"));
     let sibling = SOURCE.replace("/source", "/sibling");
     let (plain, copy) = (request(writable(FsType::Ext4)), copy(writable(FsType::Ext4)));
+    // A disk that Azure has imported has the file system of the page blob.
+    let mut imported = plain.clone();
+    imported.lineage.line = Line::of_source(BLOB);
     let waits = |end: Result<(), Refusal>| {
         matches!(end, Err(Refusal::Unproved { why: Unproved::WaitForLag(..) | Unproved::Mismatch(_), .. }))
     };
@@ -47,6 +52,11 @@ fn what_was_made_from_a_volume_that_was_here_is_staged_at_once_where_the_metadat
         (&copy, of(SOURCE), true),
         (&copy, told.clone(), true),
         (&plain, child, true),
+        (&imported, of(BLOB), true),
+        (&imported, of(&BLOB.replace("acct", "ACCT")), true),
+        (&imported, of(&BLOB.replace("d.vhd", "D.vhd")), false),
+        (&plain, Record { descends_from: Some(BLOB.into()), ..of(&sibling) }, false),
+        (&imported, Record { descends_from: Some(BLOB.into()), ..of(&sibling) }, true),
         (&copy, of(&sibling), false),
         (&plain, of(SOURCE), false),
         (&plain, told, false),

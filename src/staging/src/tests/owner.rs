@@ -29,3 +29,15 @@ fn the_record_settles_it_then_the_metadata_then_a_record_that_speaks_against_it(
     let seen = Seen { own: Some(None), listed: Some(Some(one)), records: None };
     assert_eq!(seen.next("a", &part), Next::Own, "a partition of the volume's disk");
 }
+
+#[test]
+fn a_page_blob_speaks_not_against_one_whose_path_differs_in_letter_case() {
+    let uri = "https://acct.blob.core.windows.net/vhds/d.vhd";
+    let of = |records| Seen { own: Some(None), listed: Some(None), records: Some(records) }.next(uri, &device(1));
+    for (volume, expected) in [
+        ("https://ACCT.blob.core.windows.net/vhds/d.vhd", Next::Other),
+        ("https://acct.blob.core.windows.net/vhds/D.vhd", Next::Own),
+    ] {
+        assert_eq!(of(vec![record(volume, &device(2), None)]), expected, "{volume}");
+    }
+}

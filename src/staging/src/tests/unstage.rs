@@ -165,3 +165,18 @@ fn the_path_of_another_volume_is_refused_whatever_else_is_recorded() {
     let refused = seen.next(Request { volume: VOLUME, staging: &staging() });
     assert_eq!(refused, Next::PathOfAnother("volume-b".into()));
 }
+
+#[test]
+fn the_path_of_a_page_blob_is_not_that_of_one_whose_name_differs_in_letter_case() {
+    let (device, path) = (device(1), staging());
+    let request = Request { volume: "https://acct.blob.core.windows.net/vhds/d.vhd", staging: &path };
+    let at_path = Some(AtPath::Mounted(Box::new(mounted(&device, staging(), "ext4", false))));
+    let of = |volume: &str| {
+        let (numbered, records) = (Some(Some(device.clone())), Some(vec![record(volume, &device, None)]));
+        let seen = Seen { at_path: at_path.clone(), numbered, records, ..Seen::default() };
+        (seen.next(request), seen.missing_record(request, &device).is_some())
+    };
+    assert_eq!(of("https://ACCT.blob.core.windows.net/vhds/d.vhd"), (Next::Release(device.clone()), false));
+    let other = "https://acct.blob.core.windows.net/vhds/D.vhd";
+    assert_eq!(of(other), (Next::PathOfAnother(other.to_owned()), true));
+}

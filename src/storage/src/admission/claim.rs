@@ -2,9 +2,11 @@
 //!
 //! external-resizer tells what Azure refuses minutes later and on an event. The webhook tells it at once, to who asks.
 //! What it refuses is exactly what ControllerExpandVolume would refuse by the same state: both ask
-//! [`plan_expand`](lazuli_volume::plan_expand). That a claim never shrinks is Kubernetes' own rule.
+//! [`plan_expand`](lazuli_volume::plan_expand). That a claim never shrinks is Kubernetes' own rule. Of a page blob no state is
+//! read: whatever has it, it is refused beyond the largest size alone, and the driver says what else keeps it from growing.
 
 use lazuli_model::{ArmId, Disk, DiskId, Gib};
+use lazuli_vhd::class::expansion;
 use serde_json::Value;
 
 use super::{bytes_of_quantity, source};
@@ -31,27 +33,42 @@ pub fn growth<'c>(old: &Value, new: &'c Value) -> Option<Growth<'c>> {
 /// What is known of a growth before Azure is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Review {
-    /// The volume is not of Azure disks.
-    NotOurs,
+    /// The volume is not of Azure disks, or nothing speaks against it.
+    Admitted,
+    /// It cannot be. The sentence is for the person who asks.
+    Refused(String),
     /// It depends on this disk: see [`refusal`].
     ReadDisk(ArmId),
 }
 
 /// Reviews a growth by the PersistentVolume of the claim.
 #[must_use]
-pub fn review(volume: &Value) -> Review {
+pub fn review(growth: &Growth<'_>, volume: &Value) -> Review {
     match source(volume) {
-        None => Review::NotOurs,
-        // It grows while no machine has it, which the driver says.
-        Some(DiskId::Blob(_)) => Review::NotOurs,
+        None => Review::Admitted,
+        // Azure Stack Hub has smaller ones, of which the driver knows.
+        Some(DiskId::Blob(blob)) => match expansion(growth.bytes, 0, false) {
+            Ok(_) => Review::Admitted,
+            Err(error) => Review::Refused(format!(
+                "PersistentVolume {} is the page blob {}, which cannot grow to {}: {}; ask for less",
+                growth.volume,
+                blob.name(),
+                size_asked(growth),
+                error.allowed
+            )),
+        },
         Some(DiskId::Managed(disk)) => Review::ReadDisk(disk),
     }
+}
+
+fn size_asked(growth: &Growth<'_>) -> String {
+    Gib::holding(growth.bytes.unsigned_abs()).map_or_else(|| "so much".to_owned(), |gib| gib.to_string())
 }
 
 /// Why the disk of a claim cannot grow as asked, as a sentence for the person who asks; `None` when it can.
 #[must_use]
 pub fn refusal(growth: &Growth<'_>, disk: &Disk) -> Option<String> {
-    let asked = Gib::holding(growth.bytes.unsigned_abs()).map_or_else(|| "so much".to_owned(), |gib| gib.to_string());
+    let asked = size_asked(growth);
     let subject = format!("PersistentVolume {} is the disk {}", growth.volume, disk.id.name());
     match plan_expand(disk, growth.bytes, 0) {
         Ok(Expand::Enough(_) | Expand::Grow { needs_detach: None, .. }) => None,

@@ -282,8 +282,9 @@ fn a_growth_is_a_larger_request_of_a_bound_claim() {
 
 fn judged(volume: &Value, gib: i64, disk: &Disk) -> Option<String> {
     let growth = Growth { volume: "pvc-1", bytes: gib << 30 };
-    match claim::review(volume) {
-        claim::Review::NotOurs => None,
+    match claim::review(&growth, volume) {
+        claim::Review::Admitted => None,
+        claim::Review::Refused(why) => Some(why),
         claim::Review::ReadDisk(id) => {
             assert_eq!(id, disk.id);
             refusal(&growth, disk)
@@ -319,10 +320,16 @@ fn what_azure_cannot_grow_is_refused_with_the_disk_the_sizes_and_what_to_do() {
 }
 
 #[test]
-fn the_growth_of_page_blobs_and_of_other_volumes_is_not_judged() {
+fn a_page_blob_grows_to_its_largest_size_and_other_volumes_are_not_judged() {
     let mut volume = csi();
     volume["spec"]["csi"]["volumeHandle"] = BLOB.into();
-    assert_eq!(judged(&volume, 200, &disk("", &[])), None);
+    for gib in [1, 200, 4_095] {
+        assert_eq!(judged(&volume, gib, &disk("", &[])), None);
+    }
+    for gib in [4_096, i64::MAX >> 30] {
+        let why = judged(&volume, gib, &disk("", &[])).unwrap();
+        assert!(why.contains("the largest blob disk has 4095 GiB") && why.contains("pvc-1.vhd"), "{why}");
+    }
     volume["spec"]["csi"]["driver"] = "other".into();
     assert_eq!(judged(&volume, 200, &disk("", &[])), None);
 }

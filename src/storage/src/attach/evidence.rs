@@ -353,6 +353,9 @@ impl<T: Moment> Evidence<'_, T> {
         if let Err(open) = self.of_vm(request) {
             return Step::Open(open);
         }
+        if let Some(lun) = self.vm.may_have(disk) {
+            return Step::Resolved(Resolved::MayBeListed { lun }, self.seen.sent_at);
+        }
         // While another writer's write of the VM runs, its model may not show yet what that write attaches.
         if self.vm.provisioning_state == ProvisioningState::InProgress {
             return Step::Open(Open::VmAtRest);
@@ -425,6 +428,12 @@ impl<T: Moment> Evidence<'_, T> {
         let may_lack_it = || was_attached() || self.lists_from.is_some_and(|lists_from| self.seen.sent_at < lists_from);
         if !self.leads_to_a_write(disk, bounds) || self.seen.by == By::List && may_lack_it() {
             return Step::Open(Open::ReadVmSingly);
+        }
+        if let Some(lun) = self.vm.may_have(disk) {
+            return match self.of_vm(request) {
+                Ok(()) => Step::Resolved(Resolved::MayBeListed { lun }, self.seen.sent_at),
+                Err(open) => Step::Open(open),
+            };
         }
         let Some(read) = self.of_disk(disk, request) else { return Step::Open(Open::ReadDisk(Accept::List)) };
         let Some(state) = &read.disk else { return Step::Resolved(Resolved::UnreadableDisk, read.seen.sent_at) };
@@ -549,7 +558,7 @@ pub fn confirm<T: Moment>(
         (Goal::Attached(_), Some(element)) if shows_attached && !element.to_be_detached => {
             Some(Resolved::Attached { lun: element.lun })
         }
-        (Goal::Detached, None) if at_rest => Some(Resolved::Detached),
+        (Goal::Detached, None) if at_rest && vm.may_have(disk).is_none() => Some(Resolved::Detached),
         _ => None,
     };
     let met = goals.iter().filter_map(|(disk, goal)| Some((disk.clone(), outcome(disk, goal)?)));

@@ -6,7 +6,7 @@ use lazuli_engine::single::AzureFailure;
 use lazuli_model::{
     ArmId, Disk, Snapshot,
     disk_spec::DiskSpec,
-    fault::{self, Fault, Rpc},
+    fault::{self, Effect, Fault, Rpc},
     parameter::ParameterError,
 };
 use lazuli_quota::{permit::Priority, read::Accept};
@@ -14,7 +14,7 @@ use lazuli_volume::{
     Adopted, CreatePlan, Defaults, Request,
     copy::{
         AZURE_COPY_LIMITS, CopyPlan, CopyRefusal, CopyRoute, CopySeen, CopySource, Descent, Link, NextCopy, Readiness,
-        is_carrier_to, next, plan_copy, refused_by_instant_access,
+        carrier_id, is_carrier_to, next, plan_copy, refused_by_instant_access,
     },
 };
 
@@ -56,6 +56,9 @@ pub struct Create<W> {
     /// What the last creation was to make, and the disk that it has left.
     sent: Option<Arc<DiskSpec>>,
     disk: Option<Arc<Disk>>,
+    /// Whether an earlier call has left a disk or a carrier, where the source could not be read; `None` where that was not
+    /// looked for.
+    leaves: Option<Effect>,
     writes: u32,
     at: At<W>,
 }
@@ -64,6 +67,10 @@ pub struct Create<W> {
 enum At<W> {
     Begin,
     Source,
+    /// The source cannot be read, and a final code would follow. The disk is read that an earlier call may have made.
+    LookingForLeftDisk,
+    /// The carrier is read that an earlier call may have made.
+    LookingForLeftCarrier,
     Descending(Descend),
     /// The disk is read that may be there.
     LookingForDisk(Box<CopyPlan>),
@@ -97,6 +104,7 @@ impl<W: AzureFailure> Create<W> {
             seen: CopySeen::default(),
             sent: None,
             disk: None,
+            leaves: None,
             writes: 0,
             at: At::Begin,
         })
@@ -133,6 +141,23 @@ impl<W: AzureFailure> Create<W> {
                 Some(call) => self.go(At::Source, call),
                 None => self.descend(links, Link::Unknown),
             },
+            (At::Source, Event::Disk(Err(error))) if self.is_final(&error) => self.look_for_leftovers(),
+            (At::Source, Event::Snapshot(Err(error))) if self.is_final(&error) => self.look_for_leftovers(),
+            (At::LookingForLeftDisk, Event::Disk(read)) => match (read, self.carrier()) {
+                (Err(error), Some(snapshot)) if error.fault().says_that_it_is_missing() => {
+                    let call = Call::ReadSnapshot { snapshot, priority: Priority::Create };
+                    self.go(At::LookingForLeftCarrier, call)
+                }
+                (Err(error), None) if error.fault().says_that_it_is_missing() => self.read_source_again(Effect::None),
+                _ => self.read_source_again(Effect::Possible),
+            },
+            (At::LookingForLeftCarrier, Event::Snapshot(read)) => {
+                let is_none = match &read {
+                    Ok(there) => !is_carrier_to(there, &self.planned.disk),
+                    Err(error) => error.fault().says_that_it_is_missing(),
+                };
+                self.read_source_again(if is_none { Effect::None } else { Effect::Possible })
+            }
             (At::Source, Event::Disk(read)) => {
                 let disk = self.source_read(read)?;
                 let link = disk.as_deref().map_or(Link::Unknown, Link::of_disk);
@@ -146,11 +171,11 @@ impl<W: AzureFailure> Create<W> {
                 self.descend(links, link)
             }
             (At::Descending(mut walk), event) => {
-                let next = walk.next(links, event).map_err(|(id, error)| Failure::Unreadable(id, error))?;
+                let next = walk.next(links, event).map_err(|(id, error)| unreadable(id, error))?;
                 self.descended(walk, next)
             }
             (At::LookingForDisk(plan), Event::Disk(read)) => {
-                let disk = found(read).map_err(|error| Failure::Unreadable(plan.create.disk.clone(), error))?;
+                let disk = found(read).map_err(|error| unreadable(plan.create.disk.clone(), error))?;
                 self.seen.disk = disk.map(|disk| *disk);
                 match &plan.route {
                     CopyRoute::Direct(_) => self.decide(plan),
@@ -165,7 +190,7 @@ impl<W: AzureFailure> Create<W> {
                     CopyRoute::Carried { carrier, .. } => carrier,
                     CopyRoute::Direct(_) => &self.source,
                 };
-                let carrier = found(read).map_err(|error| Failure::Unreadable(carrier.clone(), error))?;
+                let carrier = found(read).map_err(|error| unreadable(carrier.clone(), error))?;
                 self.seen.carrier = carrier.map(|carrier| *carrier);
                 self.decide(plan)
             }
@@ -204,8 +229,38 @@ impl<W: AzureFailure> Create<W> {
         match read {
             Ok(model) => Ok(Some(model)),
             Err(error) if error.fault().says_that_it_is_missing() => Ok(None),
-            Err(error) => Err(Failure::Unreadable(self.source.clone(), error)),
+            Err(error) => {
+                let (id, leaves) = (self.source.clone(), self.leaves.unwrap_or(Effect::None));
+                Err(Failure::Unreadable { id, error, leaves })
+            }
         }
+    }
+
+    /// Whether a failed read of the source would end the request for external-provisioner, and nothing is known of what
+    /// earlier calls have left. What is left then would belong to nobody.
+    fn is_final<E: AzureFailure>(&self, error: &E) -> bool {
+        let code = fault::code(Rpc::CreateVolume, error.fault(), error.effect());
+        self.leaves.is_none() && !error.fault().says_that_it_is_missing() && !code.keeps_the_claim()
+    }
+
+    fn look_for_leftovers<E>(&mut self) -> Turn<E, W> {
+        let disk = self.planned.disk.clone();
+        let call = Call::ReadDisk { disk, accept: Accept::Single, priority: Priority::Create };
+        self.go(At::LookingForLeftDisk, call)
+    }
+
+    /// The source's own failure is the answer, unless it has become readable.
+    fn read_source_again<E: AzureFailure>(&mut self, leaves: Effect) -> Turn<E, W> {
+        self.leaves = Some(leaves);
+        match read(&self.source, Accept::Single, Priority::Read) {
+            Some(call) => self.go(At::Source, call),
+            None => unexpected(&"a source that is neither a disk nor a snapshot", &"a read of it"),
+        }
+    }
+
+    /// The carrier to the disk, if it were made over one.
+    fn carrier(&self) -> Option<ArmId> {
+        carrier_id(&self.planned.disk, &self.source)
     }
 
     fn go<E>(&mut self, at: At<W>, call: Call) -> Turn<E, W> {
@@ -216,7 +271,7 @@ impl<W: AzureFailure> Create<W> {
     fn descend<E: AzureFailure>(&mut self, links: &mut Links, link: Link) -> Turn<E, W> {
         let mut walk = Descend::new(self.source.clone(), Priority::Create);
         walk.learn_source(links, link);
-        let next = walk.next::<E, W>(links, Event::Begun).map_err(|(id, error)| Failure::Unreadable(id, error))?;
+        let next = walk.next::<E, W>(links, Event::Begun).map_err(|(id, error)| unreadable(id, error))?;
         self.descended(walk, next)
     }
 
@@ -355,6 +410,11 @@ impl<W: AzureFailure> Create<W> {
             (Err(why), None) => Err(Failure::Work(why)),
         }
     }
+}
+
+/// What a plan rests on cannot be read, or what earlier calls may have made: a final code would leave that behind.
+fn unreadable<E, W>(id: ArmId, error: E) -> Failure<E, W> {
+    Failure::Unreadable { id, error, leaves: Effect::Possible }
 }
 
 /// Whether a refusal may be about how many disks are being filled. Azure has no code of its own for that.

@@ -161,8 +161,15 @@ pub enum Failure<E, W> {
     Refused(CopyRefusal),
     /// It has reached a limit of Azure's, which passes.
     Limited(CopyLimit, W),
-    /// This disk or snapshot cannot be read.
-    Unreadable(ArmId, E),
+    /// A disk or a snapshot cannot be read.
+    Unreadable {
+        /// Which.
+        id: ArmId,
+        /// Why not.
+        error: E,
+        /// Whether an earlier call of the request may have left a disk or a carrier.
+        leaves: Effect,
+    },
     /// The disk or its carrier could not be made or deleted.
     Work(W),
 }
@@ -174,7 +181,10 @@ impl<E: AzureFailure, W: AzureFailure> Failure<E, W> {
             Self::Parameter(error) => error.code(),
             Self::Refused(refusal) => refusal.code(),
             Self::Limited(limit, _) => limit.code(),
-            Self::Unreadable(_, error) => fault::code(Rpc::CreateVolume, error.fault(), error.effect()),
+            Self::Unreadable { error, leaves, .. } => {
+                let effect = if *leaves == Effect::Possible { *leaves } else { error.effect() };
+                fault::code(Rpc::CreateVolume, error.fault(), effect)
+            }
             Self::Work(error) => fault::code(Rpc::CreateVolume, error.fault(), error.effect()),
         }
     }

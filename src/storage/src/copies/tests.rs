@@ -320,7 +320,7 @@ fn drawn(numbers: &mut Numbers) -> (Request, ArmId) {
 
 #[test]
 fn a_copy_converges_by_whichever_failures_and_leaves_nothing_behind() {
-    let (mut over_carrier, mut final_codes) = (0, 0);
+    let (mut over_carrier, mut final_codes, mut unreadable) = (0, 0, 0);
     for seed in 0..SEEDS {
         let mut numbers = Numbers::new(seed);
         let (request, source) = drawn(&mut numbers);
@@ -328,6 +328,13 @@ fn a_copy_converges_by_whichever_failures_and_leaves_nothing_behind() {
         for _ in 0..numbers.below(8) {
             let outcome = call(&mut azure, &request, &source, &mut numbers);
             over_carrier += usize::from(!azure.carriers().is_empty());
+            if let Some(Err(failure @ Failure::Unreadable { .. })) = &outcome
+                && !failure.code().keeps_the_claim()
+            {
+                unreadable += 1;
+                assert_eq!(azure.carriers(), Vec::<&ArmId>::new(), "seed {seed}: {failure:?}");
+                assert!(!azure.disks.contains_key(&disk("pvc-1")), "seed {seed}: {failure:?}");
+            }
             if let Some(Err(failure)) = outcome
                 && let Failure::Work(_) = failure
                 && !failure.code().keeps_the_claim()
@@ -359,7 +366,8 @@ fn a_copy_converges_by_whichever_failures_and_leaves_nothing_behind() {
         assert_eq!(azure.carriers(), Vec::<&ArmId>::new(), "seed {seed}");
         assert!(azure.snapshots.contains_key(&snapshot("snap")), "seed {seed}");
     }
-    assert!(over_carrier > 1_000 && final_codes > 1_000, "{over_carrier} {final_codes}");
+    let enough = over_carrier > 1_000 && final_codes > 1_000 && unreadable > 100;
+    assert!(enough, "{over_carrier} {final_codes} {unreadable}");
 }
 
 #[test]
@@ -519,6 +527,47 @@ fn a_volume_is_answered_although_the_resource_group_of_its_source_is_gone() {
 }
 
 #[test]
+fn a_source_that_may_not_be_read_ends_the_request_only_where_nothing_is_left_of_it() {
+    let left = |there: &str| {
+        let (mut azure, mut numbers) = (Azure::new(0), Numbers::new(1));
+        let request = claim(SkuName::PremiumLrs, "2");
+        let mut create = Create::new(request.clone(), disk("source"), defaults()).unwrap();
+        let (mut links, mut event, mut is_unreadable) = (Links::default(), Event::Begun, false);
+        while let Step { next: Next::Call(next), .. } = create.step(&mut links, event) {
+            event = azure.answer(&next, &mut numbers);
+            if there == "carrier" && !azure.carriers().is_empty()
+                || there == "disk" && azure.disks.contains_key(&disk("pvc-1"))
+            {
+                break;
+            }
+            is_unreadable |= there == "nothing";
+            if is_unreadable {
+                break;
+            }
+            azure.tick();
+        }
+        if there == "disk" {
+            azure.snapshots.retain(|_, snapshot| !is_carrier_to(snapshot, &disk("pvc-1")));
+        }
+        let mut create = Create::new(request, disk("source"), defaults()).unwrap();
+        let (mut event, mut reads) = (Event::Begun, 0);
+        loop {
+            match create.step(&mut links, event).next {
+                Next::Done(done) => return (done.unwrap_err().code(), reads),
+                Next::Call(Call::ReadDisk { disk: read, .. }) if read == disk("source") => {
+                    event = Event::Disk(Err(Error(Fault::Forbidden, Effect::None)));
+                }
+                Next::Call(next) => event = azure.answer(&next, &mut numbers),
+            }
+            reads += 1;
+        }
+    };
+    assert_eq!(left("nothing"), (Code::PermissionDenied, 4));
+    assert_eq!(left("carrier"), (Code::Unavailable, 4));
+    assert_eq!(left("disk"), (Code::Unavailable, 3));
+}
+
+#[test]
 fn bad_input_is_refused_before_anything_is_asked_of_azure() {
     let mut request = claim(SkuName::PremiumLrs, "1");
     request.parameters.insert("cachingMode".into(), "Sometimes".into());
@@ -535,7 +584,7 @@ fn what_could_not_be_read_is_read_again_minutes_later_and_what_is_known_is_not()
         let (mut walk, mut event, mut reads) = (Descend::new(snapshot("snap"), Priority::Attach), Happened::Begun, 0);
         loop {
             let call = match walk.next(links.at(now), event).unwrap() {
-                Next::Done(descent) => return (descent.line.ids().len(), reads),
+                Next::Done(descent) => return (descent.line.origins().len(), reads),
                 Next::Call(call) => call,
             };
             reads += 1;

@@ -3,14 +3,16 @@
 use std::mem;
 
 use lazuli_engine::single::AzureFailure;
-use lazuli_model::{ArmId, CachingMode, Disk, DiskId, Lun, VolumeId, fault::Fault};
+use lazuli_model::{ArmId, CachingMode, Disk, DiskId, Lun, Vm, VolumeId, fault::Fault};
 use lazuli_quota::{permit::Priority, read::Accept};
+use lazuli_vhd::attach as blob;
 
 use super::{
-    Call, Context, Done, Event, Failure, Next, Report, SourceReader, Turn, Why, WorkFailure,
+    Call, Context, Done, Event, Failure, MachineList, Next, Report, SourceReader, Turn, Why, WorkFailure,
     free::Free,
     locate::{Candidate, Locate, Purpose, check_is_of_cluster},
-    missing::{read_existence, read_vm},
+    missing::{existence, read_existence, read_vm},
+    scale_set_of,
     search::{Found, Search},
 };
 use crate::calls::unexpected;
@@ -38,8 +40,12 @@ enum At<W> {
     Asking(Candidate),
     /// The disk is read, which may not be attached for that.
     Admitting(Candidate, AttachmentSource),
+    /// The machine that is to have a page blob is looked for in a list.
+    Judging(ArmId, Whose),
+    /// The machine that is to have a page blob is read: no list has it.
+    JudgingAlone(ArmId, Whose),
     /// The footer of a page blob is looked at.
-    Preparing(ArmId, NodeVm),
+    Preparing(ArmId, Whose),
     Attaching(ArmId, NodeVm, Try),
     /// Another VM holds the disk.
     Freeing(Free<W>, ArmId, NodeVm),
@@ -50,6 +56,15 @@ enum At<W> {
     /// The disk is read to tell what it was made from.
     Source(ArmId, Lun, Try),
     Over,
+}
+
+/// How the VM is known to be the node's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// As it was located.
+    Located(NodeVm),
+    /// By a search.
+    Found,
 }
 
 /// What is done at most twice.
@@ -86,11 +101,27 @@ impl<W: WorkFailure> Publish<W> {
                 judge(cx, &candidate, source, &read.0)?;
                 self.admitted(cx, candidate)
             }
-            (At::Preparing(vm, known), Event::Prepared(prepared)) => match prepared {
+            (At::Judging(vm, whose), Event::Listed(listed)) => {
+                let (_, vms) = listed.map_err(|error| Failure::azure(Why::Unlisted(beside(&vm)), error))?;
+                match vms.iter().find(|listed| listed.id == vm) {
+                    Some(listed) => self.judged(cx, vm, whose, listed),
+                    None => {
+                        let read = Call::ReadVm { vm: vm.clone(), priority: Priority::Attach, not_before: None };
+                        self.go(At::JudgingAlone(vm, whose), read)
+                    }
+                }
+            }
+            (At::JudgingAlone(vm, whose), Event::Vm { read, .. }) => match read {
+                Ok(read) => self.judged(cx, vm, whose, &read),
+                // What is missing takes no disk, and says so where the attach is tried. Nothing is written to the blob.
+                Err(error) if existence(error.fault(), &vm).is_some() => self.attach_to(cx, vm, whose),
+                Err(error) => Err(Failure::azure(Why::Unreadable(vm.to_string()), error)),
+            },
+            (At::Preparing(vm, whose), Event::Prepared(prepared)) => match prepared {
                 // Its lease is held: the VM may have it already.
-                Err(error) if *error.fault() == Fault::InUse => self.attach(cx, vm, known, Try::First),
+                Err(error) if *error.fault() == Fault::InUse => self.attach_to(cx, vm, whose),
                 Err(error) => Err(Failure::work(error)),
-                Ok(()) => self.attach(cx, vm, known, Try::First),
+                Ok(()) => self.attach_to(cx, vm, whose),
             },
             (At::Attaching(vm, known, tried), Event::Worked(outcome)) => self.worked(cx, vm, known, tried, outcome),
             (At::Freeing(mut free, vm, known), event) => match free.next(cx, event)? {
@@ -107,10 +138,7 @@ impl<W: WorkFailure> Publish<W> {
             },
             (At::Searching(mut search), event) => match search.next(cx, event)? {
                 Next::Call(call) => self.go(At::Searching(search), call),
-                Next::Done(Found::Vm(vm)) => {
-                    let work = cx.work(&vm, self.goal);
-                    self.go(At::AttachingFound(vm), work)
-                }
+                Next::Done(Found::Vm(vm)) => self.begin(cx, vm, Whose::Found),
                 Next::Done(Found::Absent(others)) => {
                     let why = Why::NoVmOfName { node: cx.node(), count: others.len() };
                     Err(Failure::refused(Fault::NotFound, why))
@@ -198,10 +226,37 @@ impl<W: WorkFailure> Publish<W> {
             // Where the Node is deleted while the disk is being attached, this is the VM that the disk must leave.
             cx.env.nodes.learn(&cx.of.node, &vm);
         }
-        // A machine that finds no footer at the end of a page blob does not take it for a disk.
+        self.begin(cx, vm, Whose::Located(known))
+    }
+
+    /// A page blob is looked at before its attach, and before that the machine: nothing is written to a blob for a machine that
+    /// does not take it. Of the machine a list will do, because its system disk stays what it is.
+    fn begin<E>(&mut self, cx: &Context<'_, '_>, vm: ArmId, whose: Whose) -> Turn<Done, E, W> {
         match cx.of.disk.blob() {
-            Some(_) => self.go(At::Preparing(vm, known), Call::Prepare),
-            None => self.attach(cx, vm, known, Try::First),
+            None => self.attach_to(cx, vm, whose),
+            Some(_) if scale_set_of(&vm).is_some() => Err(no_blobs(cx, blob::Refusal::ScaleSet)),
+            Some(_) => {
+                let list = Call::List { of: beside(&vm), not_before: None };
+                self.go(At::Judging(vm, whose), list)
+            }
+        }
+    }
+
+    fn judged<E>(&mut self, cx: &Context<'_, '_>, vm: ArmId, whose: Whose, read: &Vm) -> Turn<Done, E, W> {
+        match blob::check(blob::Machine::of(read), blob::Service::Offered) {
+            // A machine that finds no footer at the end of a page blob does not take it for a disk.
+            Ok(()) => self.go(At::Preparing(vm, whose), Call::Prepare),
+            Err(refusal) => Err(no_blobs(cx, refusal)),
+        }
+    }
+
+    fn attach_to<E>(&mut self, cx: &Context<'_, '_>, vm: ArmId, whose: Whose) -> Turn<Done, E, W> {
+        match whose {
+            Whose::Located(known) => self.attach(cx, vm, known, Try::First),
+            Whose::Found => {
+                let work = cx.work(&vm, self.goal);
+                self.go(At::AttachingFound(vm), work)
+            }
         }
     }
 
@@ -223,6 +278,16 @@ impl<W: WorkFailure> Publish<W> {
             }
         }
     }
+}
+
+/// The list that has a machine of its own.
+fn beside(vm: &ArmId) -> MachineList {
+    MachineList::group(vm.subscription(), vm.resource_group())
+}
+
+/// The machine takes no page blob.
+fn no_blobs<E, W>(cx: &Context<'_, '_>, refusal: blob::Refusal) -> Failure<E, W> {
+    Failure::refused(Fault::InUse, Why::NoBlobs { disk: cx.disk(), node: cx.node(), refusal })
 }
 
 fn read_source(accept: Accept) -> Call {

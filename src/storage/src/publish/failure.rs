@@ -154,6 +154,16 @@ pub enum Why {
     /// The lease of the page blob is still held.
     #[error("{0} is not proved to be detached: the lease of its blob is still held; retry")]
     Leased(DiskId),
+    /// The node's machine takes no page blobs.
+    #[error("{disk} cannot be attached to node {node}: {refusal}")]
+    NoBlobs {
+        /// The disk.
+        disk: DiskId,
+        /// The node.
+        node: String,
+        /// Why not, and the way out.
+        refusal: lazuli_vhd::attach::Refusal,
+    },
     /// The node's VM was missing and is there again.
     #[error("node {0}: its VM was missing and is there again")]
     ThereAgain(String),

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// How long a request waits until the cluster's Nodes are known.
-const NODES_WAIT: Duration = Duration::from_secs(30);
+pub const NODES_WAIT: Duration = Duration::from_secs(30);
 const VM: &str = "Microsoft.Compute/virtualMachines";
 
 /// For which request the VM of a node is asked for.

@@ -72,6 +72,7 @@ use attach::Publish;
 use delete::Delete;
 use detach::{Unpublish, UnpublishAll};
 pub use failure::{Cause, Failure, Why};
+pub use locate::NODES_WAIT;
 
 /// The type of a uniform scale set's instance.
 const INSTANCE: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";

@@ -41,6 +41,18 @@ use crate::whole::{self, Deleted, Resource, Trouble, Whole, create::Create, dele
 pub use crate::whole::Verb;
 pub use lazuli_engine::single::AzureFailure;
 
+/// Whether there is a disk, by a single read of it.
+///
+/// # Errors
+/// A failure that does not say that there is none.
+pub fn existence<T, E: AzureFailure>(read: Result<T, E>) -> Result<bool, E> {
+    match read {
+        Ok(_) => Ok(true),
+        Err(error) if error.fault().says_that_it_is_missing() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// What is asked of a disk as a whole.
 #[derive(Debug, Clone)]
 pub struct Request {

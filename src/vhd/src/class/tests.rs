@@ -9,12 +9,16 @@ const GIB: i64 = 1 << 30;
 fn defaults() -> Defaults {
     Defaults {
         blob_disks: BlobDisks::Auto,
-        machines: Machines::Blobs,
         is_stack_hub: false,
         subscription: "s".into(),
         resource_group: "Cluster".into(),
         location: "westeurope".into(),
     }
+}
+
+/// What is found where no earlier try has begun anything.
+fn found(machines: Machines) -> Found {
+    Found { machines: Some(machines), blob: Some(false), managed: Some(false) }
 }
 
 fn request(parameters: &[(&str, &str)]) -> Request {
@@ -27,7 +31,7 @@ fn request(parameters: &[(&str, &str)]) -> Request {
 }
 
 fn choice(parameters: &[(&str, &str)]) -> Result<Choice, ParameterError> {
-    choose(&request(parameters), &defaults())
+    choose(&request(parameters), &defaults(), &found(Machines::Blobs))
 }
 
 #[track_caller]
@@ -79,7 +83,7 @@ fn kind_and_keys_are_read_in_any_letter_case() {
 #[test]
 fn a_switch_and_the_machines_decide_whether_a_blob_disk_is_made() {
     let with = |blob_disks, machines, parameters: &[(&str, &str)]| {
-        choose(&request(parameters), &Defaults { blob_disks, machines, ..defaults() })
+        choose(&request(parameters), &Defaults { blob_disks, ..defaults() }, &found(machines))
     };
     let kind = [("kind", "shared")];
     let account = [("storageAccount", "acct")];
@@ -123,6 +127,129 @@ fn one_machine_with_managed_disks_makes_a_cluster_managed() {
     assert_eq!(Machines::of([Blob, Blob]), Machines::Blobs);
     for mixed in [[Blob, Managed], [Managed, Blob], [Managed, Managed]] {
         assert_eq!(Machines::of(mixed), Machines::Managed);
+    }
+}
+
+fn node(machine: Option<Machine>, resource_group: Option<&str>) -> lazuli_model::node::Node {
+    lazuli_model::node::Node { machine, resource_group: resource_group.map(Into::into), ..Default::default() }
+}
+
+fn vm(group: &str, name: &str, system_disk: SystemDisk) -> Vm {
+    Vm {
+        id: lazuli_model::ArmId::virtual_machine("s", group, name).unwrap(),
+        location: "local".into(),
+        size: "Standard_DS2_v2".into(),
+        zone: None,
+        computer_name: None,
+        provisioning_state: lazuli_model::ProvisioningState::Succeeded,
+        etag: None,
+        system_disk,
+        data_disks: Vec::new(),
+    }
+}
+
+fn cluster(nodes: &[(&str, lazuli_model::node::Node)]) -> ClusterNodes {
+    let mut known = lazuli_model::node::KnownNodes::default();
+    known.replace(nodes.iter().map(|(name, node)| ((*name).to_owned(), node.clone())));
+    ClusterNodes::Known(known)
+}
+
+#[test]
+fn the_machines_of_the_nodes_decide_and_no_other_machines_of_their_groups() {
+    let machine =
+        |group: &str, name: &str| Machine::of_provider_id(&format!("azure://{}", vm(group, name, SystemDisk::Blob).id));
+    let instance = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set/\
+                    virtualMachines/0";
+    let listed = [
+        vm("g", "n0", SystemDisk::Blob),
+        vm("g", "jumpbox", SystemDisk::Managed),
+        vm("other", "n1", SystemDisk::Blob),
+        vm("other", "n2", SystemDisk::Managed),
+    ];
+    let (n0, n1, n2) =
+        (node(machine("G", "N0"), None), node(machine("other", "n1"), None), node(machine("other", "n2"), None));
+    let of = |nodes: &[(&str, _)]| Machines::of_cluster(&cluster(nodes), &listed);
+    assert_eq!(of(&[("n0", n0.clone()), ("n1", n1.clone())]), Machines::Blobs);
+    assert_eq!(of(&[("n0", n0.clone()), ("n2", n2.clone())]), Machines::Managed);
+    // Without a provider id a node is the VM of its name.
+    assert_eq!(of(&[("N0", node(None, None))]), Machines::Blobs);
+    let of_set = node(Machine::of_provider_id(instance), None);
+    assert_eq!(of(&[("n0", n0.clone()), ("set000000", of_set.clone())]), Machines::Managed);
+    // A Node whose machine is gone says nothing, and without any nothing is known.
+    let gone = node(machine("g", "gone"), None);
+    assert_eq!(of(&[("n0", n0.clone()), ("gone", gone.clone())]), Machines::Blobs);
+    for nodes in [&[("gone", gone.clone())][..], &[]] {
+        assert_eq!(of(nodes), Machines::Unknown);
+    }
+    assert_eq!(Machines::of_cluster(&ClusterNodes::Cold, &listed), Machines::Unknown);
+    assert_eq!(Machines::of_cluster(&ClusterNodes::NoCluster, &listed), Machines::Managed);
+    let groups = |cluster: &ClusterNodes| Machines::groups(cluster, ("S", "g"));
+    let group = |subscription: &str, name: &str| (subscription.to_owned(), name.to_owned());
+    assert_eq!(groups(&ClusterNodes::NoCluster), [group("S", "g")]);
+    assert_eq!(groups(&ClusterNodes::Cold), []);
+    assert_eq!(
+        groups(&cluster(&[("n0", n0), ("n1", n1), ("n2", n2), ("set", of_set)])),
+        [group("S", "g"), group("s", "other")]
+    );
+    assert_eq!(
+        groups(&cluster(&[("n0", node(None, Some("Third"))), ("n1", node(None, None))])),
+        [group("S", "Third"), group("S", "g")]
+    );
+}
+
+#[test]
+fn what_an_earlier_try_has_begun_is_gone_on_with_whatever_the_machines_take_now() {
+    let class = [("kind", "Shared")];
+    let of = |parameters: &[(&str, &str)], found: Found| choose(&request(parameters), &defaults(), &found).unwrap();
+    let (blobs, managed) = (
+        Found { machines: Some(Machines::Blobs), ..Found::default() },
+        Found { machines: Some(Machines::Managed), ..Found::default() },
+    );
+    assert_eq!(of(&class, Found::default()), Choice::AskForMachines);
+    assert_eq!(of(&class, blobs), Choice::AskForManaged);
+    assert!(matches!(of(&class, managed), Choice::AskForBlob(_)));
+    assert!(matches!(of(&class, Found { managed: Some(true), ..blobs }), Choice::Managed { warning: Some(_) }));
+    assert!(matches!(of(&class, Found { blob: Some(true), ..managed }), Choice::Blob(_)));
+    // An account that the class names too: a refusal would leave its blob behind.
+    assert!(matches!(of(&[("storageAccount", "acct")], Found { blob: Some(true), ..managed }), Choice::Blob(_)));
+    // No try of these has begun a blob, so that nothing is asked.
+    for more in [("csi-migration", "true"), ("tags", "a=b")] {
+        assert!(matches!(of(&[("kind", "Shared"), more], managed), Choice::Managed { .. }), "{more:?}");
+    }
+    // A switch that a person has set is followed.
+    let by_switch = |blob_disks| choose(&request(&class), &Defaults { blob_disks, ..defaults() }, &Found::default());
+    assert!(matches!(by_switch(BlobDisks::Always), Ok(Choice::Blob(_))));
+    assert!(matches!(by_switch(BlobDisks::Never), Ok(Choice::Managed { .. })));
+}
+
+proptest! {
+    /// Tries of one request, of which each may end before its disk is made, after that, or before that is known.
+    #[test]
+    fn one_request_never_leaves_a_disk_of_either_sort(
+        tries in proptest::collection::vec((0..3_u8, any::<bool>()), 1..12),
+        parameter in proptest::sample::select(vec![("kind", "Shared"), ("kind", "Dedicated"), ("storageAccount", "acct")]),
+    ) {
+        let (mut blob, mut managed) = (false, false);
+        for (machines, makes) in tries {
+            let machines = [Machines::Blobs, Machines::Managed, Machines::Unknown][usize::from(machines)];
+            let mut found = Found::default();
+            let chosen = loop {
+                match choose(&request(&[parameter]), &defaults(), &found) {
+                    Ok(Choice::AskForMachines) => found.machines = Some(machines),
+                    Ok(Choice::AskForBlob(_)) => found.blob = Some(blob),
+                    Ok(Choice::AskForManaged) => found.managed = Some(managed),
+                    chosen => break chosen,
+                }
+            };
+            match chosen {
+                Ok(Choice::Blob(_)) => blob |= makes,
+                Ok(Choice::Managed { .. }) => managed |= makes,
+                Ok(_) => {}
+                // A final answer: nothing may be left behind.
+                Err(_) => prop_assert!(!blob && !managed),
+            }
+            prop_assert!(!(blob && managed));
+        }
     }
 }
 
@@ -192,7 +319,7 @@ fn what_contradicts_itself_or_cannot_be_made_is_refused_by_key_and_value() {
 fn a_class_of_the_in_tree_provisioner_is_refused_where_it_would_get_a_blob_disk() {
     let of_in_tree = |blob_disks, machines, parameter: (&str, &str)| {
         let request = request(&[parameter, ("csi-migration", "true")]);
-        choose(&request, &Defaults { blob_disks, machines, ..defaults() })
+        choose(&request, &Defaults { blob_disks, ..defaults() }, &found(machines))
     };
     for parameter in [("kind", "Shared"), ("kind", "Dedicated"), ("storageAccount", "acct")] {
         let refused = [
@@ -204,7 +331,9 @@ fn a_class_of_the_in_tree_provisioner_is_refused_where_it_would_get_a_blob_disk(
             assert_eq!(
                 error.to_string(),
                 "parameter csi-migration is \"true\": the class has the in-tree provisioner, of which Kubernetes accepts \
-                 managed disks alone; allowed for blob disks is a class with the provisioner disk.csi.azure.com"
+                 managed disks alone; make a class with the provisioner disk.csi.azure.com and these parameters for blob disks, \
+                 and the claim anew with that class; or let the class ask for managed disks, without storageAccount and with \
+                 kind Managed"
             );
         }
     }
@@ -217,7 +346,7 @@ fn a_class_of_the_in_tree_provisioner_is_refused_where_it_would_get_a_blob_disk(
 fn a_size_that_no_blob_disk_has_is_refused_before_anything_is_made() {
     let sized = |required_bytes, limit_bytes, is_stack_hub| {
         let request = Request { required_bytes, limit_bytes, ..request(&[("kind", "Dedicated")]) };
-        match choose(&request, &Defaults { is_stack_hub, ..defaults() }) {
+        match choose(&request, &Defaults { is_stack_hub, ..defaults() }, &found(Machines::Blobs)) {
             Ok(Choice::Blob(class)) => Ok((class.size.get(), class.accepted)),
             Ok(other) => panic!("{other:?}"),
             Err(error) => Err((error.kind(), error.to_string())),
@@ -253,8 +382,13 @@ fn a_size_that_no_blob_disk_has_is_refused_before_anything_is_made() {
 
 #[test]
 fn azure_stack_hub_has_two_skus() {
-    let on_hub =
-        |sku| choose(&request(&[("kind", "Shared"), ("skuName", sku)]), &Defaults { is_stack_hub: true, ..defaults() });
+    let on_hub = |sku| {
+        choose(
+            &request(&[("kind", "Shared"), ("skuName", sku)]),
+            &Defaults { is_stack_hub: true, ..defaults() },
+            &found(Machines::Blobs),
+        )
+    };
     assert!(on_hub("Standard_LRS").is_ok() && on_hub("Premium_LRS").is_ok());
     assert_eq!(
         on_hub("Standard_GRS").unwrap_err().to_string(),
@@ -290,7 +424,7 @@ proptest! {
     ) {
         let parameters = keys.into_iter().zip(values).collect();
         let request = Request { name: "pvc-1".into(), parameters, required_bytes, limit_bytes };
-        if let Ok(Choice::Blob(class)) = choose(&request, &Defaults { is_stack_hub, ..defaults() }) {
+        if let Ok(Choice::Blob(class)) = choose(&request, &Defaults { is_stack_hub, ..defaults() }, &found(Machines::Blobs)) {
             prop_assert!(sizes(is_stack_hub).contains(&class.size));
             prop_assert!(class.accepted.contains(&class.size.bytes()));
         }

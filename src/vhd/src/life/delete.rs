@@ -3,10 +3,7 @@
 //! Azure compares no version of an account. What somebody puts into it between the list and the deletion goes with it; only
 //! the name and the tag `skip-matching` keep others away.
 
-use lazuli_model::{
-    BlobUri, StorageAccount,
-    fault::{Effect, Fault},
-};
+use lazuli_model::{BlobUri, StorageAccount, fault::Effect};
 
 use super::{Answer, Blob, Call, Contents, Next, Problem, Progress, Why};
 use crate::accounts::{CONTAINER, is_dedicated_name, is_dedicated_to};
@@ -114,7 +111,7 @@ impl Delete {
             (
                 Call::ReadAccount | Call::ReadContents | Call::DeleteAccount,
                 Answer::Refused(Problem::Other(fault), _),
-            ) if is_forbidden(&fault) => Next::End(Ok(Deleted::AccountKept(KeptBecause::Forbidden))),
+            ) if fault.is_refusal() => Next::End(Ok(Deleted::AccountKept(KeptBecause::Forbidden))),
             (call, Answer::Refused(problem, error)) => self.progress.refused(call, problem, error),
             (call, _) => self.progress.not_understood(call),
         }
@@ -166,9 +163,4 @@ impl Delete {
             Next::End(Ok(Deleted::AccountKept(KeptBecause::Contents(contents))))
         }
     }
-}
-
-/// Whether the identity lacks a right.
-fn is_forbidden(fault: &Fault) -> bool {
-    matches!(fault, Fault::Forbidden | Fault::LinkedForbidden | Fault::Locked | Fault::Denied)
 }

@@ -118,6 +118,18 @@ pub struct Contents {
     pub queues: u64,
 }
 
+impl Contents {
+    /// Adds a container of the list, with the number of its blobs; none where the list of its blobs finds no container.
+    ///
+    /// A container that can be restored is in the list too, and what was in it comes back with it: it counts as a blob. One
+    /// whose name a later container has is shown by the name alone, which is there twice.
+    pub fn add(&mut self, container: String, blobs: Option<u64>) {
+        let is_restorable = blobs.is_none() || self.containers.contains(&container);
+        self.blobs = self.blobs.saturating_add(blobs.unwrap_or_default()).saturating_add(u64::from(is_restorable));
+        self.containers.push(container);
+    }
+}
+
 /// A request to Azure. All but those of accounts go to the blob service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
@@ -400,7 +412,9 @@ impl fmt::Display for Why {
                 times.join(", ")
             ),
             Self::NoBlob => f.write_str("there is no such blob"),
-            Self::NoAccount => f.write_str("there is no such storage account"),
+            Self::NoAccount => f.write_str(
+                "no list shows its storage account, which may be gone or may be one that this identity may not read",
+            ),
             Self::Unsettled => f.write_str("the blob changes with every look; retry when its other writer has ended"),
             Self::Azure(what, _) => write!(f, "{what} failed"),
         }

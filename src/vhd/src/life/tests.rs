@@ -368,6 +368,18 @@ fn the_account_of_a_dedicated_disk_goes_only_when_it_is_its_own_and_empty() {
             Ok(Deleted::AccountKept(KeptBecause::Contents(contents)))
         );
     }
+    // A container that can be restored keeps the account, also where another one has its name now.
+    for listed in [vec![("vhds", None)], vec![("vhds", Some(0)), ("vhds", Some(0))]] {
+        let mut contents = Contents::default();
+        listed.into_iter().for_each(|(container, blobs)| contents.add(container.to_owned(), blobs));
+        assert_eq!(
+            with(vec![shown(&account), Answer::Contents(contents.clone())]),
+            Ok(Deleted::AccountKept(KeptBecause::Contents(contents)))
+        );
+    }
+    let mut empty = Contents::default();
+    empty.add("vhds".to_owned(), Some(0));
+    assert_eq!(empty, vhds);
     let forbidden = || refused(Problem::Other(Fault::Forbidden));
     assert_eq!(with(vec![forbidden()]), Ok(Deleted::AccountKept(KeptBecause::Forbidden)));
     assert_eq!(with(vec![shown(&account), forbidden()]), Ok(Deleted::AccountKept(KeptBecause::Forbidden)));

@@ -7,11 +7,15 @@ use std::fmt;
 
 use lazuli_engine::{
     Awaited,
-    single::{AzureFailure as _, Course, Input, Next},
+    single::{AzureFailure, Course, Input, Next},
 };
-use lazuli_model::fault::{Effect, Fault};
+use lazuli_model::{
+    AllowedResourceGroups,
+    fault::{Effect, Fault},
+};
 
 use super::{Home, Refused};
+use crate::accounts::is_made_name;
 use crate::life::{
     self, Answer, Blob, Call, Create, CreateSpec, Delete, DeleteSpec, Deleted, Expand, ExpandSpec, Failure, Why,
 };
@@ -46,17 +50,28 @@ impl Wanted {
         }
     }
 
-    /// How it ends where there is no account of the name.
+    /// In which resource groups (subscription and name) the account of a disk that is to be deleted may be, where no list
+    /// shows one of the name; none where that is not known. `cluster` is that of the cluster.
+    ///
+    /// A list leaves out what this identity may not read. A single read of an account says more: Azure answers that it does not
+    /// exist only to whom it would show it. What a driver has made is in the resource group of the cluster, and any disk is in
+    /// one that the operator allows.
+    pub fn may_be_in(&self, cluster: (&str, &str), allowed: &AllowedResourceGroups) -> Vec<(String, String)> {
+        let Self::Deleted(spec) = self else { return Vec::new() };
+        match allowed.all(cluster) {
+            _ if is_made_name(spec.uri.account()) => vec![(cluster.0.to_owned(), cluster.1.to_owned())],
+            Some(groups) => groups,
+            None => Vec::new(),
+        }
+    }
+
+    /// How it ends where no list shows an account of the name. `is_gone`: there is none, by [`are_missing`].
     ///
     /// # Errors
-    /// [`Why::NoAccount`], but for the deletion of a disk that had an account of its own, which is done.
-    pub fn without_account<E>(&self) -> Result<Done, Failure<E>> {
+    /// [`Why::NoAccount`], but for a deletion where there is none, which is done.
+    pub fn without_account<E>(&self, is_gone: bool) -> Result<Done, Failure<E>> {
         match self {
-            // The account of one disk goes with it, and its name is known. Of another a list proves nothing: the identity may
-            // not see it any more.
-            Self::Deleted(spec) if spec.has_own_name() => {
-                Ok(Done::Deleted(Delete::new(spec.clone()).without_account()))
-            }
+            Self::Deleted(spec) if is_gone => Ok(Done::Deleted(Delete::new(spec.clone()).without_account())),
             Self::Deleted(_) | Self::Made(_) | Self::Grown(_) => {
                 Err(Failure { why: Why::NoAccount, effect: Effect::None, azure: None })
             }
@@ -74,6 +89,12 @@ impl Wanted {
             (Self::Made(_) | Self::Grown(_) | Self::Deleted(_), _) => false,
         }
     }
+}
+
+/// Whether reads of an account in every place where it may be say that it does not exist.
+pub fn are_missing<T, E: AzureFailure>(reads: &[Result<T, E>]) -> bool {
+    let is_missing = |read: &Result<T, E>| matches!(read, Err(error) if error.fault().says_that_it_is_missing());
+    !reads.is_empty() && reads.iter().all(is_missing)
 }
 
 /// What came of a request.

@@ -30,7 +30,7 @@ use lazuli_model::{
 
 use super::disk::{Done, Ending, Wanted};
 use crate::{
-    accounts::{Blobs, Evidence, NewAccount, Plan, Refusal, Request, Seen, plan},
+    accounts::{Blobs, Earlier, Evidence, NewAccount, Plan, Refusal, Request, Seen, earlier, plan},
     life::{Failure, Why},
 };
 
@@ -76,6 +76,10 @@ pub enum Scope {
 pub enum Asked {
     /// An account for a disk.
     Place(Request),
+    /// The account in which an earlier try of this request has begun the disk; none where nothing is begun.
+    ///
+    /// An account whose blobs this identity may not list has none: no try could make one there.
+    Earlier(Request),
     /// The account of this name, where there is one.
     Account(String),
     /// All accounts of the subscription.
@@ -134,7 +138,7 @@ pub enum Action<E> {
     Look(Id, ArmId, Duration),
     /// No request needs this creation any more: wait for it no longer. It has no event.
     Leave(Id),
-    /// Tell a caller: the account, or all of them.
+    /// Tell a caller: the account, or all of them. None only where a caller asked for [`Asked::Earlier`].
     Answer(Caller, Result<Vec<StorageAccount>, Unplaced<E>>),
 }
 
@@ -207,6 +211,8 @@ pub struct State<E> {
     blobs: BTreeMap<String, (Duration, BTreeSet<String>)>,
     /// The disks that were given an account and that no list has shown yet: the account, and since when.
     placed: BTreeMap<String, (String, Duration)>,
+    /// The accounts whose blobs this identity may not list, and since when that is known.
+    closed: BTreeMap<String, Duration>,
     /// The creations that are under way.
     making: BTreeMap<String, NewAccount>,
     /// The names that belong to somebody else, and since when that is known.
@@ -229,6 +235,7 @@ impl<E: AzureFailure> State<E> {
             subscription: List::default(),
             blobs: BTreeMap::new(),
             placed: BTreeMap::new(),
+            closed: BTreeMap::new(),
             making: BTreeMap::new(),
             taken: BTreeMap::new(),
             gone: BTreeMap::new(),
@@ -243,6 +250,7 @@ impl<E: AzureFailure> State<E> {
         self.fold(now, event);
         let mut actions = Vec::new();
         self.find(now, &mut actions);
+        self.find_earlier(now, &mut actions);
         self.place(now, &mut actions);
         // Whoever waited for a creation that has failed is told. Who comes later looks first: another may have made it.
         if self.failed.keys().any(|what| matches!(what, What::Creation(_))) {
@@ -276,6 +284,7 @@ impl<E: AzureFailure> State<E> {
                 if let Some((What::Blobs(account), at)) = self.ended(now, id, listed.as_ref().err())
                     && let Ok(listed) = listed
                 {
+                    self.closed.remove(&account);
                     let names = listed.unwrap_or_default();
                     self.placed.retain(|blob, (of, placed_at)| {
                         *of != account || !names.contains(blob) && at <= *placed_at + BLOBS_LAST
@@ -372,6 +381,9 @@ impl<E: AzureFailure> State<E> {
                 What::Blobs(name) => self.group.named(name).map(|account| account.id.clone()),
                 What::List(_) | What::Creation(_) => None,
             };
+            if let (What::Blobs(name), true) = (&what, error.fault().is_refusal()) {
+                self.closed.insert(name.clone(), now);
+            }
             match account.filter(|_| error.fault().says_that_it_is_missing()) {
                 // It is planned again without the account.
                 Some(account) => self.gone(now, &account),
@@ -384,7 +396,7 @@ impl<E: AzureFailure> State<E> {
     /// Answers those who ask for accounts that exist.
     fn find(&mut self, now: Duration, actions: &mut Vec<Action<E>>) {
         let of = |(caller, ask): (&Caller, &Ask)| match &ask.asked {
-            Asked::Place(_) => None,
+            Asked::Place(_) | Asked::Earlier(_) => None,
             Asked::Account(name) => Some((*caller, ask.at, Some(name.clone()))),
             Asked::All => Some((*caller, ask.at, None)),
         };
@@ -418,11 +430,50 @@ impl<E: AzureFailure> State<E> {
         }
     }
 
+    /// Answers those who ask for what an earlier try has begun.
+    fn find_earlier(&mut self, now: Duration, actions: &mut Vec<Action<E>>) {
+        let of = |(caller, ask): (&Caller, &Ask)| match &ask.asked {
+            Asked::Earlier(request) => Some((*caller, ask.at, request.clone())),
+            Asked::Place(_) | Asked::Account(_) | Asked::All => None,
+        };
+        let callers: Vec<(Caller, Duration, Request)> = self.callers.iter().filter_map(of).collect();
+        let list = What::List(Scope::Group);
+        for (caller, at, request) in callers {
+            if !self.group.is_fresh_for(at) {
+                match self.failed.get(&list).filter(|error| error.fault().is_refusal()) {
+                    Some(_) => self.answer(caller, Ok(Vec::new()), actions),
+                    None => self.need(now, caller, list.clone(), |id| Action::List(id, Scope::Group), actions),
+                }
+                continue;
+            }
+            let mut evidence = self.evidence(now);
+            evidence
+                .accounts
+                .retain(|seen| self.closed.get(seen.account.name()).is_none_or(|at| now > *at + BLOBS_LAST));
+            match earlier(&evidence, &request) {
+                Earlier::In(name) => match (self.group.named(&name).cloned(), self.making.get(&name).cloned()) {
+                    (Some(account), _) => self.answer(caller, Ok(vec![account]), actions),
+                    (None, Some(new)) => {
+                        let what = What::Creation(name);
+                        self.need(now, caller, what, |id| Action::Make(id, Box::new(new)), actions);
+                    }
+                    (None, None) => self.answer(caller, Ok(Vec::new()), actions),
+                },
+                Earlier::Nothing => self.answer(caller, Ok(Vec::new()), actions),
+                Earlier::Unread(names) => names.iter().for_each(|name| self.read(now, caller, name, actions)),
+                Earlier::Unreadable(name) => {
+                    let refusal = Refusal::Unreadable(name);
+                    self.answer(caller, Err(self.refused(&refusal)), actions);
+                }
+            }
+        }
+    }
+
     /// Gives a place to those who ask for one.
     fn place(&mut self, now: Duration, actions: &mut Vec<Action<E>>) {
         let of = |(caller, ask): (&Caller, &Ask)| match &ask.asked {
             Asked::Place(request) => Some((*caller, ask.at, request.clone())),
-            Asked::Account(_) | Asked::All => None,
+            Asked::Earlier(_) | Asked::Account(_) | Asked::All => None,
         };
         let mut waiting: Vec<(Caller, Duration, Request)> = self.callers.iter().filter_map(of).collect();
         let group_at = self.group.at;
@@ -643,12 +694,17 @@ impl<E: AzureFailure> Unplaced<E> {
         }
     }
 
-    /// How a request for a disk ends whose account is not there.
+    /// How a request for a disk ends whose account no list shows. `is_gone`: as of [`Wanted::without_account`].
     ///
     /// # Errors
     /// Anything else: it says nothing of the disk.
-    pub fn serve(self, wanted: &Wanted) -> Result<Result<Done, Failure<E>>, Self> {
-        self.failure().map(|_| wanted.without_account())
+    pub fn serve(self, wanted: &Wanted, is_gone: bool) -> Result<Result<Done, Failure<E>>, Self> {
+        self.failure().map(|_| wanted.without_account(is_gone))
+    }
+
+    /// Whether no list shows an account of the name.
+    pub fn is_unlisted(&self) -> bool {
+        matches!(self, Self::NoAccount(_))
     }
 
     /// What a caller may do about it.

@@ -38,6 +38,11 @@ pub(super) fn id(disk: &ArmId, source: &ArmId) -> Result<ArmId, ParameterError> 
         .map_err(|error| ParameterError::invalid("name", disk.name(), error.to_string()))
 }
 
+/// The carrier over which a disk would be made from a source; `None` where none can have the name.
+pub fn carrier_id(disk: &ArmId, source: &ArmId) -> Option<ArmId> {
+    id(disk, source).ok()
+}
+
 /// What the PUT of the carrier says.
 pub(super) fn spec(create: &CreatePlan, source: &Disk, defaults: &Defaults) -> SnapshotSpec {
     let request = create.spec.origin.request.clone();

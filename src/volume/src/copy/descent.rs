@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use lazuli_model::{
-    ArmId, Disk, DiskId, Snapshot,
+    ArmId, BlobUri, Disk, DiskId, Snapshot,
     disk_tags::{COPY_OF, value},
 };
 
@@ -22,23 +22,56 @@ pub const LONGEST_LINE: usize = 10;
 /// What separates the ids of a line in a context: no id has it, since Azure's names do not.
 const SEPARATOR: char = ',';
 
-/// The disks and snapshots that a disk descends from, the nearest first.
+/// How it is written in an address: no address has a percent sign.
+const ENCODED_SEPARATOR: &str = "%2C";
+
+/// What a disk was made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A disk, a snapshot, or another resource.
+    Resource(ArmId),
+    /// A page blob, which Azure has imported.
+    Blob(BlobUri),
+}
+
+impl Origin {
+    fn parse(text: &str) -> Option<Self> {
+        let resource = text.parse().ok().map(Self::Resource);
+        resource.or_else(|| text.parse().ok().map(Self::Blob))
+    }
+
+    fn is(&self, disk: &DiskId) -> bool {
+        match (self, disk) {
+            (Self::Resource(id), DiskId::Managed(disk)) => id == disk,
+            (Self::Blob(uri), DiskId::Blob(disk)) => uri == disk,
+            (Self::Resource(_), DiskId::Blob(_)) | (Self::Blob(_), DiskId::Managed(_)) => false,
+        }
+    }
+}
+
+/// The disks, snapshots and page blobs that a disk descends from, the nearest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Line(Vec<ArmId>);
+pub struct Line(Vec<Origin>);
 
 impl Line {
     /// Reads the value of [`LINE_KEY`]. What is no id is passed over: a node rather knows a part of a line than nothing.
     pub fn parse(text: &str) -> Self {
-        Self(text.split(SEPARATOR).filter_map(|id| id.trim().parse().ok()).take(LONGEST_LINE).collect())
+        let origin = |text: &str| Origin::parse(&text.trim().replace(ENCODED_SEPARATOR, &SEPARATOR.to_string()));
+        Self(text.split(SEPARATOR).filter_map(origin).take(LONGEST_LINE).collect())
+    }
+
+    /// What was made from this alone, as far as is known: the id of a disk or of a snapshot, or the address of a page blob.
+    pub fn of_source(text: &str) -> Self {
+        Self(Origin::parse(text.trim()).into_iter().collect())
     }
 
     /// The line of a volume by all that its contexts say: a later part names what an earlier one does not.
     #[must_use]
     pub fn joined(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut line = Self::default();
-        for id in parts.into_iter().flat_map(|part| part.0) {
-            if !line.has(&id) {
-                line.0.push(id);
+        for origin in parts.into_iter().flat_map(|part| part.0) {
+            if !line.0.contains(&origin) {
+                line.0.push(origin);
             }
         }
         line
@@ -46,11 +79,15 @@ impl Line {
 
     /// The value of [`LINE_KEY`].
     pub fn to_context(&self) -> String {
-        self.0.iter().map(ArmId::as_str).collect::<Vec<_>>().join(&SEPARATOR.to_string())
+        let text = |origin: &Origin| match origin {
+            Origin::Resource(id) => id.as_str().to_owned(),
+            Origin::Blob(uri) => uri.as_str().replace(SEPARATOR, ENCODED_SEPARATOR),
+        };
+        self.0.iter().map(text).collect::<Vec<_>>().join(&SEPARATOR.to_string())
     }
 
-    /// The ids, the nearest first.
-    pub fn ids(&self) -> &[ArmId] {
+    /// What it descends from, the nearest first.
+    pub fn origins(&self) -> &[Origin] {
         &self.0
     }
 
@@ -60,11 +97,11 @@ impl Line {
     }
 
     fn has(&self, id: &ArmId) -> bool {
-        self.0.contains(id)
+        self.0.iter().any(|origin| matches!(origin, Origin::Resource(known) if known == id))
     }
 
     fn has_disk(&self, disk: &DiskId) -> bool {
-        disk.managed().is_some_and(|id| self.has(id))
+        self.0.iter().any(|origin| origin.is(disk))
     }
 }
 
@@ -75,7 +112,7 @@ pub fn are_related(one: (&DiskId, &Line), other: (&DiskId, &Line)) -> bool {
     disk == other_disk
         || line.has_disk(other_disk)
         || other_line.has_disk(disk)
-        || line.0.iter().any(|ancestor| other_line.has(ancestor))
+        || line.0.iter().any(|ancestor| other_line.0.contains(ancestor))
 }
 
 /// What a single read of a disk or a snapshot says of where it comes from.
@@ -88,7 +125,14 @@ pub enum Link {
         /// Its size in bytes.
         bytes: u64,
     },
-    /// It was made empty, or from something that is no disk and no snapshot, and has so many bytes.
+    /// It was imported from this page blob, and has so many bytes.
+    Imported {
+        /// The page blob.
+        blob: BlobUri,
+        /// Its size in bytes.
+        bytes: u64,
+    },
+    /// It was made empty, or from something that is no disk, no snapshot and no page blob, and has so many bytes.
     First {
         /// Its size in bytes.
         bytes: u64,
@@ -116,7 +160,10 @@ impl Link {
         let is_part = |id: &ArmId| id.is_type("Microsoft.Compute/disks") || id.is_type("Microsoft.Compute/snapshots");
         match source.and_then(|source| source.parse().ok()).filter(is_part) {
             Some(source) => Self::MadeFrom { source, bytes },
-            None => Self::First { bytes },
+            None => match source.and_then(|source| source.parse().ok()) {
+                Some(blob) => Self::Imported { blob, bytes },
+                None => Self::First { bytes },
+            },
         }
     }
 }
@@ -150,9 +197,15 @@ pub fn walk(source: &ArmId, known: &BTreeMap<ArmId, Link>) -> Walk {
             break;
         }
         let Some(link) = known.get(id) else { return Walk::Read(id.clone()) };
-        descent.line.0.push(id.clone());
+        descent.line.0.push(Origin::Resource(id.clone()));
         let (bytes, from) = match link {
             Link::MadeFrom { source, bytes } => (Some(*bytes), Some(source)),
+            Link::Imported { blob, bytes } => {
+                if descent.line.0.len() < LONGEST_LINE {
+                    descent.line.0.push(Origin::Blob(blob.clone()));
+                }
+                (Some(*bytes), None)
+            }
             Link::First { bytes } => (Some(*bytes), None),
             Link::Unknown => (None, None),
         };
@@ -173,7 +226,7 @@ mod tests {
     }
 
     fn line(ids: &[usize]) -> Line {
-        Line(ids.iter().map(|n| disk(*n)).collect())
+        Line(ids.iter().map(|n| Origin::Resource(disk(*n))).collect())
     }
 
     /// Reads one after the other until the line is known.
@@ -208,7 +261,7 @@ mod tests {
     fn a_line_has_ten_ids_at_most_and_does_not_run_in_circles() {
         let long = (0..20).map(|n| (disk(n), from(n + 1, 1))).collect();
         let (descent, reads) = walked(0, &long);
-        assert_eq!((descent.line.ids().len(), reads), (LONGEST_LINE, LONGEST_LINE));
+        assert_eq!((descent.line.origins().len(), reads), (LONGEST_LINE, LONGEST_LINE));
         let circle = BTreeMap::from([(disk(0), from(1, 1)), (disk(1), from(0, 1))]);
         assert_eq!(walked(0, &circle).0.line, line(&[0, 1]));
     }
@@ -225,6 +278,31 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_was_imported_and_its_copies_descend_from_the_page_blob() {
+        let text = "https://acct.blob.core.windows.net/vhds/a,b.vhd";
+        let blob: BlobUri = text.parse().unwrap();
+        let link = Link::of(Some(text), 5);
+        assert_eq!(link, Link::Imported { blob: blob.clone(), bytes: 5 });
+        let (descent, reads) = walked(0, &BTreeMap::from([(disk(0), from(1, 9)), (disk(1), link)]));
+        let expected = [Origin::Resource(disk(0)), Origin::Resource(disk(1)), Origin::Blob(blob.clone())];
+        assert_eq!((descent.line.origins(), descent.least_bytes, reads), (&expected[..], Some(5), 2));
+        assert_eq!(Line::parse(&descent.line.to_context()), descent.line);
+        assert_eq!(Line::of_source(text).origins(), &expected[2..]);
+        let empty = Line::default();
+        let spelled: DiskId = text.replace("acct", "ACCT").parse().unwrap();
+        let other: DiskId = text.replace("a,b", "A,B").parse().unwrap();
+        let copy: DiskId = disk(7).into();
+        for (blob, related) in [(&spelled, true), (&other, false)] {
+            assert_eq!(are_related((&copy, &descent.line), (blob, &empty)), related);
+            assert_eq!(are_related((blob, &empty), (&copy, &descent.line)), related);
+        }
+        // Two disks that were imported from one blob have one file system.
+        assert!(are_related((&copy, &descent.line), (&disk(8).into(), &Line::of_source(text))));
+        let long = (0..20).map(|n| (disk(n), if n == 9 { Link::of(Some(text), 1) } else { from(n + 1, 1) })).collect();
+        assert_eq!(walked(0, &long).0.line.origins().len(), LONGEST_LINE);
+    }
+
+    #[test]
     fn a_line_is_read_back_from_a_context_in_any_spelling_and_in_part() {
         let text = line(&[0, 1]).to_context();
         assert_eq!(Line::parse(&text), line(&[0, 1]));
@@ -232,7 +310,7 @@ mod tests {
         assert_eq!(Line::parse(&format!("nonsense,,{text}")), line(&[0, 1]));
         assert!(Line::parse("").is_empty() && line(&[]).to_context().is_empty());
         let many = (0..30).map(|n| disk(n).to_string()).collect::<Vec<_>>().join(",");
-        assert_eq!(Line::parse(&many).ids().len(), LONGEST_LINE);
+        assert_eq!(Line::parse(&many).origins().len(), LONGEST_LINE);
     }
 
     #[test]

@@ -36,8 +36,10 @@ use super::{
     zone::Zone,
 };
 
-pub use carrier::{Leftover, TargetSeen, carrier_from, carrier_of, carrier_target, is_carrier_to, leftover};
-pub use descent::{Descent, LINE_KEY, LONGEST_LINE, Line, Link, Walk, are_related, walk};
+pub use carrier::{
+    Leftover, TargetSeen, carrier_from, carrier_id, carrier_of, carrier_target, is_carrier_to, leftover,
+};
+pub use descent::{Descent, LINE_KEY, LONGEST_LINE, Line, Link, Origin, Walk, are_related, walk};
 pub use next::{AZURE_COPY_LIMITS, CopyLimit, CopyLimits, CopyRefusal, CopySeen, NextCopy, next};
 
 /// The volume context's key that has the node grow the filesystem to the device (source: the Go driver).

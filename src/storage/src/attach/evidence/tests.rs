@@ -240,6 +240,7 @@ impl Case {
                 let is_suspected = self.late_attaches.get(disk).is_some_and(|until| self.seen.sent_at < *until);
                 self.vm.data_disk(disk).is_none() && of_vm && is_suspected
             }
+            Resolved::MayBeListed { .. } => unreachable!("every element is understood"),
             Resolved::StillLeaving | Resolved::DetachFailed | Resolved::TooManyDisks { .. } | Resolved::NoFreeLun => {
                 of_vm
             }
@@ -271,6 +272,38 @@ impl Case {
         }
         Ok(())
     }
+}
+
+#[test]
+fn an_element_that_is_not_understood_proves_nothing_of_a_blob_that_it_may_be() {
+    let blob: DiskId = "https://acct.blob.core.windows.net/vhds/d.vhd".parse().unwrap();
+    let odd = |text: &str| DataDisk { source: DataDiskSource::Other(text.into()), ..element(0, 3) };
+    let plan = |text: &str, goal, seen| {
+        let requests = BTreeMap::from([(blob.clone(), Request { goal, requested_at: at(5) })]);
+        Case { requests, ..Case::new(vec![odd(text)], seen) }.plan(Mutant::None)
+    };
+    let of =
+        |text: &str, goal| plan(text, goal, single(6)).resolved.remove(&blob).map(|resolution| resolution.resolved);
+    let doubt = Some(Resolved::MayBeListed { lun: lun(3) });
+    for text in ["http://acct.blob.core.windows.net/vhds/d.vhd", "https://vhds.example.com/vhds/%64.vhd", "d.vhd"] {
+        for goal in [Goal::Detached, ATTACH] {
+            assert_eq!(of(text, goal), doubt, "{text} {goal:?}");
+            // An old read resolves nothing, and no write follows from it.
+            let plan = plan(text, goal, single(4));
+            assert!(plan.resolved.is_empty() && plan.write.says_nothing(), "{text} {goal:?}");
+        }
+        let goals = BTreeMap::from([(blob.clone(), Goal::Detached)]);
+        assert_eq!(confirm(&vm(vec![odd(text)]), single(6), &goals, false), BTreeMap::new());
+    }
+    let other = "http://acct.blob.core.windows.net/vhds/other.vhd";
+    assert_eq!(of(other, Goal::Detached), Some(Resolved::Detached));
+    assert_eq!(of(other, ATTACH), None, "its blob is read next");
+    assert_eq!(
+        confirm(&vm(vec![odd(other)]), single(6), &BTreeMap::from([(blob.clone(), Goal::Detached)]), false).len(),
+        1
+    );
+    // A managed disk has an id.
+    assert_eq!(vm(vec![odd("d0")]).may_have(&disk(0)), None);
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn the_same_request_joins_and_another_does_not() {
 fn the_manager_says_that_an_account_is_gone() {
     #[derive(Debug, Clone, PartialEq)]
     struct Error(Fault, Effect);
-    impl lazuli_engine::single::AzureFailure for Error {
+    impl AzureFailure for Error {
         fn fault(&self) -> &Fault {
             &self.0
         }
@@ -160,8 +160,54 @@ fn the_manager_says_that_an_account_is_gone() {
 }
 
 #[test]
-fn without_an_account_only_the_deletion_of_a_disk_that_had_its_own_is_done() {
-    let done = |request: &Request| request.wanted.without_account::<&str>();
-    assert_eq!(done(&deleted("ds1")).unwrap_err().why, Why::NoAccount);
-    assert_eq!(done(&made(1)).unwrap_err().why, Why::NoAccount);
+fn without_an_account_only_a_deletion_is_done_and_only_where_reads_say_that_there_is_none() {
+    let done = |request: &Request, is_gone| request.wanted.without_account::<&str>(is_gone);
+    assert_eq!(done(&deleted("ds1"), true), Ok(Done::Deleted(Deleted::Disk)));
+    assert_eq!(done(&deleted("ds1"), false).unwrap_err().why, Why::NoAccount);
+    assert_eq!(done(&made(1), true).unwrap_err().why, Why::NoAccount);
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Missing(Fault);
+
+impl AzureFailure for Missing {
+    fn fault(&self) -> &Fault {
+        &self.0
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+
+    fn code(&self) -> &str {
+        ""
+    }
+}
+
+#[test]
+fn an_account_is_gone_where_it_is_in_none_of_the_resource_groups_that_it_may_be_in() {
+    let gone = |faults: &[Option<Fault>]| {
+        let reads: Vec<Result<(), Missing>> =
+            faults.iter().map(|fault| fault.clone().map_or(Ok(()), |fault| Err(Missing(fault)))).collect();
+        are_missing(&reads)
+    };
+    assert!(gone(&[Some(Fault::NotFound)]) && gone(&[Some(Fault::NotFound), Some(Fault::ScopeNotFound)]));
+    for other in [None, Some(Fault::Forbidden), Some(Fault::Unavailable)] {
+        assert!(!gone(&[Some(Fault::NotFound), other]));
+    }
+    assert!(!gone(&[]), "nothing is known of where it may be");
+
+    let only = |list: &[&str]| AllowedResourceGroups::of(list.iter().map(|text| text.parse().unwrap()).collect());
+    let of = |request: &Request, allowed: &AllowedResourceGroups| request.wanted.may_be_in(("s", "g"), allowed);
+    let group = |name: &str| ("s".to_owned(), name.to_owned());
+    // As the in-tree plugin named its accounts, and as this driver does.
+    for name in ["ds0123456789abcdef012345", "dd0123456789abcdef012345"] {
+        assert_eq!(of(&deleted(name), &AllowedResourceGroups::Any), [group("g")]);
+        assert_eq!(of(&deleted(name), &only(&["team"])), [group("g")]);
+    }
+    for name in ["mine", "dsomething", "ds0123456789abcdef01234z"] {
+        assert_eq!(of(&deleted(name), &AllowedResourceGroups::Any), [], "{name}");
+        assert_eq!(of(&deleted(name), &only(&["team"])), [group("g"), group("team")], "{name}");
+    }
+    assert_eq!(of(&made(1), &only(&["team"])), []);
 }

@@ -200,6 +200,64 @@ fn the_blobs_of_each_account_of_the_pool_are_listed_before_a_disk_has_a_place() 
     assert_eq!(world.place(9), "ds2");
 }
 
+fn earlier_of(number: u64, place: Place) -> Asked {
+    let Asked::Place(request) = placing(number, place) else { unreachable!() };
+    Asked::Earlier(request)
+}
+
+#[test]
+fn what_an_earlier_try_has_begun_is_found_by_another_process_too() {
+    let in_mine = || Place::Account("mine".into());
+    let name = |answer: Answered| answer.unwrap().first().map(|account| account.name().to_owned());
+    let mine = || StorageAccount::general_purpose("mine");
+    let mut world = World::new(vec![(old("ds1"), vec![1, 2]), (old("ds2"), vec![3]), (mine(), vec![4])]);
+    assert_eq!(name(world.answer(1, earlier_of(3, Place::Shared))), Some("ds2".into()));
+    assert_eq!(world.asked, ["list Group", "blobs ds1", "blobs ds2"]);
+    assert_eq!(name(world.answer(2, earlier_of(4, Place::Shared))), None, "it is in no account of the pool");
+    assert_eq!(name(world.answer(3, earlier_of(4, in_mine()))), Some("mine".into()));
+    assert_eq!(name(world.answer(4, earlier_of(9, in_mine()))), None);
+    assert_eq!(name(world.answer(5, earlier_of(9, Place::Account("none".into())))), None);
+    // What has a place may be in the making.
+    assert_eq!(world.place(5), "ds2");
+    assert_eq!(name(world.answer(6, earlier_of(5, Place::Shared))), Some("ds2".into()));
+    // The account of one disk is begun with the disk.
+    assert_eq!(name(world.answer(7, earlier_of(6, Place::Dedicated))), None);
+    let own = world.answer(8, placing(6, Place::Dedicated)).unwrap()[0].name().to_owned();
+    for mut world in [World { state: State::new(world.state.cluster.clone()), ..world }] {
+        assert_eq!(name(world.answer(9, earlier_of(6, Place::Dedicated))), Some(own.clone()));
+        assert_eq!(name(world.answer(10, earlier_of(7, Place::Dedicated))), None);
+    }
+}
+
+#[test]
+fn an_account_that_may_not_be_read_has_no_earlier_disk_and_one_that_does_not_answer_may() {
+    let accounts = || vec![(old("ds1"), vec![1]), (old("ds2"), vec![2]), (old("ds3"), vec![3])];
+    let mut world = World::new(accounts());
+    world.unreadable = ["ds1", "ds2"].map(str::to_owned).into();
+    assert_eq!(world.answer(1, earlier_of(9, Place::Shared)), Ok(Vec::new()));
+    assert_eq!(world.answer(2, earlier_of(3, Place::Shared)).unwrap()[0].name(), "ds3");
+    // A list of the accounts that may not be read, either.
+    let failed = |fault: Fault| {
+        let mut world = World::new(accounts());
+        world.ask(1, earlier_of(9, Place::Shared));
+        let Action::List(id, Scope::Group) = world.pending.remove(0) else { panic!("{:?}", world.pending) };
+        world.event(Event::Listed(id, Err(Error(fault))));
+        world.settle();
+        world.answers.remove(&1).unwrap()
+    };
+    assert_eq!(failed(Fault::Forbidden), Ok(Vec::new()));
+    assert_eq!(failed(Fault::Unavailable), Err(Unplaced::Azure(What::List(Scope::Group), Error(Fault::Unavailable))));
+    let mut world = World::new(accounts());
+    world.ask(1, earlier_of(9, Place::Shared));
+    let list = world.pending.remove(0);
+    let listed = world.carry_out(list).unwrap();
+    world.event(listed);
+    let Action::ListBlobs(id, _) = world.pending.remove(0) else { panic!("{:?}", world.pending) };
+    world.event(Event::BlobsListed(id, Err(Error(Fault::Unavailable))));
+    world.settle();
+    assert_eq!(world.answers.remove(&1).unwrap().unwrap_err().fault(), Fault::Unavailable);
+}
+
 #[test]
 fn a_name_of_somebody_else_gives_the_next_one() {
     let mut world = World::new(Vec::new());
