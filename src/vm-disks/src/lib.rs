@@ -542,9 +542,9 @@ fn resolved_outcome<E: AzureError>(resolved: Resolved, unreadable: Option<&E>) -
         Resolved::Unattachable(Unattachable::AttachedTo(holders)) => {
             Fault::AttachedElsewhere { holder: holders.first().cloned() }
         }
-        Resolved::Unattachable(Unattachable::InUse(_) | Unattachable::Leased | Unattachable::NoBlobs(_)) => {
-            Fault::InUse
-        }
+        Resolved::Unattachable(
+            Unattachable::InUse(_) | Unattachable::Leased | Unattachable::NoBlobs(_) | Unattachable::BlobsAlone,
+        ) => Fault::InUse,
     };
     Err(Failure::new(fault, Why::Resolved(resolved)))
 }
