@@ -18,6 +18,7 @@ mod it {
     mod audit_requests;
     mod audit_switches;
     mod bench_stopped;
+    mod blob_kills;
     mod cargo_lock;
     mod chart_fleet;
     mod chart_names;

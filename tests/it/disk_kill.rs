@@ -28,6 +28,11 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) async fn start(folder: &Path) -> Self {
+        Self::start_with(folder, &[]).await
+    }
+
+    /// One with more arguments.
+    pub(super) async fn start_with(folder: &Path, arguments: &[&str]) -> Self {
         let socket = folder.join("csi.sock");
         // The socket of a killed process does no harm, but the test must not connect to it.
         let _ = std::fs::remove_file(&socket);
@@ -37,6 +42,7 @@ impl Process {
             .arg(format!("unix://{}", socket.display()))
             .arg("--cloud-config")
             .arg(folder.join("azure.json"))
+            .args(arguments)
             .env_clear()
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -22,7 +22,7 @@ use super::{
     dice::Dice,
     facts::name_of,
     judge::{Ending, Judge, Rpc},
-    script::{Attributes, Class, Role, SNAPSHOTS, World, node_name},
+    script::{Attributes, Class, Role, SNAPSHOTS, World, node_name, node_number},
     wire::Replica,
 };
 
@@ -50,6 +50,8 @@ struct VolumeState {
     wanted: bool,
     /// Deleted at once, whatever is attached.
     hasty: bool,
+    /// It was asked for, and no answer since has said that there is none.
+    may_be: bool,
     made: bool,
     size: i64,
     deleted: bool,
@@ -102,7 +104,7 @@ pub(super) struct Cluster {
 impl Cluster {
     pub(super) fn new(world: &World, emulator: &Emulator, judge: &Arc<Mutex<Judge>>) -> Arc<Self> {
         let first = Arc::new(Replica::start(0, world, emulator, judge));
-        first.inform(&[]);
+        first.inform(&[], &[]);
         Arc::new(Self {
             world: world.clone(),
             judge: judge.clone(),
@@ -175,7 +177,7 @@ impl Cluster {
         }
         let this = self.clone();
         self.spawn(async move {
-            let rpc = Rpc::Create { disk: disk.clone(), gib };
+            let rpc = Rpc::Create { disk: disk.clone(), gib, class: Class::Plain };
             let _ = this
                 .ask(Role::Provisioner, rpc, "other", |replica| create(replica, disk, (gib, Class::Plain), None))
                 .await;
@@ -196,10 +198,12 @@ impl Cluster {
 
     pub(super) fn publish(self: &Arc<Self>, slot: usize, node: usize, both: bool) {
         let Some(disk) = self.in_slot(slot) else { return };
+        let class = self.state.lock().unwrap().volumes[&disk].class();
+        let node = self.fitting(node, &disk, class);
         let place = (node_name(node), disk.clone());
         {
             let mut state = self.state.lock().unwrap();
-            if state.volumes[&disk].class() != Class::Plain {
+            if class != Class::Plain && !class.is_vhd() {
                 return;
             }
             if !both {
@@ -214,6 +218,15 @@ impl Cluster {
         }
         self.wake();
         self.spawn(self.clone().attachment_worker(place));
+    }
+
+    /// The node that a Pod comes to: mostly one that takes the disk, as a person sees to.
+    fn fitting(&self, node: usize, disk: &str, class: Class) -> usize {
+        let mut dice = Dice::of(self.world.seed, &format!("{node} for {disk}"));
+        if self.world.takes(node, class) || dice.percent(15) {
+            return node;
+        }
+        (0..self.world.nodes.len()).find(|other| self.world.takes(*other, class)).unwrap_or(node)
     }
 
     pub(super) fn unpublish(&self, slot: usize) {
@@ -386,7 +399,7 @@ impl Cluster {
             self.spawn(async move {
                 sleep(dice.millis(0, 8_000)).await;
                 let replica = this.state.lock().unwrap().replicas[next].clone();
-                replica.inform(&this.recorded());
+                replica.inform(&this.recorded(), &this.handles());
             });
         }
         self.wake();
@@ -401,13 +414,20 @@ impl Cluster {
         recorded.collect()
     }
 
-    /// Every replica that has heard of attachments hears of the change.
+    /// The handles of all PersistentVolumes.
+    fn handles(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        let there = state.volumes.values().filter(|volume| !volume.handle.is_empty() && !volume.deleted);
+        there.map(|volume| volume.handle.clone()).collect()
+    }
+
+    /// Every replica that has heard of attachments and volumes hears of the change.
     fn inform(&self) {
-        let recorded = self.recorded();
+        let (recorded, handles) = (self.recorded(), self.handles());
         let replicas = self.state.lock().unwrap().replicas.clone();
         for replica in replicas {
             if *replica.informer.borrow() != lazuli_storage::lun::LunReservations::Cold {
-                replica.inform(&recorded);
+                replica.inform(&recorded, &handles);
             }
         }
     }
@@ -477,7 +497,11 @@ impl Cluster {
         for ((node, disk), attachment) in attachments.iter_mut() {
             attachment.answered = None;
             let room = room.get_mut(node).unwrap();
-            if !volumes[disk].wanted || placed.contains(disk) || *room == 0 {
+            let volume = &volumes[disk];
+            // A VHD grows while no machine has it, and a machine takes one kind of disks.
+            let grows = volume.class().is_vhd() && volume.size < volume.gib;
+            let fits = self.world.takes(node_number(node), volume.class());
+            if !volume.wanted || placed.contains(disk) || *room == 0 || grows || !fits {
                 attachment.wanted = false;
             }
             if attachment.wanted {

@@ -1,8 +1,8 @@
 //! What Azure says at one moment, parsed from the emulator's documents by code of this tier's own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use lazuli_emulator::Control;
+use lazuli_emulator::{Control, store::Store};
 use serde_json::{Value, json};
 
 /// A data disk in a machine's model.
@@ -41,6 +41,31 @@ pub(super) struct DiskFacts {
     pub(super) content: Content,
     /// How much of the content is there, where it comes after the disk.
     pub(super) percent: Option<u64>,
+    /// What there is besides of one that is a VHD in a page blob.
+    pub(super) blob: Option<BlobFacts>,
+    /// The volume of whose VHD it is made.
+    pub(super) imported: Option<String>,
+}
+
+/// A page blob.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct BlobFacts {
+    pub(super) uri: String,
+    pub(super) account: String,
+    pub(super) etag: u64,
+    pub(super) length: u64,
+    pub(super) is_leased: bool,
+    /// The size that it has grown from, whose footer has not been cleared yet.
+    pub(super) grown_from: Option<u64>,
+}
+
+/// A storage account that a driver has made for disks.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct AccountFacts {
+    /// The volume that it was made for alone.
+    pub(super) of: Option<String>,
+    /// Whether there is anything in it besides the container of disks.
+    pub(super) has_others: bool,
 }
 
 /// Whose content a disk or a snapshot has.
@@ -96,7 +121,8 @@ impl SnapshotFacts {
 
 impl Content {
     fn of(doc: &Value) -> Self {
-        let from = doc["properties"]["creationData"]["sourceUniqueId"].as_str();
+        let data = &doc["properties"]["creationData"];
+        let from = data["sourceUniqueId"].as_str().or(data["sourceUri"].as_str());
         Self { unique_id: text(&doc["properties"]["uniqueId"]), from: from.map(str::to_lowercase) }
     }
 }
@@ -114,16 +140,68 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_lowercase()
 }
 
-/// Machines, disks and snapshots by name in lower case.
+/// Machines, disks and snapshots by name in lower case. A VHD has the name of its blob, without the ending.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Facts {
     pub(super) machines: BTreeMap<String, Machine>,
     pub(super) disks: BTreeMap<String, DiskFacts>,
     pub(super) snapshots: BTreeMap<String, SnapshotFacts>,
+    pub(super) accounts: BTreeMap<String, AccountFacts>,
+    /// The addresses of VHDs of whose names there is another disk.
+    pub(super) doubles: Vec<String>,
 }
 
+/// The name of a resource or of a VHD.
 pub(super) fn name_of(id: &str) -> String {
-    id.rsplit('/').next().unwrap_or(id).to_lowercase()
+    let name = id.rsplit('/').next().unwrap_or(id).to_lowercase();
+    name.strip_suffix(".vhd").unwrap_or(&name).to_owned()
+}
+
+/// The name of the account below which a document is.
+fn account_of(doc: &Value) -> String {
+    let id = text(&doc["id"]);
+    let below = id.split("/storageaccounts/").nth(1).unwrap_or_default();
+    below.split('/').next().unwrap_or_default().to_owned()
+}
+
+fn uri_of(account: &str, name: &str) -> String {
+    format!("https://{account}.blob.core.windows.net/vhds/{name}")
+}
+
+impl BlobFacts {
+    fn of(doc: &Value) -> Self {
+        let (account, properties) = (account_of(doc), &doc["properties"]);
+        Self {
+            uri: uri_of(&account, properties["name"].as_str().unwrap_or_default()),
+            account,
+            etag: properties["etag"].as_u64().unwrap_or_default(),
+            length: properties["length"].as_u64().unwrap_or_default(),
+            is_leased: properties["lease"].is_object(),
+            grown_from: properties["metadata"]["lazuligrownfrom"].as_str().and_then(|bytes| bytes.parse().ok()),
+        }
+    }
+
+    /// What a disk of it has besides.
+    fn disk(self, doc: &Value) -> DiskFacts {
+        let metadata = &doc["properties"]["metadata"];
+        let machine = metadata["microsoftazurecompute_vmname"].as_str().map(str::to_lowercase);
+        DiskFacts {
+            managed_by: machine.filter(|_| self.is_leased),
+            gib: i64::try_from(self.length.saturating_sub(512) >> 30).unwrap_or_default(),
+            provisioning: "Succeeded".to_owned(),
+            ours: metadata["createdby"] == "k8sAzureDataDisk",
+            sku: String::new(),
+            zone: None,
+            iops: None,
+            mbps: None,
+            tier: None,
+            tags: BTreeMap::new(),
+            content: Content { unique_id: self.uri.to_lowercase(), from: None },
+            percent: None,
+            blob: Some(self),
+            imported: None,
+        }
+    }
 }
 
 impl Facts {
@@ -148,14 +226,45 @@ impl Facts {
                     tags: tags(&doc),
                     content: Content::of(&doc),
                     percent: doc["properties"]["completionPercent"].as_u64(),
+                    blob: None,
+                    imported: doc["properties"]["creationData"]["sourceUri"].as_str().map(name_of),
                 };
                 (name_of(doc["id"].as_str().unwrap_or_default()), facts)
             });
             let snapshots = store.snapshots().into_iter();
             let snapshots =
                 snapshots.map(|doc| (name_of(doc["id"].as_str().unwrap_or_default()), SnapshotFacts::of(&doc)));
-            Self { machines: machines.collect(), disks: disks.collect(), snapshots: snapshots.collect() }
+            let (machines, snapshots) = (machines.collect(), snapshots.collect());
+            let mut facts = Self { machines, disks: disks.collect(), snapshots, ..Self::default() };
+            facts.add_blobs(store);
+            facts
         })
+    }
+
+    fn add_blobs(&mut self, store: &Store) {
+        let mut others: BTreeSet<String> = store
+            .of_type("Microsoft.Storage/storageAccounts/fileServices/shares")
+            .iter()
+            .map(|doc| account_of(doc))
+            .collect();
+        for doc in store.of_type("lazuli/blobs") {
+            let blob = BlobFacts::of(&doc);
+            let disk = blob.clone().disk(&doc);
+            if !disk.ours {
+                others.insert(blob.account);
+                continue;
+            }
+            if let Some(other) = self.disks.insert(name_of(&blob.uri), disk) {
+                self.doubles.push(format!("{} and {other:?}", blob.uri));
+            }
+        }
+        for doc in store.of_type("Microsoft.Storage/storageAccounts") {
+            if doc["tags"]["created-by"] == "azure-dd" {
+                let name = text(&doc["name"]);
+                let of = doc["tags"]["lazuli-blob-disk"].as_str().map(name_of);
+                self.accounts.insert(name.clone(), AccountFacts { of, has_others: others.contains(&name) });
+            }
+        }
     }
 
     /// Whether Azure is to change something by itself: content is being copied in the background, or a snapshot gives
@@ -197,7 +306,7 @@ fn machine(doc: &Value, held: BTreeMap<u8, String>) -> Machine {
     let elements = list.len();
     let listed = list.into_iter().filter_map(|mut element| {
         let lun = u8::try_from(element["lun"].as_u64()?).ok()?;
-        let disk = name_of(element["managedDisk"]["id"].as_str()?);
+        let disk = name_of(element["managedDisk"]["id"].as_str().or(element["vhd"]["uri"].as_str())?);
         let leaving = element["toBeDetached"] == json!(true);
         if let Some(object) = element.as_object_mut() {
             object.remove("toBeDetached");

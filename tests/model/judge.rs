@@ -19,6 +19,12 @@
 //! | `taken` | at the answer Azure holds a snapshot of that very disk, or what it is copied from; ready is only what disks can be made from |
 //! | `dropped`, `lost` | at the answer a snapshot and its local one are gone; no request fails a snapshot of ours |
 //! | `modified` | at the answer the disk has the attributes |
+//! | `double` | no volume has two disks |
+//! | `footer` | a VHD that is answered, and one that a machine takes, ends with a footer; between, it has one there or where the note says |
+//! | `content` | what a machine has written to its VHD stays, and no VHD shrinks |
+//! | `lease` | no VHD is written while a machine has had it for longer than a request takes |
+//! | `imported` | a disk that is imported is answered where its VHD had one version and no machine while Azure read it |
+//! | `account` | an account goes with its disk, where it was made for that alone and nothing else is in it, and no other account goes |
 //! | `converges`, `leak` | when all is quiet every wish comes true, and nothing else is left |
 //!
 //! An answer is judged at its own instant. Only where another actor (a tool, the other replica) touched the same
@@ -32,14 +38,16 @@ use tonic::Code;
 
 use super::{
     facts::Facts,
-    script::{Attributes, Class, Method, Place, World},
+    script::{Attributes, Class, Method, Place, World, node_name},
 };
 
+mod blobs;
 mod calls;
 mod changes;
 mod copies;
 mod ending;
 
+use blobs::Vhds;
 pub(super) use copies::Taken;
 
 /// How long before a call something counts as having happened in it, besides the lag of reads: a burst of requests is
@@ -62,6 +70,7 @@ pub(super) enum Rpc {
     Create {
         disk: String,
         gib: i64,
+        class: Class,
     },
     /// A creation from a snapshot or a disk, by name.
     Copy {
@@ -163,6 +172,8 @@ enum Became {
     Filled,
     /// A snapshot that was made has lost where its content comes from.
     Lost,
+    /// A VHD has another version.
+    Written,
 }
 
 impl Became {
@@ -174,7 +185,7 @@ impl Became {
             | Self::Unlisted(machine)
             | Self::Held(machine, _)
             | Self::Unheld(machine) => Some(machine),
-            Self::Made | Self::Gone | Self::Changed | Self::Filled | Self::Lost => None,
+            Self::Made | Self::Gone | Self::Changed | Self::Filled | Self::Lost | Self::Written => None,
         }
     }
 }
@@ -228,10 +239,16 @@ pub(super) struct Judge {
     left_over: BTreeSet<(String, String)>,
     /// How many operations ran at the last look.
     running: usize,
+    /// The revision of the emulator's store then.
+    revision: Option<u64>,
     changes: Vec<Change>,
     calls: Vec<Call>,
-    /// Whether there are snapshots, copies and changes in this life.
+    /// Whether there are snapshots, copies and changes in this life, or VHDs.
     has_copies: bool,
+    has_vhds: bool,
+    /// The nodes that take VHDs.
+    vhd_nodes: BTreeSet<String>,
+    vhds: Vhds,
     /// The unique id of every disk and snapshot so far, with that of what it was copied from.
     origins: BTreeMap<String, Option<String>>,
     /// The unique ids of all that had a name.
@@ -265,9 +282,13 @@ impl Judge {
             facts,
             left_over: BTreeSet::new(),
             running: 0,
+            revision: None,
             changes: Vec::new(),
             calls: Vec::new(),
-            has_copies: !world.classes.is_empty(),
+            has_copies: world.has_farewell(),
+            has_vhds: world.vhds.is_some(),
+            vhd_nodes: (0..world.nodes.len()).filter(|node| world.takes_vhds(*node)).map(node_name).collect(),
+            vhds: Vhds::default(),
             origins: BTreeMap::new(),
             named: BTreeMap::new(),
             attachments: BTreeMap::new(),

@@ -7,13 +7,14 @@ use std::{
 };
 
 use lazuli_emulator::{Control, Emulator};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::{
     cluster::Cluster,
-    judge::{Coverage, GIVEN_UP_FOR_MS, Judge, Violation, is_ours},
-    script::{Step, Timed, World, foreign_name, node_name},
+    facts::{BlobFacts, name_of},
+    judge::{Coverage, GIVEN_UP_FOR_MS, Judge, Violation, Who, is_ours},
+    script::{NAMED_ACCOUNT, Step, Timed, World, foreign_name, node_name, node_number},
     wire::Tool,
 };
 
@@ -49,6 +50,10 @@ async fn play(world: &World, steps: &[Timed]) -> Verdict {
     let judge = Arc::new(Mutex::new(Judge::new(control.clone(), world, limits)));
     let cluster = Cluster::new(world, &emulator, &judge);
     let tool = Tool::new(&emulator, &judge);
+    if world.vhds.is_some() {
+        tool.make_account(NAMED_ACCOUNT).await;
+        at_rest(&control).await;
+    }
     standing_incidents(world, &control);
     for (pause, step) in steps {
         sleep(*pause).await;
@@ -56,7 +61,7 @@ async fn play(world: &World, steps: &[Timed]) -> Verdict {
             break;
         }
         judge.lock().unwrap().tell(&format!("{step:?}"));
-        take(step, &cluster, &emulator, &tool, &judge).await;
+        take(step, world, &cluster, &emulator, &tool, &judge).await;
     }
     sleep(Duration::from_secs(2)).await;
     if judge.lock().unwrap().violation.is_none() {
@@ -87,7 +92,14 @@ fn standing_incidents(world: &World, control: &Control) {
     }
 }
 
-async fn take(step: &Step, cluster: &Arc<Cluster>, emulator: &Emulator, tool: &Tool, judge: &Arc<Mutex<Judge>>) {
+async fn take(
+    step: &Step,
+    world: &World,
+    cluster: &Arc<Cluster>,
+    emulator: &Emulator,
+    tool: &Tool,
+    judge: &Arc<Mutex<Judge>>,
+) {
     match step.clone() {
         Step::Create { slot, gib } => cluster.create(slot, gib),
         Step::CreateOther { slot, gib } => cluster.create_other(slot, gib),
@@ -108,15 +120,19 @@ async fn take(step: &Step, cluster: &Arc<Cluster>, emulator: &Emulator, tool: &T
             let status = tool.attach(&node_name(node), &foreign_name(disk), lun).await;
             judge.lock().unwrap().tell(&format!("the tool is told {status}"));
         }
-        Step::ForeignDetach { disk } => detach_by_tool(&foreign_name(disk), tool, judge).await,
+        Step::ForeignDetach { disk } => detach_by_tool(&foreign_name(disk), world, tool, judge).await,
         Step::MeddleAttach { slot, node, lun } => {
             let Some(disk) = cluster.in_slot(slot) else { return };
-            let status = tool.attach(&node_name(node), &disk, lun).await;
+            let vhd = vhd(judge, &disk);
+            let status = match &vhd {
+                Some(vhd) => attach_vhd(&node_name(node), vhd, lun, tool).await,
+                None => tool.attach(&node_name(node), &disk, lun).await,
+            };
             judge.lock().unwrap().tell(&format!("the tool is told {status}"));
         }
         Step::MeddleDetach { slot } => {
             let Some(disk) = cluster.in_slot(slot) else { return };
-            detach_by_tool(&disk, tool, judge).await;
+            detach_by_tool(&disk, world, tool, judge).await;
             // external-attacher notices in its own time.
             cluster.resync_later(slot);
         }
@@ -126,22 +142,55 @@ async fn take(step: &Step, cluster: &Arc<Cluster>, emulator: &Emulator, tool: &T
         Step::Clone { slot, of, class, more_gib } => cluster.clone_volume(slot, of, (class, more_gib)),
         Step::Modify { slot, to } => cluster.modify(slot, to),
         Step::ListSnapshots { of, page } => cluster.list_snapshots(of, page),
+        Step::MachineWrites { slot, gib } => {
+            let Some(disk) = cluster.in_slot(slot) else { return };
+            judge.lock().unwrap().machine_writes(&disk, gib);
+        }
+        Step::RotateKeys { slot } => {
+            let Some(vhd) = cluster.in_slot(slot).and_then(|disk| vhd(judge, &disk)) else { return };
+            tool.rotate_keys(&vhd.account).await;
+            judge.lock().unwrap().keys_rotated();
+        }
+        Step::Litter { slot } => {
+            let Some(vhd) = cluster.in_slot(slot).and_then(|disk| vhd(judge, &disk)) else { return };
+            tool.make_share(&vhd.account).await;
+        }
         Step::Kill { role } => cluster.lead(role, emulator, true),
         Step::Move { role } => cluster.lead(role, emulator, false),
     }
 }
 
 /// From wherever a machine holds it.
-async fn detach_by_tool(disk: &str, tool: &Tool, judge: &Arc<Mutex<Judge>>) {
+async fn detach_by_tool(disk: &str, world: &World, tool: &Tool, judge: &Arc<Mutex<Judge>>) {
     let holder = {
         let mut judge = judge.lock().unwrap();
         judge.look();
         judge.facts.holders(disk).first().map(|(vm, _)| (*vm).to_owned())
     };
     if let Some(vm) = holder {
-        let status = tool.detach(&vm, disk).await;
+        let status = detach_from(&vm, disk, world, tool).await;
         judge.lock().unwrap().tell(&format!("the tool is told {status}"));
     }
+}
+
+async fn detach_from(vm: &str, disk: &str, world: &World, tool: &Tool) -> u16 {
+    if !world.takes_vhds(node_number(vm)) {
+        return tool.detach(vm, disk).await;
+    }
+    let is_other = |element: &Value| element["vhd"]["uri"].as_str().map(name_of).as_deref() != Some(disk);
+    tool.write_list(vm, |disks| disks.retain(is_other)).await
+}
+
+/// The page blob of a volume, if it has one.
+fn vhd(judge: &Arc<Mutex<Judge>>, disk: &str) -> Option<BlobFacts> {
+    let mut judge = judge.lock().unwrap();
+    judge.look_closely();
+    judge.facts.disks.get(disk)?.blob.clone()
+}
+
+async fn attach_vhd(vm: &str, vhd: &BlobFacts, lun: u8, tool: &Tool) -> u16 {
+    let element = json!({"lun": lun, "name": name_of(&vhd.uri), "createOption": "Attach", "vhd": {"uri": vhd.uri}});
+    tool.write_list(vm, |disks| disks.push(element)).await
 }
 
 /// No more incidents and no more tools: every wish must come true, and nothing else may be left.
@@ -183,7 +232,7 @@ async fn calm(world: &World, cluster: &Arc<Cluster>, control: &Control, tool: &T
     sleep(Duration::from_millis(GIVEN_UP_FOR_MS + 1)).await;
     cluster.republish_at_rest().await;
     rest(judge, &wanted, (&volumes, &published), (wishes, writes, asked));
-    if !world.classes.is_empty() && judge.lock().unwrap().violation.is_none() {
+    if world.has_farewell() && judge.lock().unwrap().violation.is_none() {
         farewell(world, cluster, control, tool, judge).await;
     }
 }
@@ -294,13 +343,24 @@ async fn clear_strays(
         judge.lock().unwrap().coverage.count("stray attachment cleared away");
         // A person's role has what the provider's lacks.
         control.clear_incidents();
-        tool.detach(vm, disk).await;
+        detach_from(vm, disk, world, tool).await;
         standing_incidents(world, control);
         at_rest(control).await;
     }
     for disk in &disks {
         judge.lock().unwrap().coverage.count("stray disk cleared away");
-        tool.delete(disk).await;
+        match vhd(judge, disk) {
+            Some(vhd) => {
+                control.delete_blob(&vhd.uri);
+                judge.lock().unwrap().request_is_answered(Who::Tool, "DELETE");
+            }
+            None => drop(tool.delete(disk).await),
+        }
+        at_rest(control).await;
+    }
+    for account in judge.lock().unwrap().stray_accounts(&wanted) {
+        judge.lock().unwrap().coverage.count("stray account cleared away");
+        tool.delete_account(&account).await;
         at_rest(control).await;
     }
 }

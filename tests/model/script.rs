@@ -20,6 +20,31 @@ pub(super) const SNAPSHOTS: usize = 4;
 /// In so many of a hundred lives there are snapshots, copies and changes, unless `LAZULI_MODEL_COPIES` says otherwise.
 const SHARE_WITH_COPIES: u64 = 25;
 
+/// In so many of a hundred lives there are VHDs in page blobs beside managed disks, unless `LAZULI_MODEL_VHDS` says otherwise.
+const SHARE_WITH_VHDS: u64 = 25;
+/// The account that a class names, which somebody else has made.
+pub(super) const NAMED_ACCOUNT: &str = "vhdsofothers";
+
+/// In which account a VHD is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Shared,
+    Dedicated,
+    /// In [`NAMED_ACCOUNT`].
+    Named,
+}
+
+/// What there is of VHDs in a world.
+#[derive(Debug, Clone)]
+pub(super) struct Vhds {
+    /// Whether the system disk of each node is one, so that it takes VHDs and no managed disks.
+    pub(super) nodes: Vec<bool>,
+    /// The kinds of the first slots for volumes; none where those are managed disks.
+    pub(super) slots: Vec<Option<Kind>>,
+    /// `--blob-disks=always`, and not `auto`.
+    pub(super) always: bool,
+}
+
 /// How a VM's data disks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
@@ -39,12 +64,14 @@ pub(super) enum Class {
     PremiumV2(u8),
     /// `UltraSSD_LRS` in this zone.
     Ultra(u8),
+    /// A VHD in a page blob.
+    Vhd(Kind),
 }
 
 impl Class {
     pub(super) fn sku(self) -> &'static str {
         match self {
-            Self::Plain => "Standard_LRS",
+            Self::Plain | Self::Vhd(_) => "Standard_LRS",
             Self::Premium(_) => "Premium_LRS",
             Self::PremiumV2(_) => "PremiumV2_LRS",
             Self::Ultra(_) => "UltraSSD_LRS",
@@ -53,7 +80,7 @@ impl Class {
 
     pub(super) fn zone(self) -> Option<u8> {
         match self {
-            Self::Plain => None,
+            Self::Plain | Self::Vhd(_) => None,
             Self::Premium(zone) | Self::PremiumV2(zone) | Self::Ultra(zone) => Some(zone),
         }
     }
@@ -61,6 +88,10 @@ impl Class {
     /// Whether its performance is chosen, and its snapshots are filled in the background.
     pub(super) fn is_adjustable(self) -> bool {
         matches!(self, Self::PremiumV2(_) | Self::Ultra(_))
+    }
+
+    pub(super) fn is_vhd(self) -> bool {
+        matches!(self, Self::Vhd(_))
     }
 
     /// The least size.
@@ -122,6 +153,7 @@ pub(super) struct World {
     /// The kinds of the disks that snapshots, copies and changes are mostly about, a slot each after those of `volumes`;
     /// none where these lives have no snapshots.
     pub(super) classes: Vec<Class>,
+    pub(super) vhds: Option<Vhds>,
 }
 
 /// The call of a volume or an attachment that an incident can strike, and how.
@@ -153,6 +185,12 @@ pub(super) enum Target {
     SnapshotDelete,
     SnapshotRead,
     SnapshotList,
+    BlobWrite,
+    BlobRead,
+    AccountPut,
+    AccountDelete,
+    AccountRead,
+    AccountKeys,
 }
 
 /// The sidecar whose lease moves.
@@ -278,6 +316,19 @@ pub(super) enum Step {
         of: Option<usize>,
         page: i32,
     },
+    /// The machine that has a VHD writes to it, at the beginning of this GiB or at the end of the disk.
+    MachineWrites {
+        slot: usize,
+        gib: u64,
+    },
+    /// Somebody draws the keys of a VHD's account anew.
+    RotateKeys {
+        slot: usize,
+    },
+    /// Somebody puts something else into a VHD's account.
+    Litter {
+        slot: usize,
+    },
 }
 
 /// A step and how long after the one before it comes.
@@ -290,7 +341,82 @@ pub(super) fn of_seed(seed: u64) -> (World, Vec<Timed>) {
     let steps = dice.from(40, 160);
     let mut script = (0..steps).map(|_| (pause(&mut dice), step(&world, &mut dice))).collect();
     add_copies(&world, &mut script);
+    add_vhds(&world, &mut script);
     (world, script)
+}
+
+/// Puts what happens to VHDs between the steps of a life, from a stream of its own.
+fn add_vhds(world: &World, script: &mut Vec<Timed>) {
+    let Some(vhds) = &world.vhds else { return };
+    let mut dice = Dice::of(world.seed, "steps of vhds");
+    for slot in 0..world.volumes {
+        script.insert(0, (dice.millis(0, 500), Step::Create { slot, gib: dice.one(&[1, 2, 4]) }));
+    }
+    for _ in 0..dice.from(10, 40) {
+        let at = dice.below(script.len() + 1);
+        let pause = if dice.percent(10) { dice.millis(30_000, 200_000) } else { pause(&mut dice) };
+        let step = vhd_step(world, vhds, &mut dice);
+        // A write that arrives late is one of a process that is gone.
+        let kill = matches!(step, Step::Incident { strike: Strike::Delayed(_), .. }) && dice.percent(50);
+        script.insert(at, (pause, step));
+        if kill {
+            script.insert(
+                at + 1,
+                (dice.millis(100, 8_000), Step::Kill { role: dice.one(&[Role::Provisioner, Role::Attacher]) }),
+            );
+        }
+    }
+}
+
+fn vhd_step(world: &World, vhds: &Vhds, dice: &mut Dice) -> Step {
+    let of: Vec<usize> = (0..world.volumes).filter(|slot| vhds.slots[*slot].is_some()).collect();
+    let (slot, all) = (dice.one(&of), world.slots());
+    let node = dice.below(world.nodes.len());
+    match dice.below(100) {
+        0..=13 => Step::Create { slot, gib: dice.one(&[1, 2, 4]) },
+        14..=23 => Step::Publish { slot, node, both: dice.percent(15) },
+        24..=31 => Step::Unpublish { slot },
+        32..=45 => Step::Expand { slot, gib: dice.one(&[2, 4, 5, 8]) },
+        46..=53 => Step::Delete { slot, hasty: dice.percent(30) },
+        54..=61 => {
+            let class = if dice.percent(80) { Class::Plain } else { class(world.method, dice) };
+            Step::Clone { slot: dice.below(all), of: slot, class, more_gib: dice.one(&[0, 0, 0, 1, 4]) }
+        }
+        62..=69 => Step::MachineWrites { slot, gib: dice.from(0, 8) },
+        70..=73 => Step::RotateKeys { slot },
+        74 | 75 => Step::Litter { slot },
+        76..=78 => Step::List { page: dice.one(&[0, 1, 3]) },
+        _ => {
+            let target = dice.one(&[
+                Target::BlobWrite,
+                Target::BlobWrite,
+                Target::BlobWrite,
+                Target::BlobRead,
+                Target::AccountPut,
+                Target::AccountDelete,
+                Target::AccountRead,
+                Target::AccountKeys,
+                Target::VmWrite,
+            ]);
+            let Step::Incident { nth, times, strike, .. } = incident_of(target, dice) else { unreachable!() };
+            let strike = match (target, strike) {
+                // What only the resource manager answers.
+                (Target::BlobWrite | Target::BlobRead, Strike::Late(_) | Strike::Status(409)) => Strike::LostAfter,
+                // Nearly as long as a client waits.
+                (Target::BlobWrite, Strike::LostBefore | Strike::Delayed(_)) => {
+                    Strike::Delayed(dice.from(2_000, 58_000))
+                }
+                (Target::AccountKeys, Strike::Late(_)) => Strike::LostBefore,
+                (_, strike) => strike,
+            };
+            Step::Incident {
+                target,
+                strike,
+                nth: if target == Target::BlobWrite { dice.from(1, 5) } else { nth },
+                times,
+            }
+        }
+    }
 }
 
 /// Puts snapshots, copies and changes between the steps of a life. A stream of their own draws them, so that the rest of a
@@ -418,7 +544,7 @@ fn world(seed: u64, dice: &mut Dice) -> World {
     let keep = |dice: &mut Dice| if dice.percent(40) { LeftOut::Keep } else { LeftOut::Detach };
     let already = |dice: &mut Dice| if dice.percent(50) { Already::Ignore } else { Already::Refuse };
     let mut of_copies = Dice::of(seed, "switches of copies");
-    let switches = Switches {
+    let mut switches = Switches {
         concurrent_vm_write: if dice.percent(50) { Concurrent::Preempt } else { Concurrent::Conflict },
         // A detach by omission is the only one that Azure Stack knows.
         left_out_of_put: if alone { LeftOut::Detach } else { keep(dice) },
@@ -440,9 +566,15 @@ fn world(seed: u64, dice: &mut Dice) -> World {
         filling_disk_is_source: of_copies.percent(60),
         ..Switches::default()
     };
+    let volumes = usize::try_from(dice.from(2, 7)).unwrap();
+    let vhds = vhds(seed, volumes, nodes.len());
+    if let Some(vhds) = &vhds {
+        foreign.iter_mut().for_each(|place| *place = place.filter(|(node, _)| !vhds.nodes[*node]));
+        switches.blob_service_of_2017 = alone;
+    }
     World {
         seed,
-        volumes: usize::try_from(dice.from(2, 7)).unwrap(),
+        volumes,
         nodes,
         foreign,
         method,
@@ -465,7 +597,21 @@ fn world(seed: u64, dice: &mut Dice) -> World {
             };
             (0..count).map(|_| class(method, &mut dice)).collect()
         },
+        vhds,
     }
+}
+
+fn vhds(seed: u64, volumes: usize, nodes: usize) -> Option<Vhds> {
+    let mut dice = Dice::of(seed, "vhds");
+    if !dice.percent(super::variable("LAZULI_MODEL_VHDS").unwrap_or(SHARE_WITH_VHDS)) {
+        return None;
+    }
+    let kind = |dice: &mut Dice| dice.one(&[Kind::Shared, Kind::Shared, Kind::Dedicated, Kind::Dedicated, Kind::Named]);
+    // At least one of each.
+    let slots = (0..volumes).map(|slot| (slot == 0 || dice.percent(60)).then(|| kind(&mut dice))).collect();
+    let nodes: Vec<bool> = (0..nodes).map(|node| node == 0 || dice.percent(60)).collect();
+    let always = nodes.contains(&false) || dice.percent(50);
+    Some(Vhds { nodes, slots, always })
 }
 
 fn pause(dice: &mut Dice) -> Duration {
@@ -537,6 +683,9 @@ fn incident_of(target: Target, dice: &mut Dice) -> Step {
             | Target::DiskPatch
             | Target::SnapshotPut
             | Target::SnapshotDelete
+            | Target::BlobWrite
+            | Target::AccountPut
+            | Target::AccountDelete
     );
     let strike = match dice.below(if writes { 12 } else { 6 }) {
         0 | 1 => Strike::Throttled(dice.one(&[1, 3, 6, 40])),
@@ -574,6 +723,12 @@ impl Step {
             Target::SnapshotDelete => json!({"method": "DELETE", "path": "*/snapshots/*"}),
             Target::SnapshotRead => json!({"method": "GET", "path": "*/snapshots/*"}),
             Target::SnapshotList => json!({"method": "GET", "path": "*/snapshots"}),
+            Target::BlobWrite => json!({"method": "PUT|DELETE", "path": "/vhds*"}),
+            Target::BlobRead => json!({"method": "GET|HEAD", "path": "/vhds*"}),
+            Target::AccountPut => json!({"method": "PUT", "path": "*/storageAccounts/*"}),
+            Target::AccountDelete => json!({"method": "DELETE", "path": "*/storageAccounts/*"}),
+            Target::AccountRead => json!({"method": "GET", "path": "*/storageAccounts*"}),
+            Target::AccountKeys => json!({"method": "POST", "path": "*/listKeys"}),
         };
         if *target == Target::VmWrite {
             // Whatever method the world writes by; none of these is a read.
@@ -598,6 +753,10 @@ pub(super) fn node_name(node: usize) -> String {
     format!("node-{node}")
 }
 
+pub(super) fn node_number(name: &str) -> usize {
+    name.trim_start_matches("node-").parse().unwrap()
+}
+
 pub(super) fn foreign_name(disk: usize) -> String {
     format!("foreign-{disk}")
 }
@@ -608,6 +767,7 @@ impl World {
         let machines = self.nodes.iter().enumerate().map(|(at, size)| {
             let mut machine = VirtualMachine::pattern("{}", 1);
             (machine.name, machine.count, machine.size) = (node_name(at), None, SIZES[*size].0.to_owned());
+            machine.os_disk.storage_account = self.takes_vhds(at).then(|| "systems".to_owned());
             machine
         });
         let disks = self.foreign.iter().enumerate().map(|(at, place)| Disk {
@@ -644,7 +804,26 @@ impl World {
 
     /// The kind of disk that a claim without a source asks for.
     pub(super) fn class(&self, slot: usize) -> Class {
-        slot.checked_sub(self.volumes).map_or(Class::Plain, |at| self.classes[at])
+        let vhd = || self.vhds.as_ref().and_then(|vhds| vhds.slots[slot]);
+        match slot.checked_sub(self.volumes) {
+            Some(at) => self.classes[at],
+            None => vhd().map_or(Class::Plain, Class::Vhd),
+        }
+    }
+
+    /// Whether the disks of a node are VHDs.
+    pub(super) fn takes_vhds(&self, node: usize) -> bool {
+        self.vhds.as_ref().is_some_and(|vhds| vhds.nodes[node])
+    }
+
+    /// Whether a node takes disks of a class.
+    pub(super) fn takes(&self, node: usize, class: Class) -> bool {
+        self.takes_vhds(node) == class.is_vhd()
+    }
+
+    /// Whether the life ends with the deletion of everything.
+    pub(super) fn has_farewell(&self) -> bool {
+        !self.classes.is_empty() || self.vhds.is_some()
     }
 
     /// How much later than a single read a list may be.

@@ -89,6 +89,7 @@ impl BlobDisks {
                 Err(error) => seen.unreadable.push((account.name().to_owned(), error)),
             }
         }
+        disks.sort_by(|(_, one, _), (_, other, _)| one.cmp(other));
         self.with_footers(disks, &mut seen).await;
         Ok(seen)
     }

@@ -44,6 +44,7 @@ use serde_json::{Value, json};
 use crate::access;
 use crate::arm::compute::scale_sets::members;
 use crate::arm::engine::references::BackReferences;
+use crate::blob::vhd;
 use crate::call_log::{Call, Counters, LogSize};
 use crate::changes::Step;
 use crate::incident::{Incident, IncidentError, Listed};
@@ -348,6 +349,29 @@ impl Control {
     /// Reads the store at this moment.
     pub fn store<T>(&self, read: impl FnOnce(&Store) -> T) -> T {
         self.shared.store(read)
+    }
+
+    /// Bytes of a blob, by its address, whoever has it. `None` where there are none.
+    #[must_use]
+    pub fn blob_bytes(&self, uri: &str, at: u64, length: usize) -> Option<Vec<u8>> {
+        vhd::bytes(&self.shared.state(), uri, at, length)
+    }
+
+    /// The machine that has a blob, by its address, writes to its disk. `None` where no machine has it, or where it cannot be
+    /// written there.
+    pub fn write_as_machine(&self, uri: &str, at: u64, bytes: &[u8]) -> Option<()> {
+        let now = self.shared.clock.elapsed();
+        let written = vhd::write(&mut self.shared.state(), uri, at, bytes, now);
+        self.shared.saver.changed();
+        written
+    }
+
+    /// Deletes a blob that nobody has leased, by its address, as a person would. `None` where there is none.
+    pub fn delete_blob(&self, uri: &str) -> Option<()> {
+        let now = self.shared.clock.elapsed();
+        let deleted = vhd::delete(&mut self.shared.state(), uri, now);
+        self.shared.saver.changed();
+        deleted
     }
 
     /// Changes a resource's document behind everybody's back, as another tool or a person would.

@@ -248,11 +248,15 @@ impl Store {
     }
 
     /// Grows with every change.
-    pub(crate) fn revision(&self) -> u64 {
+    #[must_use]
+    pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    fn of_type(&self, kind: &str) -> Vec<Document> {
+    /// The documents of one type, in the order of the ids; letter case of the type does not matter. `lazuli/blobContainers` and
+    /// `lazuli/blobs` are the emulator's own types.
+    #[must_use]
+    pub fn of_type(&self, kind: &str) -> Vec<Document> {
         self.resources_of(kind).map(|resource| resource.doc.clone()).collect()
     }
 

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lazuli_model::{
-    ArmId, CachingMode, DataDisk, Disk, DiskId, DiskState, Lun, ProvisioningState, Vm,
+    ArmId, CachingMode, DataDisk, Disk, DiskId, DiskState, Lun, ProvisioningState, SystemDisk, Vm,
     fault::Fault,
     op::{Attachment, VmWrite, VmWriteMethod},
 };
@@ -251,6 +251,8 @@ pub enum Unattachable {
     Leased,
     /// The VM takes no page blobs.
     NoBlobs(blob::Refusal),
+    /// The VM takes page blobs, and no managed disks.
+    BlobsAlone,
 }
 
 /// Whether the disk's own state allows its attach to this VM. A state that is unknown here or contradicts itself allows
@@ -269,6 +271,14 @@ pub fn attachable<I>(disk: &Disk<I>, vm: &ArmId) -> Result<(), Unattachable> {
             | DiskState::ActiveUpload),
         ) => Err(Unattachable::InUse(state)),
         _ => Ok(()),
+    }
+}
+
+/// Whether a VM takes managed disks. Where it does not, Azure would refuse the whole write, with all other disks in it.
+fn managed_attachable(vm: &Vm) -> Result<(), Unattachable> {
+    match blob::Machine::of(vm) {
+        blob::Machine::Alone(SystemDisk::Blob) => Err(Unattachable::BlobsAlone),
+        blob::Machine::Alone(SystemDisk::Managed) | blob::Machine::OfScaleSet => Ok(()),
     }
 }
 

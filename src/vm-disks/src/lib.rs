@@ -543,9 +543,9 @@ fn resolved_outcome<E: AzureError>(resolved: Resolved, unreadable: Option<&E>) -
             Fault::AttachedElsewhere { holder: holders.first().cloned() }
         }
         Resolved::MayBeListed { .. }
-        | Resolved::Unattachable(Unattachable::InUse(_) | Unattachable::Leased | Unattachable::NoBlobs(_)) => {
-            Fault::InUse
-        }
+        | Resolved::Unattachable(
+            Unattachable::InUse(_) | Unattachable::Leased | Unattachable::NoBlobs(_) | Unattachable::BlobsAlone,
+        ) => Fault::InUse,
     };
     Err(Failure::new(fault, Why::Resolved(resolved)))
 }

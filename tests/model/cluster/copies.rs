@@ -83,6 +83,10 @@ impl Cluster {
             state.generations += 1;
             let name = format!("snapshot-{at}-{}", state.generations);
             let volume = &state.volumes[&disk];
+            // There are none.
+            if volume.class().is_vhd() {
+                return;
+            }
             let place = if place == Place::Instant && !volume.class().is_adjustable() { Place::Here } else { place };
             let (class, gib) = (volume.class(), volume.gib);
             let snapshot = SnapshotState {
@@ -150,6 +154,7 @@ impl Cluster {
         // Sectors of 4096 bytes fit no other type. A volume from one in a zone is in that zone where no zone is asked for, and
         // no machine of this world attaches it.
         let class = match (from.is_adjustable(), class.is_adjustable(), &source, from.zone(), class) {
+            (_, true, ..) if from.is_vhd() => Class::Plain,
             (true, false, ..) => from,
             (.., Source::Volume(_), Some(zone), Class::Plain) => Class::Premium(zone),
             _ => class,
@@ -169,7 +174,7 @@ impl Cluster {
         let Some(disk) = self.in_slot(slot) else { return };
         let mut state = self.state.lock().unwrap();
         let volume = state.volumes.get_mut(&disk).unwrap();
-        if volume.made {
+        if volume.made && !volume.class().is_vhd() {
             (volume.attributes, volume.modified) = (Some(to), true);
         }
         drop(state);

@@ -16,7 +16,7 @@ use lazuli_emulator::scenario::LOCATION;
 
 use super::super::{
     judge::Taken,
-    script::{Attributes, Class, ELSEWHERE, Place},
+    script::{Attributes, Class, ELSEWHERE, Kind, NAMED_ACCOUNT, Place},
     wire::Replica,
 };
 use super::{VolumeState, copies::Source};
@@ -28,6 +28,17 @@ fn capability() -> VolumeCapability {
         access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
         access_type: Some(AccessType::Mount(MountVolume { fs_type: "ext4".into(), ..Default::default() })),
     }
+}
+
+fn parameters(class: Class) -> HashMap<String, String> {
+    let mut parameters = vec![("skuName", class.sku())];
+    match class {
+        Class::Vhd(Kind::Shared) => parameters.push(("kind", "Shared")),
+        Class::Vhd(Kind::Dedicated) => parameters.push(("kind", "Dedicated")),
+        Class::Vhd(Kind::Named) => parameters.push(("storageAccount", NAMED_ACCOUNT)),
+        _ => {}
+    }
+    parameters.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 pub(super) type Made = (String, HashMap<String, String>, i64);
@@ -51,7 +62,7 @@ pub(super) async fn create(
         name,
         capacity_range: Some(CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
         volume_capabilities: vec![capability()],
-        parameters: [("skuName".to_owned(), class.sku().to_owned())].into(),
+        parameters: parameters(class),
         volume_content_source: r#type.map(|r#type| VolumeContentSource { r#type: Some(r#type) }),
         accessibility_requirements: (!topologies.is_empty())
             .then(|| TopologyRequirement { requisite: topologies.clone(), preferred: topologies }),

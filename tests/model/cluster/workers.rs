@@ -60,6 +60,17 @@ impl Cluster {
                         Todo::Expand(volume.handle.clone(), volume.gib)
                     }
                     VolumeState { wanted: true, attributes: Some(to), .. } => Todo::Modify(volume.handle.clone(), *to),
+                    // As external-provisioner: what may be there is made before it is deleted, for nothing but an answer names it.
+                    VolumeState { wanted: false, .. } if volume.class().is_vhd() && volume.handle.is_empty() => {
+                        if volume.may_be {
+                            Todo::Create(volume.gib, volume.class())
+                        } else {
+                            state.volumes.get_mut(&disk).unwrap().deleted = true;
+                            drop(state);
+                            self.wake();
+                            continue;
+                        }
+                    }
                     VolumeState { wanted: false, hasty, .. } if *hasty || !attached => Todo::Delete,
                     _ => Todo::Rest,
                 }
@@ -89,18 +100,24 @@ impl Cluster {
                     is_over
                 }
                 Todo::Create(gib, class) => {
-                    let rpc = Rpc::Create { disk: disk.clone(), gib };
+                    let rpc = Rpc::Create { disk: disk.clone(), gib, class };
                     let name = disk.clone();
+                    self.state.lock().unwrap().volumes.get_mut(&disk).unwrap().may_be = true;
                     let answer = self
                         .ask(Role::Provisioner, rpc, &disk, |replica| create(replica, name, (gib, class), None))
                         .await;
                     let mut state = self.state.lock().unwrap();
                     let volume = state.volumes.get_mut(&disk).unwrap();
+                    volume.may_be = answer.as_ref().err().is_none_or(|error| !error.as_ref().is_some_and(is_final));
                     if let Ok((handle, context, size)) = &answer {
                         volume.made = true;
                         // A persistent volume is written once.
                         if volume.handle.is_empty() {
                             (volume.handle, volume.context, volume.size) = (handle.clone(), context.clone(), *size);
+                        }
+                        drop(state);
+                        if self.world.vhds.is_some() {
+                            self.inform();
                         }
                     }
                     answer.is_ok()

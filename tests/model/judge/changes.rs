@@ -2,20 +2,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lazuli_emulator::store::Store;
+
 use super::super::facts::{self, Facts};
 use super::{Became, Call, Change, Judge, Rpc, Who, is_ours};
 
 impl Judge {
-    pub(in super::super) fn request_leaves(&mut self, who: Who, method: &str, path: &str) {
+    pub(in super::super) fn request_leaves(&mut self, who: Who, method: &str, (path, query): (&str, &str)) {
         self.look();
-        if path.starts_with("/subscriptions/") {
-            let table = if method == "GET" { &mut self.reads } else { &mut self.writes };
+        let is_read = matches!(method, "GET" | "HEAD") || path.ends_with("/listkeys");
+        let is_of_blobs = path.starts_with("/vhds");
+        if path.starts_with("/subscriptions/") || is_of_blobs {
+            let table = if is_read { &mut self.reads } else { &mut self.writes };
             *table.entry(who).or_default() += 1;
+        }
+        // A blob is made where there is none.
+        let makes = method == "PUT" && !query.contains("comp=");
+        if is_of_blobs && !is_read && !makes {
+            self.blob_is_written(who, path);
         }
     }
 
     pub(in super::super) fn request_is_answered(&mut self, who: Who, method: &str) {
-        if method == "GET" {
+        if matches!(method, "GET" | "HEAD") {
             self.look();
         } else {
             self.compare_now(who);
@@ -41,6 +50,10 @@ impl Judge {
 
     fn compare_now(&mut self, by: Who) {
         self.running = self.control.running_operations();
+        let revision = Some(self.control.store(Store::revision));
+        if std::mem::replace(&mut self.revision, revision) == revision {
+            return;
+        }
         let facts = Facts::read(&self.control);
         if facts == self.facts {
             return;
@@ -48,8 +61,10 @@ impl Judge {
         let old = std::mem::replace(&mut self.facts, facts);
         self.note_leftovers();
         self.note_origins();
+        self.note_imports();
         self.compare(&old, by);
         self.structure();
+        self.check_vhds(&old, by);
     }
 
     fn note_leftovers(&mut self) {
@@ -101,6 +116,7 @@ impl Judge {
             changes.push((disk.clone(), Became::Gone));
         }
         self.compare_copies(old, &mut changes);
+        self.compare_vhds(old, &mut changes);
         let at = self.now();
         for (disk, became) in changes {
             self.tell(&format!("  {disk} {became:?} by {by:?}"));

@@ -93,6 +93,7 @@ impl Judge {
             let what = format!("{disk} of {gib} GiB as {class:?} from {source}: {:?}", self.facts.disks.get(disk));
             self.violated("copied", what);
         }
+        self.is_imported_whole(disk);
     }
 
     /// What an OK to CreateSnapshot has said.
@@ -184,6 +185,11 @@ impl Judge {
     pub(super) fn is_copy_refusal_warranted(&self, call: &Call, code: Code, since: u64) -> Option<bool> {
         Some(match (&call.rpc, code) {
             (Rpc::Copy { source, .. }, Code::NotFound) => self.was_source_absent(source, since),
+            (Rpc::Copy { source, .. }, Code::FailedPrecondition)
+                if self.is_vhd(source) || self.is_gone_with_account(source, since) =>
+            {
+                self.was_attached_anywhere(source, since) || self.is_gone_with_account(source, since)
+            }
             (Rpc::Copy { source, .. }, Code::FailedPrecondition) => {
                 self.facts.snapshots.get(source).is_some_and(|facts| facts.failed)
             }

@@ -147,6 +147,10 @@ fn of_resolved(
         Resolved::Unattachable(Unattachable::NoBlobs(why)) => {
             format!("{disk} cannot be attached to node {node}: {why}")
         }
+        Resolved::Unattachable(Unattachable::BlobsAlone) => format!(
+            "{disk} cannot be attached to node {node}: its VM has blob disks, and takes no managed disk beside them; use nodes \
+             with managed disks"
+        ),
         Resolved::UnreadableDisk => format!("{disk} cannot be read; retry"),
         Resolved::Attached { .. } | Resolved::Detached => format!("{disk} needs no write on node {node}"),
     };

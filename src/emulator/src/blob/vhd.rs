@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::address::{self, Address};
 use super::documents::{self, Blob, BlobType, Documents, Metadata};
-use super::pages::PageMap;
+use super::pages::{PAGE, PageMap};
 use crate::arm::kinds;
 use crate::fault::{self, Fault};
 use crate::hypervisor::DiskFacts;
@@ -301,6 +301,36 @@ fn keep(state: &mut State, Found { account, container, mut blob }: Found, at: Du
     blob.etag = documents.blobs.next_etag(now);
     blob.modified = now;
     documents.put_blob(&container, &blob);
+}
+
+/// Bytes of a blob.
+pub(crate) fn bytes(state: &State, uri: &str, at: u64, length: usize) -> Option<Vec<u8>> {
+    let found = find(state, uri)?;
+    let mut bytes = vec![0; length];
+    state.blobs.files.open(&found.blob.file).ok()?.read_exact_at(&mut bytes, at).ok()?;
+    Some(bytes)
+}
+
+/// The machine that has the blob writes to its disk, which does not reach to the footer. The etag is a new one, as after
+/// what its device writes.
+pub(crate) fn write(state: &mut State, uri: &str, at: u64, bytes: &[u8], now: Duration) -> Option<()> {
+    let mut found = find(state, uri)?;
+    let end = at.checked_add(u64::try_from(bytes.len()).ok()?)?;
+    let has_machine = found.blob.metadata.contains_key(MACHINE) && found.blob.lease.is_some();
+    if !has_machine || found.blob.length.checked_sub(FOOTER).is_none_or(|size| end > size) {
+        return None;
+    }
+    state.blobs.files.write(&found.blob.file, at, bytes).ok()?;
+    found.blob.pages.write((at / PAGE * PAGE, end.next_multiple_of(PAGE)));
+    found.blob.device = found.blob.device.and(state.blobs.files.written(&found.blob.file));
+    keep(state, found, now);
+    Some(())
+}
+
+/// A blob that nobody has leased goes.
+pub(crate) fn delete(state: &mut State, uri: &str, at: Duration) -> Option<()> {
+    let Found { account, container, blob } = find(state, uri)?;
+    blob.lease.is_none().then(|| documents(state, &account, at).remove_blob(&container, &blob))
 }
 
 /// Makes an empty disk of so many GiB for a machine, unless that has it already.

@@ -104,6 +104,26 @@ async fn a_machine_makes_takes_and_releases_a_blob_by_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_the_machine_that_has_a_blob_writes_to_its_disk() {
+    let blobs = cloud(options(), &["one"]).await;
+    let (rig, address) = (&blobs.rig, uri("a.vhd"));
+    let control = rig.emulator.control();
+    assert_eq!(control.blob_bytes(&address, 0, 512), None);
+    assert_eq!(rig.write_blobs("one", json!([empty_element("a.vhd", 0, 1)])).await["status"], "Succeeded");
+    let before = blobs.head("a.vhd").await.header("etag").to_owned();
+    control.write_as_machine(&address, 4096, b"content").unwrap();
+    assert_ne!(blobs.head("a.vhd").await.header("etag"), before);
+    assert_eq!(blobs.read("a.vhd", "bytes=4096-4102").await, b"content"[..]);
+    assert_eq!(control.blob_bytes(&address, 4096, 7).as_deref(), Some(&b"content"[..]));
+    assert_eq!(control.write_as_machine(&address, 1 << 30, b"footer"), None, "it is behind the disk");
+    assert_eq!(control.delete_blob(&address), None, "it is leased");
+    assert_eq!(rig.write_blobs("one", json!([])).await["status"], "Succeeded");
+    assert_eq!(control.write_as_machine(&address, 0, b"x"), None, "no machine has it");
+    control.delete_blob(&address).unwrap();
+    assert_eq!(control.blob_bytes(&address, 0, 512), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn letter_case_tells_blobs_apart() {
     let blobs = cloud(options(), &["one"]).await;
     let both = json!([empty_element("a.vhd", 0, 1), empty_element("A.vhd", 1, 1)]);

@@ -24,7 +24,10 @@ use std::{
 use lazuli_model::{ArmId, CachingMode, Disk, DiskId, ProvisioningState, Vm, op::VmWrite};
 use lazuli_quota::read::{Accept, By, Seen};
 
-use super::{DesiredDisks, Resolved, Terms, attachable, blob_attachable, confirmed_attached, gives_terms, write_for};
+use super::{
+    DesiredDisks, Resolved, Terms, attachable, blob_attachable, confirmed_attached, gives_terms, managed_attachable,
+    write_for,
+};
 use crate::lun::NodeReservations;
 use lazuli_volume::effective_caching;
 
@@ -442,9 +445,11 @@ impl<T: Moment> Evidence<'_, T> {
         {
             return Step::Open(Open::ReadVmSingly);
         }
-        if disk.blob().is_some()
-            && let Err(why) = blob_attachable(state, self.vm)
-        {
+        let is_taken = match disk.blob() {
+            Some(_) => blob_attachable(state, self.vm),
+            None => managed_attachable(self.vm),
+        };
+        if let Err(why) = is_taken {
             return Step::Resolved(Resolved::Unattachable(why), read.seen.sent_at);
         }
         match attachable(state, &self.vm.id) {

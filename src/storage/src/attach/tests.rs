@@ -33,7 +33,7 @@ pub(super) fn vm(data_disks: Vec<DataDisk>) -> Vm {
         computer_name: None,
         provisioning_state: ProvisioningState::Succeeded,
         etag: None,
-        system_disk: lazuli_model::SystemDisk::Managed,
+        system_disk: SystemDisk::Managed,
         data_disks,
     }
 }

@@ -268,7 +268,10 @@ impl Run {
                     shown => shown,
                 },
                 etag: etag.clone(),
-                system_disk: lazuli_model::SystemDisk::Blob,
+                system_disk: match self.habits.blobs {
+                    true => lazuli_model::SystemDisk::Blob,
+                    false => lazuli_model::SystemDisk::Managed,
+                },
                 data_disks: elements,
             },
             version: lazuli_storage::source::VmVersion { machine: (!is_list).then(|| format!("machine-{vm}")), etag },

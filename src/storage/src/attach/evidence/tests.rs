@@ -419,6 +419,18 @@ fn a_disk_is_refused_by_a_single_read_of_it_and_never_by_a_list() {
     assert_eq!(refused, Some(Resolved::Unattachable(Unattachable::AttachedTo(vec![there()]))));
 }
 
+/// Azure would refuse the whole write, and so the detaches in it.
+#[test]
+fn a_managed_disk_goes_to_no_vm_of_blobs_and_keeps_no_other_disk_there() {
+    let free = disk_in(Some(DiskState::Unattached), 1, &[]);
+    let mut case = Case::new(vec![element(2, 0)], single(9)).request(1, ATTACH, 5).request(2, Goal::Detached, 5);
+    case.vm.system_disk = lazuli_model::SystemDisk::Blob;
+    let case = case.read(1, free, single(9));
+    assert_eq!(case.resolved(1), Some(Resolved::Unattachable(Unattachable::BlobsAlone)));
+    let write = case.plan(Mutant::None).write;
+    assert_eq!((write.attach.len(), write.detach), (0, vec![disk(2)]));
+}
+
 #[test]
 fn a_list_without_an_etag_follows_from_a_vm_at_rest_that_shows_all_that_was_written_before() {
     let free = disk_in(Some(DiskState::Unattached), 1, &[]);
