@@ -358,7 +358,8 @@ async fn clear_strays(
         }
         at_rest(control).await;
     }
-    for account in judge.lock().unwrap().stray_accounts(&wanted) {
+    let strays = judge.lock().unwrap().stray_accounts(&wanted);
+    for account in strays {
         judge.lock().unwrap().coverage.count("stray account cleared away");
         tool.delete_account(&account).await;
         at_rest(control).await;

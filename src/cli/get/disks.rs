@@ -503,13 +503,13 @@ mod tests {
         };
         let defaults = class::Defaults {
             blob_disks: class::BlobDisks::Always,
-            machines: class::Machines::Blobs,
             is_stack_hub: false,
             subscription: scenario::SUBSCRIPTION.to_owned(),
             resource_group: scenario::RESOURCE_GROUP.to_owned(),
             location: scenario::LOCATION.to_owned(),
         };
-        let class::Choice::Blob(class) = class::choose(&request, &defaults).unwrap() else { panic!("{kind}") };
+        let found = class::Found { managed: Some(false), ..Default::default() };
+        let class::Choice::Blob(class) = class::choose(&request, &defaults, &found).unwrap() else { panic!("{kind}") };
         let disks = services::blob_disks(azure, Metrics::unregistered(), Recorder::nowhere());
         disks.create(&class, name).await.unwrap().uri
     }

@@ -310,7 +310,7 @@ impl Judge {
         for (name, blob) in disks {
             self.has_footer(&name, "is at rest");
             self.check_written(&name, &blob);
-            if blob.grown_from.is_some() || blob.is_leased != !self.facts.holders(&name).is_empty() {
+            if blob.grown_from.is_some() || blob.is_leased == self.facts.holders(&name).is_empty() {
                 self.violated("footer", format!("{name} at rest: {blob:?}"));
             }
             // A footer that was left inside a disk is no content of its user.
