@@ -1,7 +1,7 @@
 //! VHD blob disks, as the sidecars ask for them: made, attached, grown, detached and deleted, on machines whose system disks
 //! are blobs.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs::File, io::ErrorKind, os::unix::fs::FileExt as _, process::Command};
 
 use csi_proto::csi::Volume;
 use futures::future::join_all;
@@ -169,5 +169,41 @@ async fn disk_a_storm_of_blob_disks_takes_as_long_as_an_account_and_a_write_of_a
         .for_each(Result::unwrap);
     assert!(began.elapsed() <= seconds(2), "deletion: {:?}", began.elapsed());
     assert_eq!((blobs(&rig), rig.control.counters().throttled), (vec![], 0));
+    rig.stop().await;
+}
+
+/// What QEMU, whose footers are those of Virtual PC, reads in a blob: its size in bytes.
+fn by_qemu(rig: &Rig, uri: &str, length: u64) -> Option<u64> {
+    let folder = lazuli_rig::Folder::make("footer").unwrap();
+    let path = folder.path().join("disk.vhd");
+    let file = File::create(&path).unwrap();
+    // The disk itself is blank: a hole.
+    file.write_all_at(&rig.control.blob_bytes(uri, length - 512, 512).unwrap(), length - 512).unwrap();
+    let mut command = Command::new("qemu-img");
+    // QEMU takes the size of the geometry unless it is told that the footer's counts.
+    let image = format!("driver=vpc,force-size-calc=current_size,file.filename={}", path.display());
+    let answer = match command.args(["info", "--output=json", "--image-opts", &image]).output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("SKIPPED: there is no qemu-img; install qemu-utils");
+            return None;
+        }
+        answer => answer.unwrap(),
+    };
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    let shown: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    Some(shown["virtual-size"].as_u64().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_qemu_reads_the_footers_of_made_and_of_grown_blobs() {
+    let (rig, client) = vhds(|_| {}).await;
+    let volume = create_with(&client, "pvc-1", &[("kind", "Dedicated")]).await.unwrap();
+    for gib in [1, 3, 4095] {
+        assert_eq!(expand(&client, &volume.volume_id, gib * GIB, 0).await.unwrap(), gib * GIB);
+        let bytes = u64::try_from(gib * GIB).unwrap();
+        let shown = by_qemu(&rig, &volume.volume_id, bytes + 512);
+        assert!(shown.is_none_or(|shown| shown == bytes), "{shown:?} instead of {bytes}");
+    }
+    delete(&client, &volume.volume_id).await.unwrap();
     rig.stop().await;
 }
