@@ -161,10 +161,14 @@ impl BlobDisks {
     /// A lease that is held, naming the machine; its snapshots; Azure's own failures.
     pub async fn delete(&self, uri: &BlobUri) -> Result<Deleted, BlobDiskError> {
         let wanted = Wanted::Deleted(DeleteSpec { uri: uri.clone(), cluster: self.cluster.name.clone() });
-        self.existing(uri, wanted).await.map(|done| match done {
+        let deleted = self.existing(uri, wanted).await.map(|done| match done {
             Done::Deleted(deleted) => deleted,
             Done::Size(_) => unreachable!("a deletion leaves no disk"),
-        })
+        });
+        if let Ok(Deleted::AccountKept(why)) = &deleted {
+            tracing::warn!(disk = %uri, account = uri.account(), ?why, "the disk is deleted, and its storage account is kept");
+        }
+        deleted
     }
 
     /// Grows a disk to `required_bytes`, unless it is that large. Returns its size then.

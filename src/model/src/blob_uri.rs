@@ -180,15 +180,23 @@ impl BlobUri {
     /// Whether a text that is no address of a blob disk may name this blob to another program: by another scheme, a port, a
     /// query or a domain of one's own. It has the last part of the blob's name then, plain or percent-encoded.
     pub fn may_be(&self, text: &str) -> bool {
-        let last = self.name().rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+        let last = last_part(self.name());
         let plain = percent_decoded(text);
-        [text, &plain, &percent_decoded(&plain)].iter().any(|text| text.to_ascii_lowercase().contains(&last))
+        [text, &plain, &percent_decoded(&plain)].iter().any(|text| {
+            let path = text.split(['?', '#']).next().unwrap_or_default();
+            last_part(path).eq_ignore_ascii_case(last)
+        })
     }
 
     /// The name of the blob in its container, with slashes where it has folders.
     pub fn name(&self) -> &str {
         self.host_and_path().1.split_once('/').expect("the parser has seen a name").1
     }
+}
+
+/// The part of a path behind its last slash, of either kind.
+fn last_part(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or_default()
 }
 
 /// A text with what is percent-encoded in it (source: RFC 3986) as plain characters.
@@ -470,6 +478,15 @@ mod tests {
                     prop_assert!(is_account_name(uri.account()));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn an_element_whose_name_only_ends_as_that_of_the_blob_is_another_one() {
+        let uri: BlobUri = "https://acct.blob.core.windows.net/vhds/folder/d.vhd".parse().unwrap();
+        assert!(!uri.may_be("http://other.blob.core.windows.net/vhds/old.vhd"));
+        for text in ["http://a/vhds/D.vhd?sig=x", "folder%2Fd.vhd", "d.vhd", "https://b:1/folder/%2564.vhd"] {
+            assert!(uri.may_be(text), "{text}");
         }
     }
 }

@@ -266,15 +266,8 @@ fn shared_name(cluster: &str, sku: StorageSku, location: &str, number: usize) ->
 
 /// The names of the account of a disk, first choice first. Nothing but the cluster and the disk decides, so that the
 /// deletion of the disk knows them too.
-fn dedicated_names(cluster: &str, blob: &str) -> impl Iterator<Item = String> {
+pub(crate) fn dedicated_names(cluster: &str, blob: &str) -> impl Iterator<Item = String> {
     (0..MOST_NAMES).map(move |number| name(DEDICATED_PREFIX, &[&cluster.to_lowercase(), blob, &number.to_string()]))
-}
-
-/// Whether it is a name as drivers give to the accounts that they make for disks, in the resource group of their cluster: a
-/// prefix and digits (source: the in-tree plugin).
-pub fn is_made_name(account: &str) -> bool {
-    let digits = [SHARED_PREFIX, DEDICATED_PREFIX].iter().find_map(|prefix| account.strip_prefix(prefix));
-    account.len() == NAME_LENGTH && digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Whether only the account that this cluster made for this disk alone has the name.
@@ -398,7 +391,9 @@ pub fn earlier(evidence: &Evidence, request: &Request) -> Earlier {
     let name = |seen: &Seen| seen.account.name().to_owned();
     let found = evidence.accounts.iter().find(is_its_own).or_else(|| candidates().find(has_it));
     let unread: BTreeSet<String> = candidates().filter(|seen| seen.blobs == Blobs::Unread).map(name).collect();
-    let mut unreadable = candidates().filter(|seen| seen.blobs == Blobs::Unreadable).map(name);
+    // The tag is the way out for a person who knows that the account does not answer.
+    let is_left_out = |seen: &&Seen| request.place == Place::Shared && tag(&seen.account, SKIP_MATCHING).is_some();
+    let mut unreadable = candidates().filter(|seen| seen.blobs == Blobs::Unreadable && !is_left_out(seen)).map(name);
     match (found.map(name), unreadable.next()) {
         (Some(account), _) => Earlier::In(account),
         (None, Some(account)) => Earlier::Unreadable(account),

@@ -315,6 +315,16 @@ pub fn choose(request: &Request, defaults: &Defaults, found: &Found) -> Result<C
     let kind = parameters.get("kind");
     let account = parameters.get("storageaccount");
     let place = match (kind.map(|kind| (kind, Kind::of(kind))), account) {
+        // Where blob disks are made it is a mistake, and elsewhere the business of managed disks.
+        (Some((kind, None)), None) if !kind.value.is_empty() => {
+            return match (defaults.blob_disks, found.machines) {
+                (BlobDisks::Always, _) | (BlobDisks::Auto, Some(Machines::Blobs)) => {
+                    Err(kind.refuse("allowed are Managed, Shared and Dedicated"))
+                }
+                (BlobDisks::Auto, None) => Ok(Choice::AskForMachines),
+                (BlobDisks::Auto, Some(_)) | (BlobDisks::Never, _) => Ok(Choice::Managed { warning: None }),
+            };
+        }
         (None | Some((_, None | Some(Kind::Managed))), None) => return Ok(Choice::Managed { warning: None }),
         (Some((kind, None)), Some(_)) => {
             return Err(kind.refuse("allowed with storageAccount is Dedicated, or to leave it out"));
@@ -345,10 +355,11 @@ pub fn choose(request: &Request, defaults: &Defaults, found: &Found) -> Result<C
         (BlobDisks::Never, _) => as_go(),
         (BlobDisks::Auto, None) => Ok(Choice::AskForMachines),
         (BlobDisks::Auto, Some(Machines::Unknown)) => Ok(Choice::Undecided),
-        (BlobDisks::Auto, Some(Machines::Blobs)) => match (blob()?, found.managed) {
-            (_, None) => Ok(Choice::AskForManaged),
-            (_, Some(true)) => as_go(),
-            (blob, Some(false)) => Ok(Choice::Blob(blob)),
+        // Also for a class that no blob disk can have: the first try may have been a managed disk's.
+        (BlobDisks::Auto, Some(Machines::Blobs)) => match found.managed {
+            None => Ok(Choice::AskForManaged),
+            Some(true) => as_go(),
+            Some(false) => blob().map(Choice::Blob),
         },
         // A class of which no try makes a blob disk has none.
         (BlobDisks::Auto, Some(Machines::Managed)) => match (blob(), found.blob) {

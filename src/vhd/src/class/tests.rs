@@ -74,8 +74,7 @@ fn kind_and_keys_are_read_in_any_letter_case() {
     }
     assert_eq!(blob(&[("kind", "dedicated"), ("STORAGEACCOUNT", "Acct")]).place, Place::Account("acct".into()));
     assert_eq!(choice(&[("kind", "managed")]), Ok(Choice::Managed { warning: None }));
-    // Another word is the business of managed disks, as is a class without any.
-    assert_eq!(choice(&[("kind", "Sharde")]), Ok(Choice::Managed { warning: None }));
+    // A class without any is the business of managed disks.
     assert_eq!(choice(&[("anything", "else")]), Ok(Choice::Managed { warning: None }));
     assert_eq!(choice(&[("kind", ""), ("storageAccount", "")]), Ok(Choice::Managed { warning: None }));
 }
@@ -488,4 +487,37 @@ fn every_row_of_the_table_is_there_once_in_order_and_is_written_for_people() {
     let (all, hub) = skus.split_once("; on Azure Stack Hub ").unwrap();
     let names = |skus: &[StorageSku]| skus.iter().map(|sku| sku.as_str()).collect::<Vec<_>>().join(", ");
     assert_eq!((all, hub), (&*names(&SKUS), &*names(&STACK_HUB_SKUS)));
+}
+
+/// What the first try has begun the later ones go on with, whatever Nodes there are by then.
+#[test]
+fn a_managed_disk_that_an_earlier_try_made_is_gone_on_with_whatever_blob_disks_refuse() {
+    let begun = Found { machines: Some(Machines::Blobs), blob: Some(false), managed: Some(true) };
+    for parameters in [
+        &[("kind", "Dedicated"), ("csi.storage.k8s.io/migrated", "x"), ("csi-migration", "true")][..],
+        &[("kind", "Shared"), ("tags", "a=b")],
+        &[("kind", "Shared"), ("skuName", "StandardSSD_LRS")],
+    ] {
+        let managed = Found { machines: Some(Machines::Managed), ..begun };
+        let first = choose(&request(parameters), &defaults(), &managed);
+        assert!(matches!(first, Ok(Choice::Managed { .. })), "the first try: {first:?}");
+        let retry = choose(&request(parameters), &defaults(), &begun);
+        assert!(matches!(retry, Ok(Choice::Managed { .. })), "the retry: {retry:?}");
+    }
+}
+
+#[test]
+fn a_kind_that_is_none_is_refused_where_blob_disks_are_made() {
+    let with = |blob_disks, machines| {
+        let found = Found { machines, ..Found::default() };
+        choose(&request(&[("kind", "Shred")]), &Defaults { blob_disks, ..defaults() }, &found)
+    };
+    for (blob_disks, machines) in [(BlobDisks::Always, None), (BlobDisks::Auto, Some(Machines::Blobs))] {
+        let error = with(blob_disks, machines).unwrap_err().to_string();
+        assert!(["kind", "Shred", "Managed, Shared and Dedicated"].iter().all(|word| error.contains(word)), "{error}");
+    }
+    assert_eq!(with(BlobDisks::Auto, None), Ok(Choice::AskForMachines));
+    for (blob_disks, machines) in [(BlobDisks::Never, None), (BlobDisks::Auto, Some(Machines::Managed))] {
+        assert_eq!(with(blob_disks, machines), Ok(Choice::Managed { warning: None }));
+    }
 }

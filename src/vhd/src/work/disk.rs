@@ -15,7 +15,7 @@ use lazuli_model::{
 };
 
 use super::{Home, Refused};
-use crate::accounts::is_made_name;
+use crate::accounts::is_dedicated_name;
 use crate::life::{
     self, Answer, Blob, Call, Create, CreateSpec, Delete, DeleteSpec, Deleted, Expand, ExpandSpec, Failure, Why,
 };
@@ -54,15 +54,14 @@ impl Wanted {
     /// shows one of the name; none where that is not known. `cluster` is that of the cluster.
     ///
     /// A list leaves out what this identity may not read. A single read of an account says more: Azure answers that it does not
-    /// exist only to whom it would show it. What a driver has made is in the resource group of the cluster, and any disk is in
-    /// one that the operator allows.
+    /// exist only to whom it would show it. What this cluster has made for one disk is in its resource group, and any other disk
+    /// is in a group that the operator allows: an account of another cluster may have a name like those of this one's pool.
     pub fn may_be_in(&self, cluster: (&str, &str), allowed: &AllowedResourceGroups) -> Vec<(String, String)> {
         let Self::Deleted(spec) = self else { return Vec::new() };
-        match allowed.all(cluster) {
-            _ if is_made_name(spec.uri.account()) => vec![(cluster.0.to_owned(), cluster.1.to_owned())],
-            Some(groups) => groups,
-            None => Vec::new(),
+        if is_dedicated_name(&spec.cluster, spec.uri.name(), spec.uri.account()) {
+            return vec![(cluster.0.to_owned(), cluster.1.to_owned())];
         }
+        allowed.all(cluster).unwrap_or_default()
     }
 
     /// How it ends where no list shows an account of the name. `is_gone`: there is none, by [`are_missing`].
@@ -93,7 +92,7 @@ impl Wanted {
 
 /// Whether reads of an account in every place where it may be say that it does not exist.
 pub fn are_missing<T, E: AzureFailure>(reads: &[Result<T, E>]) -> bool {
-    let is_missing = |read: &Result<T, E>| matches!(read, Err(error) if error.fault().says_that_it_is_missing());
+    let is_missing = |read: &Result<T, E>| matches!(read, Err(error) if *error.fault() == Fault::NotFound);
     !reads.is_empty() && reads.iter().all(is_missing)
 }
 

@@ -64,7 +64,8 @@ impl<E> Refused<E> {
         E: AzureFailure,
     {
         let problem = match error.fault() {
-            fault if fault.says_that_it_is_missing() => Problem::NoAccount,
+            // What is missing around it says nothing of the account.
+            Fault::NotFound => Problem::NoAccount,
             _ if error.effect() == Effect::Possible => Problem::Lost,
             fault => Problem::Other(fault.clone()),
         };

@@ -14,7 +14,8 @@
 //!   by a list that was sent after the request came.
 //! - The account of an address is looked for in the resource group of the cluster, then in the subscription.
 //! - What is known may be old: an account that a call did not find is forgotten, and lists that still show it are not
-//!   believed for a while. What an account holds is listed again after [`BLOBS_LAST`].
+//!   believed for a while. What an account holds is listed anew for each request, by a list that all who wait share: the
+//!   claim may come back to a process that did not lead meanwhile.
 //! - A creation is waited for while a request needs it: what is not sent by then is not sent ([`Action::Leave`]).
 
 use std::{
@@ -36,8 +37,7 @@ use crate::{
 
 /// How old a list of accounts may be for a request that comes.
 pub const LIST_LASTS: Duration = Duration::from_secs(60);
-/// How long the list of an account's blobs is believed, but for what was placed since, and how long a disk that was
-/// given a place counts without a list that shows it: longer than a creation takes.
+/// How long a disk that was given a place counts without a list that shows it: longer than a creation takes.
 pub const BLOBS_LAST: Duration = Duration::from_secs(10 * 60);
 /// How long a name is known to belong to somebody else.
 const TAKEN_LASTS: Duration = Duration::from_secs(10 * 60);
@@ -49,6 +49,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const MOST_LOOKS: u32 = 200;
 /// How often a request waits for any other one thing. More would be a loop.
 const MOST_REPEATS: u32 = 20;
+
+fn requests_of(waiting: &[(Caller, Duration, Request)]) -> Vec<Request> {
+    waiting.iter().map(|(_, _, request)| request.clone()).collect()
+}
 
 /// Names one caller.
 pub type Caller = u64;
@@ -393,6 +397,14 @@ impl<E: AzureFailure> State<E> {
         Some((what, at))
     }
 
+    /// Whether Azure has refused the list of the subscription to a caller, which is shown that of the resource group then.
+    fn is_group_alone(&self, caller: Caller) -> bool {
+        let refused = self.failed.get(&What::List(Scope::Subscription));
+        let waits_for_group = |ask: &Ask| ask.asked == Asked::All && ask.waits.contains_key(&What::List(Scope::Group));
+        refused.is_some_and(|error| error.fault().is_refusal())
+            || self.callers.get(&caller).is_some_and(waits_for_group)
+    }
+
     /// Answers those who ask for accounts that exist.
     fn find(&mut self, now: Duration, actions: &mut Vec<Action<E>>) {
         let of = |(caller, ask): (&Caller, &Ask)| match &ask.asked {
@@ -405,8 +417,11 @@ impl<E: AzureFailure> State<E> {
             let list = |scope| (What::List(scope), move |id| Action::List(id, scope));
             let answer = match name {
                 None if self.subscription.is_fresh_for(at) => Ok(self.subscription.accounts.clone()),
+                // Who has rights on the resource group alone has those accounts, which are all that disks are made in.
+                None if self.is_group_alone(caller) && self.group.is_fresh_for(at) => Ok(self.group.accounts.clone()),
                 None => {
-                    let (what, action) = list(Scope::Subscription);
+                    let scope = if self.is_group_alone(caller) { Scope::Group } else { Scope::Subscription };
+                    let (what, action) = list(scope);
                     self.need(now, caller, what, action, actions);
                     continue;
                 }
@@ -446,7 +461,7 @@ impl<E: AzureFailure> State<E> {
                 }
                 continue;
             }
-            let mut evidence = self.evidence(now);
+            let mut evidence = self.evidence(now, at);
             evidence
                 .accounts
                 .retain(|seen| self.closed.get(seen.account.name()).is_none_or(|at| now > *at + BLOBS_LAST));
@@ -476,7 +491,6 @@ impl<E: AzureFailure> State<E> {
             Asked::Earlier(_) | Asked::Account(_) | Asked::All => None,
         };
         let mut waiting: Vec<(Caller, Duration, Request)> = self.callers.iter().filter_map(of).collect();
-        let group_at = self.group.at;
         waiting.retain(|(caller, at, _)| {
             let is_known = self.group.is_fresh_for(*at);
             if !is_known {
@@ -487,8 +501,35 @@ impl<E: AzureFailure> State<E> {
         if waiting.is_empty() {
             return;
         }
-        let requests: Vec<Request> = waiting.iter().map(|(_, _, request)| request.clone()).collect();
-        let Plan { joins, makes, reads, refused } = plan(&self.evidence(now), &requests);
+        // The newest of them needs the newest lists. Who came before may have what it needs.
+        let newest = waiting.iter().map(|(_, at, _)| *at).max().unwrap_or_default();
+        let needed = plan(&self.evidence(now, newest), &requests_of(&waiting));
+        let listed: Option<Vec<Duration>> =
+            needed.reads.iter().map(|name| self.blobs.get(name).map(|(at, _)| *at)).collect();
+        let listed = listed.and_then(|listed| listed.into_iter().min());
+        let (early, late): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(_, at, _)| !needed.reads.is_empty() && Some(*at) <= listed);
+        if !early.is_empty() {
+            let newest = early.iter().map(|(_, at, _)| *at).max().unwrap_or_default();
+            let planned = plan(&self.evidence(now, newest), &requests_of(&early));
+            self.serve(now, early, planned, actions);
+        }
+        if !late.is_empty() {
+            let planned = plan(&self.evidence(now, newest), &requests_of(&late));
+            self.serve(now, late, planned, actions);
+        }
+    }
+
+    /// Does for each request what the plan for all of them says.
+    fn serve(
+        &mut self,
+        now: Duration,
+        waiting: Vec<(Caller, Duration, Request)>,
+        planned: Plan,
+        actions: &mut Vec<Action<E>>,
+    ) {
+        let Plan { joins, makes, reads, refused } = planned;
+        let group_at = self.group.at;
         let mut new: BTreeMap<String, NewAccount> = makes.into_iter().map(|new| (new.name.clone(), new)).collect();
         for (caller, at, request) in waiting {
             match (joins.get(&request.blob), refused.get(&request.blob)) {
@@ -575,7 +616,9 @@ impl<E: AzureFailure> State<E> {
         }
     }
 
-    fn evidence(&self, now: Duration) -> Evidence {
+    /// What is known for a request that came then. What an account holds counts only by a list that was sent after that: the
+    /// claim may come back to this process after another one has led and has made the disk.
+    fn evidence(&self, now: Duration, asked_at: Duration) -> Evidence {
         let blobs = |account: &StorageAccount| {
             let name = account.name();
             // After so long a disk that was given a place is there, or is not: a list says which.
@@ -583,7 +626,7 @@ impl<E: AzureFailure> State<E> {
             let doubtful = self.placed.values().any(|(of, at)| of == name && is_old(*at));
             match self.blobs.get(name) {
                 _ if self.failed.contains_key(&What::Blobs(name.to_owned())) => Blobs::Unreadable,
-                Some((at, blobs)) if !is_old(*at) && !doubtful => Blobs::Known(blobs.clone()),
+                Some((at, blobs)) if *at >= asked_at && !doubtful => Blobs::Known(blobs.clone()),
                 Some(_) | None => Blobs::Unread,
             }
         };

@@ -2,7 +2,7 @@ use lazuli_model::{ArmId, BlobUri, StorageAccount};
 
 use super::*;
 use crate::{
-    accounts::{self, Evidence, Request as Placing},
+    accounts::{self, Evidence, Request as Placing, dedicated_names},
     class::Place,
     footer::LENGTH,
     lease::Lease,
@@ -154,7 +154,8 @@ fn the_manager_says_that_an_account_is_gone() {
     }
     let problem = |fault, effect| Refused::by_manager(Error(fault, effect)).problem;
     assert_eq!(problem(Fault::NotFound, Effect::None), Problem::NoAccount);
-    assert_eq!(problem(Fault::ScopeNotFound, Effect::None), Problem::NoAccount);
+    // Whether the account exists is unknown.
+    assert_eq!(problem(Fault::ScopeNotFound, Effect::None), Problem::Other(Fault::ScopeNotFound));
     assert_eq!(problem(Fault::OutcomeUnknown, Effect::Possible), Problem::Lost);
     assert_eq!(problem(Fault::Locked, Effect::None), Problem::Other(Fault::Locked));
 }
@@ -191,8 +192,8 @@ fn an_account_is_gone_where_it_is_in_none_of_the_resource_groups_that_it_may_be_
             faults.iter().map(|fault| fault.clone().map_or(Ok(()), |fault| Err(Missing(fault)))).collect();
         are_missing(&reads)
     };
-    assert!(gone(&[Some(Fault::NotFound)]) && gone(&[Some(Fault::NotFound), Some(Fault::ScopeNotFound)]));
-    for other in [None, Some(Fault::Forbidden), Some(Fault::Unavailable)] {
+    assert!(gone(&[Some(Fault::NotFound)]) && gone(&[Some(Fault::NotFound), Some(Fault::NotFound)]));
+    for other in [None, Some(Fault::Forbidden), Some(Fault::Unavailable), Some(Fault::ScopeNotFound)] {
         assert!(!gone(&[Some(Fault::NotFound), other]));
     }
     assert!(!gone(&[]), "nothing is known of where it may be");
@@ -200,14 +201,27 @@ fn an_account_is_gone_where_it_is_in_none_of_the_resource_groups_that_it_may_be_
     let only = |list: &[&str]| AllowedResourceGroups::of(list.iter().map(|text| text.parse().unwrap()).collect());
     let of = |request: &Request, allowed: &AllowedResourceGroups| request.wanted.may_be_in(("s", "g"), allowed);
     let group = |name: &str| ("s".to_owned(), name.to_owned());
-    // As the in-tree plugin named its accounts, and as this driver does.
-    for name in ["ds0123456789abcdef012345", "dd0123456789abcdef012345"] {
-        assert_eq!(of(&deleted(name), &AllowedResourceGroups::Any), [group("g")]);
-        assert_eq!(of(&deleted(name), &only(&["team"])), [group("g")]);
-    }
-    for name in ["mine", "dsomething", "ds0123456789abcdef01234z"] {
+    let Wanted::Deleted(DeleteSpec { uri, cluster }) = deleted("any").wanted else { panic!("it is a deletion") };
+    let own = dedicated_names(&cluster, uri.name()).next().unwrap();
+    assert_eq!(of(&deleted(&own), &AllowedResourceGroups::Any), [group("g")]);
+    assert_eq!(of(&deleted(&own), &only(&["team"])), [group("g")]);
+    for name in ["mine", "dsomething", "ds0123456789abcdef012345", "dd0123456789abcdef012345"] {
         assert_eq!(of(&deleted(name), &AllowedResourceGroups::Any), [], "{name}");
         assert_eq!(of(&deleted(name), &only(&["team"])), [group("g"), group("team")], "{name}");
     }
     assert_eq!(of(&made(1), &only(&["team"])), []);
+}
+
+/// The name says that a driver made the account, and not that this cluster did.
+#[test]
+fn an_account_that_another_cluster_made_may_be_in_a_group_that_the_operator_allows() {
+    let allowed = AllowedResourceGroups::of(vec!["oldsub/oldgroup".parse().unwrap()]);
+    let groups = deleted("ds0123456789abcdef012345").wanted.may_be_in(("s", "g"), &allowed);
+    assert!(groups.contains(&("oldsub".to_owned(), "oldgroup".to_owned())), "{groups:?}");
+}
+
+#[test]
+fn a_subscription_that_is_not_found_says_nothing_of_an_account() {
+    let reads: Vec<Result<(), Missing>> = vec![Err(Missing(Fault::NotFound)), Err(Missing(Fault::ScopeNotFound))];
+    assert!(!are_missing(&reads), "the fault says that whether the resource exists is unknown");
 }

@@ -527,3 +527,77 @@ proptest! {
         prop_assert!(world.state.making.is_empty());
     }
 }
+
+/// The controller's container outlives a leadership: what this process knew of an account's blobs is older than what
+/// another one has made since.
+#[test]
+fn a_disk_that_another_replica_made_meanwhile_is_found_by_the_first_one() {
+    let mut world = World::new(vec![(old("ds1"), vec![]), (old("ds2"), vec![])]);
+    let account = world.place(1);
+    world.make(&account, 1);
+    // Another replica leads for a while.
+    let first =
+        std::mem::replace(&mut world.state, State::new(Cluster { name: "s/g/kubernetes".into(), is_stack_hub: false }));
+    let account = world.place(2);
+    world.make(&account, 2);
+    let home = world.place(3);
+    world.make(&home, 3);
+    // The first one leads again, and the claim comes again: its answer was lost.
+    world.state = first;
+    world.now += Duration::from_secs(120);
+    world.asked.clear();
+    let again = world.place(3);
+    assert_eq!(again, home, "the disk has a second home; asked: {:?}", world.asked);
+}
+
+/// The same where the machines of the Nodes have changed: what the other replica began is not seen.
+#[test]
+fn what_another_replica_began_meanwhile_is_seen_by_the_first_one() {
+    let mut world = World::new(vec![(old("ds1"), vec![])]);
+    let account = world.place(1);
+    world.make(&account, 1);
+    let first =
+        std::mem::replace(&mut world.state, State::new(Cluster { name: "s/g/kubernetes".into(), is_stack_hub: false }));
+    let account = world.place(2);
+    world.make(&account, 2);
+    world.state = first;
+    world.now += Duration::from_secs(120);
+    let earlier = world.answer(9, earlier_of(2, Place::Shared)).unwrap();
+    assert_eq!(earlier.first().map(|account| account.name().to_owned()), Some(account));
+}
+
+/// The refusal names a way out: the tag. It must help.
+#[test]
+fn the_way_out_of_an_account_that_does_not_answer_is_one() {
+    let mut account = old("ds1");
+    account.tags.insert("skip-matching".into(), "true".into());
+    let mut world = World::new(vec![(account, vec![1])]);
+    world.ask(1, earlier_of(9, Place::Shared));
+    let list = world.pending.remove(0);
+    let listed = world.carry_out(list).unwrap();
+    world.event(listed);
+    if let Some(Action::ListBlobs(id, _)) = world.pending.first().cloned() {
+        world.pending.clear();
+        // The network does not let the controller reach the account.
+        world.event(Event::BlobsListed(id, Err(Error(Fault::Unavailable))));
+    }
+    world.settle();
+    let answer = world.answers.remove(&1).unwrap();
+    assert_eq!(answer, Ok(Vec::new()));
+}
+
+#[test]
+fn who_may_list_the_resource_group_alone_is_shown_its_accounts() {
+    let mut world = World::new(vec![(old("ds1"), vec![1])]);
+    world.ask(1, Asked::All);
+    let Some(Action::List(id, Scope::Subscription)) = world.pending.pop() else { panic!("the subscription is first") };
+    world.event(Event::Listed(id, Err(Error(Fault::Forbidden))));
+    world.settle();
+    assert_eq!(world.answers[&1].as_ref().unwrap()[0].name(), "ds1");
+    // Any other failure is the answer.
+    world.ask(2, Asked::All);
+    let Some(Action::List(id, Scope::Subscription)) = world.pending.pop() else { panic!("the subscription is first") };
+    world.event(Event::Listed(id, Err(Error(Fault::Unavailable))));
+    world.settle();
+    assert!(matches!(world.answers[&2], Err(Unplaced::Azure(What::List(Scope::Subscription), _))));
+}
