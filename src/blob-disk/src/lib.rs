@@ -140,7 +140,7 @@ impl BlobDisks {
             time_stamp: time_stamp(unix_seconds()),
         });
         self.journal.note(&key, Word::AwaitsBlob.about(Key::blob(&uri)));
-        let made = self.request(&uri, wanted, home).await;
+        let made = self.request(&uri, wanted, home).await.map_err(|error| error.in_account_of(&class.place));
         // Nothing was asked of it under its address.
         self.journal.note(&Key::blob(&uri), Word::AwaitsNothing);
         Ok(Made { size_bytes: made.map(|done| size(&done))?, uri })
