@@ -298,6 +298,25 @@ async fn disk_the_machines_of_the_nodes_decide_and_a_retry_goes_on_with_what_the
 }
 
 #[tokio::test(start_paused = true)]
+async fn disk_a_refused_read_keeps_the_claim_of_a_blob_class_that_an_earlier_try_may_have_served() {
+    let (world, _tell) = beside_a_jumpbox(&["old-0"]).await;
+    let class = [("kind", "Dedicated")];
+    let made = create_with(&world.client, "pvc-1", &class).await.unwrap();
+    for (path, other, words) in
+        [("*/virtualMachines", "second", "cannot be listed"), ("*/disks/pvc-1", "third", "cannot be read")]
+    {
+        world.rig.incident(json!({"match": {"method": "GET", "path": path}, "times": 0,
+            "then": {"status": 403, "code": "AuthorizationFailed", "message": "no"}}));
+        let other = world.rig.lab.controller(other).await.unwrap();
+        let message = refused(create_with(&other, "pvc-1", &class).await, Code::Unavailable);
+        assert!(message.contains(words) && message.contains("AuthorizationFailed"), "{message}");
+        world.rig.control.clear_incidents();
+        assert_eq!(create_with(&other, "pvc-1", &class).await.unwrap().volume_id, made.volume_id);
+    }
+    world.rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn disk_without_a_right_on_accounts_a_class_gets_its_managed_disk() {
     let (world, _tell) = beside_a_jumpbox(&["jumpbox-0"]).await;
     world.rig.incident(json!({"match": {"path": "*/Microsoft.Storage/*"}, "times": 0,

@@ -11,6 +11,7 @@ use lazuli_model::{
     parameter::ParameterError,
 };
 use lazuli_vhd::{
+    accounts::Refusal,
     class::Place,
     life::Failure,
     work::pool::{Scope, Unplaced, What},
@@ -161,6 +162,13 @@ impl BlobDiskError {
         Self::new(message, Why::Fault(Fault::OutcomeUnknown, Effect::Possible), None)
     }
 
+    /// A creation has no account. Where Azure does not show what earlier tries have left, they may have left the disk, or
+    /// the account that is the disk's own.
+    pub(crate) fn unplaced_creation(unplaced: Unplaced<CallError>, place: &Place) -> Self {
+        let leaves = may_be_begun(&unplaced, place);
+        Self { leaves, ..Self::unplaced(unplaced) }
+    }
+
     /// There is no account for the disk.
     pub(crate) fn unplaced(unplaced: Unplaced<CallError>) -> Self {
         let fault = unplaced.fault();
@@ -266,6 +274,20 @@ impl BlobDiskError {
             Why::Life(failure) => failure.effect,
             Why::Fault(_, effect) => *effect,
         }
+    }
+}
+
+/// Whether an earlier try may have begun the disk that gets no account now.
+fn may_be_begun<E>(unplaced: &Unplaced<E>, place: &Place) -> Effect {
+    match unplaced {
+        // What was not read may show it.
+        Unplaced::Azure(What::List(_) | What::Blobs(_) | What::Account(_), _)
+        | Unplaced::Refused(Refusal::Unreadable(_), _)
+        | Unplaced::Unsettled => Effect::Possible,
+        // It is there.
+        Unplaced::Refused(Refusal::Unfit { .. }, _) if *place == Place::Dedicated => Effect::Possible,
+        // What was read shows nothing. The failure itself says what the creation of an account has left.
+        Unplaced::Refused(..) | Unplaced::NoAccount(_) | Unplaced::Azure(What::Creation(_), _) => Effect::None,
     }
 }
 

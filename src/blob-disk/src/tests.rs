@@ -693,6 +693,26 @@ async fn no_final_code_leaves_the_account_of_one_disk_behind() {
     assert_eq!((error.code(Rpc::CreateVolume), rig.accounts().len()), (Code::PermissionDenied, 0));
 }
 
+/// The first try has made the blob, and a right has gone since.
+#[tokio::test(start_paused = true)]
+async fn a_retry_keeps_the_claim_while_an_earlier_try_may_have_left_a_blob() {
+    for (method, path) in [("GET", "*/storageAccounts"), ("POST", "*/listKeys")] {
+        for parameters in KINDS {
+            let rig = Rig::start().await;
+            let disks = rig.replica(1);
+            put_account(&disks, &id("mine")).await;
+            create(&disks, "pvc-1", parameters).await.unwrap();
+            refuse(&rig, method, path);
+            let error = create(&rig.replica(2), "pvc-1", parameters).await.unwrap_err();
+            let code = error.code(Rpc::CreateVolume);
+            assert_eq!(code, Code::Unavailable, "{path} {parameters:?}: {error}");
+            let action = error.action().unwrap();
+            assert!(action.starts_with("Microsoft.Storage/storageAccounts/"), "{action}");
+            assert_eq!(rig.blobs().len(), 1);
+        }
+    }
+}
+
 /// Azure refuses these requests for want of a right.
 fn refuse(rig: &Rig, method: &str, path: &str) {
     let incident = json!({"match": {"method": method, "path": path}, "times": 0,
