@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use csi_proto::csi::{CreateVolumeRequest, Volume, VolumeCapability, volume_capability::access_mode::Mode};
+use csi_proto::csi::{
+    CreateSnapshotRequest, CreateVolumeRequest, Volume, VolumeCapability, VolumeContentSource,
+    volume_capability::access_mode::Mode,
+    volume_content_source::{SnapshotSource, Type, VolumeSource},
+};
 use lazuli_assembly::clients::Azure;
 use lazuli_azure::{
     Until,
@@ -295,6 +299,68 @@ async fn disk_the_machines_of_the_nodes_decide_and_a_retry_goes_on_with_what_the
         assert!(is_blob(&create_with(&other, "pvc-3", &class).await.unwrap()));
         world.rig.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_refused_read_keeps_the_claim_of_a_blob_class_that_an_earlier_try_may_have_served() {
+    let (world, _tell) = beside_a_jumpbox(&["old-0"]).await;
+    let class = [("kind", "Dedicated")];
+    let made = create_with(&world.client, "pvc-1", &class).await.unwrap();
+    for (path, other, words) in
+        [("*/virtualMachines", "second", "cannot be listed"), ("*/disks/pvc-1", "third", "cannot be read")]
+    {
+        world.rig.incident(json!({"match": {"method": "GET", "path": path}, "times": 0,
+            "then": {"status": 403, "code": "AuthorizationFailed", "message": "no"}}));
+        let other = world.rig.lab.controller(other).await.unwrap();
+        let message = refused(create_with(&other, "pvc-1", &class).await, Code::Unavailable);
+        assert!(message.contains(words) && message.contains("AuthorizationFailed"), "{message}");
+        world.rig.control.clear_incidents();
+        assert_eq!(create_with(&other, "pvc-1", &class).await.unwrap().volume_id, made.volume_id);
+    }
+    world.rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_blob_class_makes_no_disk_of_a_source_and_a_managed_one_does() {
+    let blob_classes = [[("kind", "Shared")], [("kind", "Dedicated")], [("storageAccount", "mine")]];
+    let (world, tell) = beside_a_jumpbox(&["old-0"]).await;
+    world.account(scenario::RESOURCE_GROUP, "mine").await;
+    let vhd = world.vhd(scenario::RESOURCE_GROUP, "mine", "d.vhd", &[]).await;
+    let disk = create(&world.client, "pvc-disk").await.unwrap();
+    let snapshot = CreateSnapshotRequest {
+        source_volume_id: disk.volume_id.clone(),
+        name: "snap".into(),
+        ..CreateSnapshotRequest::default()
+    };
+    let snapshot = world.client.clone().create_snapshot(snapshot).await.unwrap().into_inner().snapshot.unwrap();
+    let volume = |id: &str| Type::Volume(VolumeSource { volume_id: id.into() });
+    let sources = [
+        volume(vhd.as_str()),
+        volume(&disk.volume_id),
+        Type::Snapshot(SnapshotSource { snapshot_id: snapshot.snapshot_id }),
+    ];
+    let of = |name: &str, class: &[(&str, &str)], source: &Type| CreateVolumeRequest {
+        volume_content_source: Some(VolumeContentSource { r#type: Some(source.clone()) }),
+        ..create_request(name, class)
+    };
+    world.rig.control.reset_log();
+    for class in &blob_classes {
+        for source in &sources {
+            let answer = world.client.clone().create_volume(of("pvc-1", class, source)).await;
+            let message = refused(answer, Code::InvalidArgument);
+            assert!(message.contains("dataSource"), "{message}");
+        }
+    }
+    assert_eq!(world.writes(), Vec::<String>::new());
+    // Where the machines take managed disks, these classes get them.
+    tell.send_replace(nodes(&["jumpbox-0"]));
+    let made =
+        world.client.clone().create_volume(of("pvc-1", &blob_classes[0], &sources[1])).await.unwrap().into_inner();
+    assert!(made.volume.unwrap().volume_id.contains("/disks/"));
+    // What was begun so is gone on with.
+    tell.send_replace(nodes(&["old-0"]));
+    world.client.clone().create_volume(of("pvc-1", &blob_classes[0], &sources[1])).await.unwrap();
+    world.rig.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

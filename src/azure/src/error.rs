@@ -343,6 +343,12 @@ impl ArmError {
         Failure { verb, resource, effect: Effect::Possible, ..Arc::unwrap_or_clone(self.0) }.into()
     }
 
+    /// The same failure, of work that may have changed Azure by another call.
+    #[must_use]
+    pub fn after_a_change(self) -> Self {
+        Failure { effect: Effect::Possible, ..Arc::unwrap_or_clone(self.0) }.into()
+    }
+
     /// The same failure as another fault.
     pub(crate) fn resorted(self, fault: Fault) -> Self {
         Failure { fault, ..Arc::unwrap_or_clone(self.0) }.into()

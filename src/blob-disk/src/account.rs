@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use lazuli_azure::{Until, error::Verb, permits::Permit, storage::decode_account};
 use lazuli_engine::single::{Action, Event, Refusal, Written};
 use lazuli_journal::{Key as JournalKey, Note, Recorder, Word};
-use lazuli_model::{ArmId, StorageAccount, op::AccountSpec};
+use lazuli_model::{ArmId, StorageAccount, fault::Effect, op::AccountSpec};
 use lazuli_quota::permit::Priority;
 use lazuli_reconcile::{
     metrics::Metrics,
@@ -87,7 +87,11 @@ fn failed(failed: Failed<Course>) -> CallError {
         Why::InProgress => "it has been in the making for too long; retry",
         Why::Unwanted => "no caller waits for it any more",
     };
-    azure.unwrap_or_else(|| CallError::ours(fault, effect, message))
+    match (azure, effect) {
+        (Some(CallError::Arm(error)), Effect::Possible) => CallError::Arm(error.after_a_change()),
+        (Some(error), _) => error,
+        (None, effect) => CallError::ours(fault, effect, message),
+    }
 }
 
 /// What the calls of all accounts go through.

@@ -11,6 +11,8 @@ use lazuli_model::{
     parameter::ParameterError,
 };
 use lazuli_vhd::{
+    accounts::Refusal,
+    class::Place,
     life::Failure,
     work::pool::{Scope, Unplaced, What},
 };
@@ -105,7 +107,11 @@ impl AzureFailure for CallError {
 /// A failed operation: what a caller may do about it, and a sentence for the reader. Cheap to clone, because all
 /// callers that wait for one write get the same failure.
 #[derive(Debug, Clone)]
-pub struct BlobDiskError(Arc<Inner>);
+pub struct BlobDiskError {
+    inner: Arc<Inner>,
+    /// Whether something may be there of the disk of this caller, whatever the failed call has done.
+    leaves: Effect,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -126,7 +132,16 @@ enum Why {
 
 impl BlobDiskError {
     fn new(message: impl Into<String>, why: Why, source: Option<CallError>) -> Self {
-        Self(Arc::new(Inner { message: message.into(), why, source }))
+        Self { inner: Arc::new(Inner { message: message.into(), why, source }), leaves: Effect::None }
+    }
+
+    /// The same failure of a creation for which an account was found or made. That of one disk goes with the disk alone: a
+    /// final code would leave it to nobody.
+    pub(crate) fn in_account_of(self, place: &Place) -> Self {
+        match place {
+            Place::Dedicated => Self { leaves: Effect::Possible, ..self },
+            Place::Shared | Place::Account(_) => self,
+        }
     }
 
     /// The step of a disk has ended so.
@@ -145,6 +160,13 @@ impl BlobDiskError {
     pub(crate) fn broken_off(what: &impl fmt::Display) -> Self {
         let message = format!("the work on {what} was broken off");
         Self::new(message, Why::Fault(Fault::OutcomeUnknown, Effect::Possible), None)
+    }
+
+    /// A creation has no account. Where Azure does not show what earlier tries have left, they may have left the disk, or
+    /// the account that is the disk's own.
+    pub(crate) fn unplaced_creation(unplaced: Unplaced<CallError>, place: &Place) -> Self {
+        let leaves = may_be_begun(&unplaced, place);
+        Self { leaves, ..Self::unplaced(unplaced) }
     }
 
     /// There is no account for the disk.
@@ -200,16 +222,16 @@ impl BlobDiskError {
 
     /// The gRPC code.
     pub fn code(&self, rpc: Rpc) -> Code {
-        match &self.0.why {
-            Why::Life(failure) => failure.code(rpc),
-            Why::Fault(fault, effect) => fault::code(rpc, fault, *effect),
+        match &self.inner.why {
+            Why::Life(failure) => Failure { effect: self.effect(), ..failure.clone() }.code(rpc),
+            Why::Fault(fault, _) => fault::code(rpc, fault, self.effect()),
             Why::Code(_, code) => *code,
         }
     }
 
     /// What a caller may do about it.
     pub fn fault(&self) -> Fault {
-        match &self.0.why {
+        match &self.inner.why {
             Why::Life(failure) => failure.fault(),
             Why::Fault(fault, _) | Why::Code(fault, _) => fault.clone(),
         }
@@ -217,7 +239,7 @@ impl BlobDiskError {
 
     /// What the step of the disk says, where it has ended so.
     pub fn why(&self) -> Option<&lazuli_vhd::life::Why> {
-        match &self.0.why {
+        match &self.inner.why {
             Why::Life(failure) => Some(&failure.why),
             Why::Fault(..) | Why::Code(..) => None,
         }
@@ -225,7 +247,7 @@ impl BlobDiskError {
 
     /// Azure's error code; empty when Azure gave none.
     pub fn azure_code(&self) -> &str {
-        self.0.source.as_ref().map_or("", |source| source.code())
+        self.inner.source.as_ref().map_or("", |source| source.code())
     }
 
     /// The action of Azure's role-based access control that the failed call needs.
@@ -237,31 +259,46 @@ impl BlobDiskError {
     /// The answer of the resource manager, where one stands behind the failure: also that to the request for an account's
     /// keys.
     pub fn by_manager(&self) -> Option<&ArmError> {
-        match self.0.source.as_ref()? {
+        match self.inner.source.as_ref()? {
             CallError::Arm(error) => Some(error),
             CallError::Blob(error) => error.by_manager(),
             CallError::Ours { .. } => None,
         }
     }
 
-    /// Whether a write may be in progress.
+    /// Whether a write may be in progress, or something of the disk may be there.
     pub fn effect(&self) -> Effect {
-        match &self.0.why {
+        match &self.inner.why {
+            Why::Code(..) => Effect::None,
+            _ if self.leaves == Effect::Possible => Effect::Possible,
             Why::Life(failure) => failure.effect,
             Why::Fault(_, effect) => *effect,
-            Why::Code(..) => Effect::None,
         }
+    }
+}
+
+/// Whether an earlier try may have begun the disk that gets no account now.
+fn may_be_begun<E>(unplaced: &Unplaced<E>, place: &Place) -> Effect {
+    match unplaced {
+        // What was not read may show it.
+        Unplaced::Azure(What::List(_) | What::Blobs(_) | What::Account(_), _)
+        | Unplaced::Refused(Refusal::Unreadable(_), _)
+        | Unplaced::Unsettled => Effect::Possible,
+        // It is there.
+        Unplaced::Refused(Refusal::Unfit { .. }, _) if *place == Place::Dedicated => Effect::Possible,
+        // What was read shows nothing. The failure itself says what the creation of an account has left.
+        Unplaced::Refused(..) | Unplaced::NoAccount(_) | Unplaced::Azure(What::Creation(_), _) => Effect::None,
     }
 }
 
 impl fmt::Display for BlobDiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(&self.inner.message)
     }
 }
 
 impl std::error::Error for BlobDiskError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|source| source as _)
+        self.inner.source.as_ref().map(|source| source as _)
     }
 }

@@ -128,7 +128,7 @@ impl BlobDisks {
         let key = Key::blob_name(&class.blob);
         self.journal.note(&key, Word::AwaitsAccount);
         let placed = self.pool.place(accounts::Request::of(class)).await;
-        let home = found(placed)?.map_err(BlobDiskError::unplaced)?;
+        let home = found(placed)?.map_err(|unplaced| BlobDiskError::unplaced_creation(unplaced, &class.place))?;
         self.journal.note(&key, Word::PlacedIn.about(Key::storage_account(&home.id)));
         let uri = BlobUri::of(home.id.name(), &self.suffix, CONTAINER, &class.blob)
             .map_err(|error| BlobDiskError::address(&error))?;
@@ -140,7 +140,7 @@ impl BlobDisks {
             time_stamp: time_stamp(unix_seconds()),
         });
         self.journal.note(&key, Word::AwaitsBlob.about(Key::blob(&uri)));
-        let made = self.request(&uri, wanted, home).await;
+        let made = self.request(&uri, wanted, home).await.map_err(|error| error.in_account_of(&class.place));
         // Nothing was asked of it under its address.
         self.journal.note(&Key::blob(&uri), Word::AwaitsNothing);
         Ok(Made { size_bytes: made.map(|done| size(&done))?, uri })
@@ -152,7 +152,9 @@ impl BlobDisks {
     /// Azure's own failures, but for those of accounts whose blobs this identity may not list.
     pub async fn is_begun(&self, class: &BlobClass) -> Result<bool, BlobDiskError> {
         let account = found(self.pool.earlier(accounts::Request::of(class)).await)?;
-        account.map(|account| account.is_some()).map_err(BlobDiskError::unplaced)
+        account
+            .map(|account| account.is_some())
+            .map_err(|unplaced| BlobDiskError::unplaced_creation(unplaced, &class.place))
     }
 
     /// Deletes a disk, and the account that was made for it alone.

@@ -15,7 +15,7 @@ use lazuli_azure::{
 };
 use lazuli_emulator::{Emulator, Options, call_log, control::Control, latency::Profile, scenario};
 use lazuli_journal::Standing;
-use lazuli_model::fault::{Code, Rpc};
+use lazuli_model::fault::{Code, Fault, Rpc};
 use lazuli_quota::poll::Kind;
 use lazuli_vhd::{
     class::{self, Choice, Defaults},
@@ -676,4 +676,48 @@ async fn the_older_service_of_a_stack_hub_has_the_same_disks() {
     let kinds: Vec<_> =
         rig.documents("Microsoft.Storage/storageAccounts").into_iter().map(|(_, doc)| doc["kind"].clone()).collect();
     assert_eq!(kinds, ["Storage"]);
+}
+
+/// The missing right, or the policy that switches keys off, is met when the account is there.
+#[tokio::test(start_paused = true)]
+async fn no_final_code_leaves_the_account_of_one_disk_behind() {
+    let rig = Rig::start().await;
+    refuse(&rig, "POST", "*/listKeys");
+    for number in 0..3 {
+        let error = create(&rig.replica(1), &format!("pvc-{number}"), DEDICATED).await.unwrap_err();
+        assert_eq!((error.code(Rpc::CreateVolume), error.fault()), (Code::Unavailable, Fault::Forbidden), "{error}");
+        assert_eq!(rig.accounts().len(), number + 1);
+    }
+    // Where none could be made, none is left.
+    let rig = Rig::start().await;
+    refuse(&rig, "PUT", "*/storageAccounts/*");
+    let error = create(&rig.replica(1), "pvc-1", DEDICATED).await.unwrap_err();
+    assert_eq!((error.code(Rpc::CreateVolume), rig.accounts().len()), (Code::PermissionDenied, 0));
+}
+
+/// The first try has made the blob, and a right has gone since.
+#[tokio::test(start_paused = true)]
+async fn a_retry_keeps_the_claim_while_an_earlier_try_may_have_left_a_blob() {
+    for (method, path) in [("GET", "*/storageAccounts"), ("POST", "*/listKeys")] {
+        for parameters in KINDS {
+            let rig = Rig::start().await;
+            let disks = rig.replica(1);
+            put_account(&disks, &id("mine")).await;
+            create(&disks, "pvc-1", parameters).await.unwrap();
+            refuse(&rig, method, path);
+            let error = create(&rig.replica(2), "pvc-1", parameters).await.unwrap_err();
+            let code = error.code(Rpc::CreateVolume);
+            assert_eq!(code, Code::Unavailable, "{path} {parameters:?}: {error}");
+            let action = error.action().unwrap();
+            assert!(action.starts_with("Microsoft.Storage/storageAccounts/"), "{action}");
+            assert_eq!(rig.blobs().len(), 1);
+        }
+    }
+}
+
+/// Azure refuses these requests for want of a right.
+fn refuse(rig: &Rig, method: &str, path: &str) {
+    let incident = json!({"match": {"method": method, "path": path}, "times": 0,
+        "then": {"status": 403, "code": "AuthorizationFailed", "message": "no"}});
+    rig.0.control().add_incident(serde_json::from_value(incident).unwrap()).unwrap();
 }

@@ -40,7 +40,7 @@ use lazuli_azure::compute::Compute;
 use lazuli_blob_disk::{BlobDiskError, BlobDisks};
 use lazuli_journal::Recorder;
 use lazuli_model::{
-    ArmId, BlobUri, CachingMode, Disk, DiskId, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event,
+    ArmId, BlobUri, CachingMode, Disk, DiskId, Gib, Lun, VolumeId, disk_spec::Mismatch, event::Event, fault::Effect,
     node::ClusterNodes, op::VmWriteMethod, size::SizeLimits,
 };
 use lazuli_reconcile::{Clock, metrics::Metrics};
@@ -474,14 +474,15 @@ impl Volumes {
     /// What the machines of the cluster's Nodes take: blobs, or managed disks.
     ///
     /// # Errors
-    /// Azure's own failures.
+    /// Azure's own failures. An earlier try of whoever asks may have left a disk, of either sort.
     pub async fn machines(&self) -> Result<Machines, VolumeError> {
         self.nodes.known_within(NODES_WAIT).await;
         let groups = Machines::groups(&self.nodes.cluster(), (&self.group.subscription, &self.group.name));
         let mut machines = Vec::new();
         for (subscription, group) in groups {
             let of = MachineList::group(&subscription, &group);
-            let failed = |error| VolumeError::azure(format!("{of} cannot be listed"), error);
+            let failed =
+                |error| VolumeError::azure(format!("{of} cannot be listed"), error).with_effect(Effect::Possible);
             let (_, listed) = self.nodes.list(&self.client, of.clone(), None).await.map_err(failed)?;
             machines.extend(listed.iter().cloned());
         }
@@ -491,10 +492,12 @@ impl Volumes {
     /// Whether there is the managed disk that a plan makes.
     ///
     /// # Errors
-    /// Azure's own failures, where they do not say that there is none.
+    /// Azure's own failures, where they do not say that there is none: it may be there.
     pub async fn is_there(&self, plan: &CreatePlan) -> Result<bool, VolumeError> {
         let read = self.client.get_disk(&plan.disk).await.map_err(Answer);
-        existence(read).map_err(|Answer(error)| VolumeError::azure(format!("{} cannot be read", plan.disk), error))
+        existence(read).map_err(|Answer(error)| {
+            VolumeError::azure(format!("{} cannot be read", plan.disk), error).with_effect(Effect::Possible)
+        })
     }
 
     /// Records the letter case of a volume's handle, as Kubernetes sent it.

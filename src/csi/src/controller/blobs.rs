@@ -40,6 +40,14 @@ pub(super) fn no_copies(id: &BlobUri) -> Status {
     status(Code::FailedPrecondition, message)
 }
 
+/// No blob disk is made of anything.
+fn no_source() -> Status {
+    status(
+        Code::InvalidArgument,
+        "the class asks for a VHD in a page blob, which is made of no snapshot and of no other volume; make the claim anew          without a dataSource, or with a class of managed disks: one without kind and storageAccount",
+    )
+}
+
 /// Page blobs have no attributes that could be changed.
 pub(super) fn no_attributes(id: &BlobUri) -> Status {
     let message = format!("volume {id} is a VHD in a page blob, which has no attributes that could be changed");
@@ -121,6 +129,12 @@ impl ControllerService {
             Ok(plan) => self.volumes.is_there(&plan).await.map_err(|error| failed(Rpc::CreateVolume, &error)),
             Err(_) => Ok(false),
         }
+    }
+
+    /// Refuses a request with a source whose class gets a blob disk, unless an earlier try has made the managed disk of it: that
+    /// one would belong to nobody.
+    pub(super) async fn check_no_source(&self, request: &plan::Request) -> Result<(), Status> {
+        if self.is_there(request).await? { Ok(()) } else { Err(no_source()) }
     }
 
     /// Makes a blob disk.

@@ -261,11 +261,11 @@ impl ControllerService {
             requisite: segments(&requirement.requisite),
             preferred: segments(&requirement.preferred),
         };
-        let class = match &source {
-            None => self.blob_class(&request, claim.as_ref()).await?,
-            Some(_) => None,
-        };
-        if let Some(class) = class {
+        let class = self.blob_class(&request, claim.as_ref()).await?;
+        if class.is_some() && source.is_some() {
+            self.check_no_source(&request).await?;
+        }
+        if let Some(class) = class.filter(|_| source.is_none()) {
             flags_accepted?;
             let created = self.create_blob(&class, &request, claim).await?;
             return Ok(CreateVolumeResponse { volume: Some(answered(created, content)) });

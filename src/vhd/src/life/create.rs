@@ -32,6 +32,16 @@ impl CreateSpec {
     }
 }
 
+/// Whether after this refusal an earlier try may have made the blob: what would show it was not read. A write that is
+/// refused for want of a right does not show it either.
+fn hides_the_blob(call: &Call, problem: &Problem) -> bool {
+    match call {
+        Call::ReadContainer | Call::ReadBlob => *problem != Problem::NoAccount,
+        Call::MakeBlob { .. } => problem.fault().is_refusal(),
+        _ => false,
+    }
+}
+
 /// The metadata of the blob of a volume.
 pub(super) fn metadata(mark: &str) -> Metadata {
     let text = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
@@ -45,12 +55,14 @@ pub struct Create {
     progress: Progress,
     /// The blob, by the last read of it.
     blob: Option<Blob>,
+    /// A read has shown that there is none.
+    is_new: bool,
 }
 
 impl Create {
     /// A creation that has not begun.
     pub fn new(spec: CreateSpec) -> Self {
-        Self { spec, progress: Progress::new(), blob: None }
+        Self { spec, progress: Progress::new(), blob: None, is_new: false }
     }
 
     /// The first call.
@@ -68,7 +80,10 @@ impl Create {
             (Call::ReadContainer, Answer::Container { is_public: false }) | (Call::MakeContainer, Answer::Done(_)) => {
                 self.make()
             }
-            (Call::ReadContainer, Answer::Refused(Problem::NoContainer, _)) => self.progress.send(Call::MakeContainer),
+            (Call::ReadContainer, Answer::Refused(Problem::NoContainer, _)) => {
+                self.is_new = true;
+                self.progress.send(Call::MakeContainer)
+            }
             // Somebody else has made it, and perhaps not private.
             (Call::MakeContainer, Answer::Refused(Problem::Exists | Problem::Lost, _)) => {
                 self.progress.again(Call::ReadContainer)
@@ -100,7 +115,12 @@ impl Create {
                     _,
                 ),
             ) => self.progress.again(Call::ReadBlob),
-            (call, Answer::Refused(problem, error)) => self.progress.refused(call, problem, error),
+            (call, Answer::Refused(problem, error)) => {
+                if !self.is_new && hides_the_blob(call, &problem) {
+                    self.progress.effect = Effect::Possible;
+                }
+                self.progress.refused(call, problem, error)
+            }
             (call, _) => self.progress.not_understood(call),
         }
     }

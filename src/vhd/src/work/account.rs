@@ -148,6 +148,13 @@ impl<E: AzureFailure> Course for Account<E> {
             (At::Put, Input::Failed(error)) => self.failed(Why::Creation, error),
             (At::Watch { looks, is_mine }, Input::Read(Ok(account))) => self.watch(looks, is_mine, account),
             (At::Watch { .. }, Input::Rested) => Next::Read(()),
+            // It is there, or was accepted.
+            (At::Watch { .. }, Input::Read(Err(error))) => Next::End(Err(Failure {
+                fault: error.fault().clone(),
+                effect: Effect::Possible,
+                why: Why::Unreadable,
+                azure: Some(error),
+            })),
             (_, Input::Read(Err(error))) => self.failed(Why::Unreadable, error),
             _ => {
                 self.at = At::Look;

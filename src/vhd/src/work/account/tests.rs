@@ -127,3 +127,10 @@ fn a_lost_answer_is_looked_after_and_said() {
     let failure = end.unwrap().unwrap_err();
     assert_eq!((failure.fault, failure.effect, failure.why), (Fault::Exhausted, Effect::None, Why::Creation));
 }
+
+#[test]
+fn an_account_that_was_accepted_and_cannot_be_read_may_be_there() {
+    let (_, end) = run([to_put(), vec![Input::Written(None), Input::Read(Err(error(Fault::Forbidden)))]].concat());
+    let failure = end.unwrap().unwrap_err();
+    assert_eq!((failure.fault, failure.effect, failure.why), (Fault::Forbidden, Effect::Possible, Why::Unreadable));
+}
