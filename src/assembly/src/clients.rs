@@ -392,7 +392,7 @@ pub async fn connect_with(
     let arm = Arm::new(resource_manager, transport, tokens, metrics.clone(), retry, seed);
     let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };
     let of_network = if config.is_stack_cloud { network::AZURE_STACK_API_VERSION } else { network::API_VERSION };
-    let storage = Storage::new(arm.clone());
+    let storage = if config.is_stack_cloud { Storage::of_azure_stack(arm.clone()) } else { Storage::new(arm.clone()) };
     let version = if config.is_stack_cloud { ServiceVersion::StackHub } else { ServiceVersion::Newest };
     Ok(Azure {
         network: Network::new(arm.clone(), of_network),

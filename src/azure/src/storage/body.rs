@@ -8,17 +8,21 @@ use lazuli_model::{
 };
 use serde_json::{Map, Value, json};
 
+use super::AZURE_STACK_API_VERSION;
 use crate::{compute::put, decode::at};
 
 /// For how many days Azure keeps deleted shares unless it is told otherwise (source: storage-files-prevent-file-share-deletion).
 const DAYS: u32 = 7;
 
-/// The body of the PUT of an account.
-pub(super) fn encode_account(spec: &AccountSpec) -> Value {
+/// The body of the PUT of an account, by this API version. Azure Stack Hub refuses members that are newer than its own; what
+/// a caller has not asked for is left out there.
+pub(super) fn encode_account(spec: &AccountSpec, api_version: &str) -> Value {
     let mut properties = Map::new();
     put(&mut properties, "accessTier", spec.access_tier.map(|tier| tier.as_str()));
     properties.insert("supportsHttpsTrafficOnly".into(), spec.https_only.into());
-    properties.insert("minimumTlsVersion".into(), spec.minimum_tls_version.into());
+    if api_version != AZURE_STACK_API_VERSION {
+        properties.insert("minimumTlsVersion".into(), spec.minimum_tls_version.into());
+    }
     put(&mut properties, "allowBlobPublicAccess", spec.allow_blob_public_access);
     put(&mut properties, "allowSharedKeyAccess", spec.allow_shared_key_access);
     put(&mut properties, "allowCrossTenantReplication", spec.allow_cross_tenant_replication);

@@ -1,17 +1,20 @@
 //! Lists of accounts and of shares, page by page.
 
-use lazuli_model::{ArmId, FileShare, StorageAccount};
+use lazuli_model::{
+    ArmId, FileShare, StorageAccount,
+    fault::{Effect, Fault},
+};
 use serde_json::Value;
 use tracing::warn;
 
 use super::{
-    API_VERSION, RegionStorage, Storage, accounts_path, below_account,
+    AZURE_STACK_API_VERSION, RegionStorage, Storage, accounts_path, below_account,
     wire::{decode_account, decode_share},
 };
 use crate::{
     arm::Pages,
     decode::{DecodeError, undecodable},
-    error::ArmError,
+    error::{ArmError, Failure, Verb},
     permits::Rank,
     until::Until,
 };
@@ -113,7 +116,7 @@ impl Storage {
     /// not known, so it counts in all.
     ///
     /// # Errors
-    /// [`Fault::Invalid`](lazuli_model::fault::Fault::Invalid) for what is no path.
+    /// [`Fault::Invalid`] for what is no path.
     pub fn list_accounts(
         &self,
         subscription: &str,
@@ -122,7 +125,7 @@ impl Storage {
         until: &Until,
     ) -> Result<StoragePages<StorageAccount>, ArmError> {
         let path = accounts_path(subscription, resource_group);
-        let pages = self.arm().pages(&path, API_VERSION, &[], rank, until)?;
+        let pages = self.arm().pages(&path, self.api_version, &[], rank, until)?;
         Ok(StoragePages { pages, path, decode: decode_account })
     }
 }
@@ -131,8 +134,8 @@ impl RegionStorage {
     /// Lists the shares of an account. No list shows how much of a share is used.
     ///
     /// # Errors
-    /// [`Fault::Invalid`](lazuli_model::fault::Fault::Invalid) for what is no path. The pages say
-    /// [`Fault::ScopeNotFound`](lazuli_model::fault::Fault::ScopeNotFound) where there is no such account.
+    /// [`Fault::Invalid`] for what is no path. The pages say
+    /// [`Fault::ScopeNotFound`] where there is no such account.
     pub fn list_shares(
         &self,
         account: &ArmId,
@@ -145,15 +148,15 @@ impl RegionStorage {
         if !list.prefix.is_empty() {
             query.push(("$filter", &list.prefix));
         }
-        let pages = self.arm.pages(&path, API_VERSION, &query, rank, until)?;
+        let pages = self.arm.pages(&path, self.api_version, &query, rank, until)?;
         Ok(StoragePages { pages, path, decode: decode_share })
     }
 
     /// How many shares an account has, with the deleted ones that can be restored and with all snapshots.
     ///
     /// # Errors
-    /// Any [`Fault`](lazuli_model::fault::Fault); [`Fault::ScopeNotFound`](lazuli_model::fault::Fault::ScopeNotFound)
-    /// where there is no such account.
+    /// Any [`Fault`]; [`Fault::ScopeNotFound`]
+    /// where there is no such account, [`Fault::Unsupported`] on Azure Stack Hub.
     pub async fn count_shares(&self, account: &ArmId, rank: impl Into<Rank>, until: &Until) -> Result<u64, ArmError> {
         self.count(account, "fileServices/default/shares", &[("$expand", "deleted,snapshots")], rank.into(), until)
             .await
@@ -184,7 +187,12 @@ impl RegionStorage {
         rank: Rank,
         until: &Until,
     ) -> Result<u64, ArmError> {
-        let mut pages = self.arm.pages(&format!("{account}/{list}"), API_VERSION, query, rank, until)?;
+        let path = format!("{account}/{list}");
+        if self.api_version == AZURE_STACK_API_VERSION {
+            let message = "the storage provider of Azure Stack Hub has no such list";
+            return Err(Failure::ours(Fault::Unsupported, Effect::None, Verb::Get, &path, message).into());
+        }
+        let mut pages = self.arm.pages(&path, self.api_version, query, rank, until)?;
         let mut count = 0;
         while let Some(page) = pages.next_page::<serde::de::IgnoredAny>().await.map_err(below_account)? {
             count += u64::try_from(page.len()).unwrap_or(u64::MAX);

@@ -39,16 +39,22 @@ use crate::{
 /// The API version of the storage provider (source: what the Go drivers send today).
 pub const API_VERSION: &str = "2025-01-01";
 
+/// The API version of the storage provider of Azure Stack Hub (source: what the Go drivers send there). It has accounts and
+/// their keys, and no shares, tables and queues (source: the provider's swagger of that version).
+pub const AZURE_STACK_API_VERSION: &str = "2018-02-01";
+
 /// The client of the storage provider; clones share everything.
 #[derive(Debug, Clone)]
 pub struct Storage {
     arm: Arm,
+    api_version: &'static str,
 }
 
 /// The client of the storage provider for the accounts of one region.
 #[derive(Debug, Clone)]
 pub struct RegionStorage {
     arm: Arm,
+    api_version: &'static str,
 }
 
 /// What was read.
@@ -85,7 +91,12 @@ pub enum Usage {
 impl Storage {
     /// A client by [`API_VERSION`].
     pub fn new(arm: Arm) -> Self {
-        Self { arm }
+        Self { arm, api_version: API_VERSION }
+    }
+
+    /// A client by [`AZURE_STACK_API_VERSION`].
+    pub fn of_azure_stack(arm: Arm) -> Self {
+        Self { arm, api_version: AZURE_STACK_API_VERSION }
     }
 
     /// The client underneath.
@@ -96,7 +107,10 @@ impl Storage {
     /// The client for accounts of this region, in either of Azure's spellings. Requests about an account whose region is not
     /// known count in all regions of its subscription: they wait longer, and none is refused.
     pub fn in_region(&self, location: Option<&str>) -> RegionStorage {
-        RegionStorage { arm: location.map_or_else(|| self.arm.clone(), |location| self.arm.in_region(location)) }
+        RegionStorage {
+            arm: location.map_or_else(|| self.arm.clone(), |location| self.arm.in_region(location)),
+            api_version: self.api_version,
+        }
     }
 }
 
@@ -131,7 +145,7 @@ impl RegionStorage {
         rank: impl Into<Rank>,
         until: &Until,
     ) -> Result<StorageRead<StorageAccount>, ArmError> {
-        let read = self.arm.get(account.as_str(), API_VERSION, &[], rank, until).await?;
+        let read = self.arm.get(account.as_str(), self.api_version, &[], rank, until).await?;
         decoded(account.as_str(), read, decode_account)
     }
 
@@ -148,7 +162,12 @@ impl RegionStorage {
         permit: Option<Permit>,
         until: &Until,
     ) -> Result<Operation, ArmError> {
-        let write = Write::put(account.as_str(), API_VERSION, body::encode_account(spec), Kind::StorageAccount);
+        let write = Write::put(
+            account.as_str(),
+            self.api_version,
+            body::encode_account(spec, self.api_version),
+            Kind::StorageAccount,
+        );
         self.arm.write(under(write.repeat(Repeat::Never), permit), until).await
     }
 
@@ -158,7 +177,7 @@ impl RegionStorage {
     /// # Errors
     /// Any [`Fault`] but [`Fault::NotFound`]. [`Fault::Locked`] under a lock.
     pub async fn delete_account(&self, account: &ArmId, permit: Option<Permit>, until: &Until) -> Result<(), ArmError> {
-        let write = Write::delete(account.as_str(), API_VERSION, Kind::Other);
+        let write = Write::delete(account.as_str(), self.api_version, Kind::Other);
         match self.arm.write(under(write, permit), until).await {
             Ok(mut operation) => operation.settle(until).await,
             Err(error) if error.fault == Fault::NotFound => Ok(()),
@@ -178,7 +197,7 @@ impl RegionStorage {
         permit: Option<Permit>,
         until: &Until,
     ) -> Result<(), ArmError> {
-        let write = Write::patch(account.as_str(), API_VERSION, body::encode_tags(tags), Kind::Other);
+        let write = Write::patch(account.as_str(), self.api_version, body::encode_tags(tags), Kind::Other);
         self.arm.write(under(write, permit), until).await?.settle(until).await
     }
 
@@ -194,7 +213,7 @@ impl RegionStorage {
         until: &Until,
     ) -> Result<Vec<AccountKey>, ArmError> {
         let path = format!("{account}/listKeys");
-        let body = self.arm.ask(&path, API_VERSION, rank, until).await?;
+        let body = self.arm.ask(&path, self.api_version, rank, until).await?;
         wire::decode_keys(&body).ok_or_else(|| {
             let message = "the answer holds no keys in the expected form";
             Failure::ours(Fault::Malformed, Effect::None, Verb::Post, &path, message).into()
@@ -213,7 +232,7 @@ impl RegionStorage {
         until: &Until,
     ) -> Result<StorageRead<FileService>, ArmError> {
         let path = file_service_path(account);
-        let read = self.arm.get(&path, API_VERSION, &[], rank, until).await.map_err(below_account)?;
+        let read = self.arm.get(&path, self.api_version, &[], rank, until).await.map_err(below_account)?;
         decoded(&path, read, wire::decode_file_service)
     }
 
@@ -231,7 +250,7 @@ impl RegionStorage {
         until: &Until,
     ) -> Result<FileService, ArmError> {
         let path = file_service_path(account);
-        let write = Write::put(&path, API_VERSION, body::edit_file_service(&read.raw, spec), Kind::Other);
+        let write = Write::put(&path, self.api_version, body::edit_file_service(&read.raw, spec), Kind::Other);
         self.write(write.repeat(Repeat::Never), permit, wire::decode_file_service, until).await
     }
 
@@ -251,7 +270,7 @@ impl RegionStorage {
             Usage::Omitted => &[],
             Usage::Shown => &[("$expand", "stats")],
         };
-        let read = self.arm.get(share.as_str(), API_VERSION, query, rank, until).await.map_err(below_account)?;
+        let read = self.arm.get(share.as_str(), self.api_version, query, rank, until).await.map_err(below_account)?;
         decoded(share.as_str(), read, wire::decode_share)
     }
 
@@ -268,7 +287,7 @@ impl RegionStorage {
         permit: Option<Permit>,
         until: &Until,
     ) -> Result<Put<FileShare>, ArmError> {
-        let write = Write::put(share.as_str(), API_VERSION, body::encode_share(spec), Kind::Other);
+        let write = Write::put(share.as_str(), self.api_version, body::encode_share(spec), Kind::Other);
         self.put(write, permit, wire::decode_share, until).await
     }
 
@@ -284,7 +303,7 @@ impl RegionStorage {
         permit: Option<Permit>,
         until: &Until,
     ) -> Result<FileShare, ArmError> {
-        let write = Write::patch(share.as_str(), API_VERSION, body::encode_change(change), Kind::Other);
+        let write = Write::patch(share.as_str(), self.api_version, body::encode_change(change), Kind::Other);
         self.write(write, permit, wire::decode_share, until).await
     }
 
@@ -294,7 +313,7 @@ impl RegionStorage {
     /// Any [`Fault`] but [`Fault::NotFound`]. [`Fault::InUse`] when it has snapshots; [`Fault::PreconditionFailed`] when
     /// another holds a lease of it.
     pub async fn delete_share(&self, share: &ArmId, permit: Option<Permit>, until: &Until) -> Result<(), ArmError> {
-        let write = Write::delete(share.as_str(), API_VERSION, Kind::Other);
+        let write = Write::delete(share.as_str(), self.api_version, Kind::Other);
         let write = under(write.query("$include", ShareWrite::DELETE_INCLUDE), permit);
         match self.arm.write(write, until).await.map_err(below_account) {
             Ok(mut operation) => operation.settle(until).await,

@@ -41,11 +41,18 @@ fn general_purpose() -> AccountSpec {
     }
 }
 
+#[test]
+fn the_body_of_an_account_of_azure_stack_hub_has_no_member_that_its_version_lacks() {
+    let spec = AccountSpec { kind: AccountKind::Storage, allow_blob_public_access: None, ..general_purpose() };
+    let body = encode_account(&spec, AZURE_STACK_API_VERSION);
+    assert_eq!(body["properties"], json!({"supportsHttpsTrafficOnly": true}));
+}
+
 /// Source: what EnsureStorageAccount of the Go drivers puts together (cloud-provider-azure).
 #[test]
 fn the_body_of_an_account_says_what_the_go_driver_says_and_nothing_else() {
     assert_eq!(
-        encode_account(&general_purpose()),
+        encode_account(&general_purpose(), API_VERSION),
         json!({
             "location": "westeurope",
             "sku": {"name": "Standard_LRS"},
@@ -76,7 +83,7 @@ fn the_body_of_an_account_says_what_the_go_driver_says_and_nothing_else() {
         ..general_purpose()
     };
     assert_eq!(
-        encode_account(&all),
+        encode_account(&all, API_VERSION),
         json!({
             "location": "westeurope",
             "sku": {"name": "Premium_ZRS"},
@@ -103,7 +110,7 @@ fn the_body_of_an_account_says_what_the_go_driver_says_and_nothing_else() {
     // A private endpoint closes the account, and no rule opens it.
     let closed = NetworkRules { default_action: NetworkAction::Deny, bypass: None, virtual_networks: vec![] };
     let closed = AccountSpec { network_rules: Some(closed), ..general_purpose() };
-    assert_eq!(encode_account(&closed)["properties"]["networkAcls"], json!({"defaultAction": "Deny"}));
+    assert_eq!(encode_account(&closed, API_VERSION)["properties"]["networkAcls"], json!({"defaultAction": "Deny"}));
 }
 
 #[test]

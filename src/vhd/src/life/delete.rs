@@ -3,7 +3,10 @@
 //! Azure compares no version of an account. What somebody puts into it between the list and the deletion goes with it; only
 //! the name and the tag `skip-matching` keep others away.
 
-use lazuli_model::{BlobUri, StorageAccount, fault::Effect};
+use lazuli_model::{
+    BlobUri, StorageAccount,
+    fault::{Effect, Fault},
+};
 
 use super::{Answer, Blob, Call, Contents, Next, Problem, Progress, Why};
 use crate::accounts::{CONTAINER, is_dedicated_name, is_dedicated_to};
@@ -44,6 +47,8 @@ pub enum KeptBecause {
     Contents(Contents),
     /// It, or what is in it, may not be read, or it may not be deleted: a right is missing, or a lock forbids it.
     Forbidden,
+    /// This cloud has no list of something that may be in it.
+    Unlisted,
 }
 
 /// A deletion.
@@ -107,6 +112,9 @@ impl Delete {
                 Next::End(Ok(Deleted::DiskAndAccount))
             }
             (Call::DeleteAccount, Answer::Refused(Problem::Lost, _)) => self.progress.again(Call::ReadAccount),
+            (Call::ReadContents, Answer::Refused(Problem::Other(Fault::Unsupported), _)) => {
+                Next::End(Ok(Deleted::AccountKept(KeptBecause::Unlisted)))
+            }
             // The disk is gone, and nothing but a right is missing: a retry would end here too.
             (
                 Call::ReadAccount | Call::ReadContents | Call::DeleteAccount,

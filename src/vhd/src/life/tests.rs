@@ -389,6 +389,8 @@ fn the_account_of_a_dedicated_disk_goes_only_when_it_is_its_own_and_empty() {
     let forbidden = || refused(Problem::Other(Fault::Forbidden));
     assert_eq!(with(vec![forbidden()]), Ok(Deleted::AccountKept(KeptBecause::Forbidden)));
     assert_eq!(with(vec![shown(&account), forbidden()]), Ok(Deleted::AccountKept(KeptBecause::Forbidden)));
+    let unlisted = refused(Problem::Other(Fault::Unsupported));
+    assert_eq!(with(vec![shown(&account), unlisted]), Ok(Deleted::AccountKept(KeptBecause::Unlisted)));
     // What a retry can cure is retried.
     let failure = with(vec![shown(&account), refused(Problem::Other(Fault::Unavailable))]).unwrap_err();
     assert_eq!(failure.code(Rpc::DeleteVolume), Code::Unavailable);
