@@ -303,7 +303,7 @@ async fn disk_the_machines_of_the_nodes_decide_and_a_retry_goes_on_with_what_the
 
 #[tokio::test(start_paused = true)]
 async fn disk_a_refused_read_keeps_the_claim_of_a_blob_class_that_an_earlier_try_may_have_served() {
-    let (world, _tell) = beside_a_jumpbox(&["old-0"]).await;
+    let (mut world, _tell) = beside_a_jumpbox(&["old-0"]).await;
     let class = [("kind", "Dedicated")];
     let made = create_with(&world.client, "pvc-1", &class).await.unwrap();
     for (path, other, words) in
