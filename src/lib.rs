@@ -89,7 +89,7 @@
 //! | 7 | `lazuli-csi` | gRPC services, registration with kubelet | azure, blob-disk, csi-proto, disk, file, host, journal, model, shares, staging, storage, telemetry, vhd, volume | |
 //! | 8 | `lazuli-assembly` | from a configuration to clients and services | azure, blob-disk, cluster, config, csi, csi-proto, disk, file, journal, keys, model, reconcile, shares, storage, telemetry, vhd, volume | |
 //! | 9 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, journal, model, reconcile, storage, telemetry, vhd, volume | |
-//! | 10 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, shares, storage, telemetry, vhd, volume, webhook | disk, test-cluster |
+//! | 10 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, journal, keys, model, nodes, quota, reconcile, rig, services, shares, storage, telemetry, vhd, volume, webhook | blob-disk, disk, test-cluster |
 //!
 //! # How a request goes
 //!

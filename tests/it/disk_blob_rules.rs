@@ -402,13 +402,13 @@ async fn disk_a_blob_whose_account_somebody_deleted_is_deleted_where_reads_prove
         // Lists of accounts are believed for a minute.
         tokio::time::sleep(Duration::from_secs(70)).await;
     };
-    let team = || AllowedResourceGroups::of(vec!["team".parse().unwrap()]);
+    let own = || AllowedResourceGroups::of(vec![scenario::RESOURCE_GROUP.parse().unwrap()]);
     for (class, allowed, is_proved) in [
-        (("kind", "Shared"), team(), true),
+        (("kind", "Shared"), own(), true),
         // Another cluster's pool has such names too, and its account may be in any resource group of the subscription.
         (("kind", "Shared"), AllowedResourceGroups::Any, false),
         (("kind", "Dedicated"), AllowedResourceGroups::Any, true),
-        (("storageAccount", "mine"), team(), true),
+        (("storageAccount", "mine"), own(), true),
         // It may have been in any resource group of the subscription.
         (("storageAccount", "mine"), AllowedResourceGroups::Any, false),
     ] {

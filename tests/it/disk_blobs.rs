@@ -181,7 +181,7 @@ fn by_qemu(rig: &Rig, uri: &str, length: u64) -> Option<u64> {
     file.write_all_at(&rig.control.blob_bytes(uri, length - 512, 512).unwrap(), length - 512).unwrap();
     let mut command = Command::new("qemu-img");
     // QEMU takes the size of the geometry unless it is told that the footer's counts.
-    let image = format!("driver=vpc,force-size-calc=current_size,file.filename={}", path.display());
+    let image = format!("driver=vpc,force_size_calc=current_size,file.filename={}", path.display());
     let answer = match command.args(["info", "--output=json", "--image-opts", &image]).output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             eprintln!("SKIPPED: there is no qemu-img; install qemu-utils");
@@ -198,7 +198,8 @@ fn by_qemu(rig: &Rig, uri: &str, length: u64) -> Option<u64> {
 async fn disk_qemu_reads_the_footers_of_made_and_of_grown_blobs() {
     let (rig, client) = vhds(|_| {}).await;
     let volume = create_with(&client, "pvc-1", &[("kind", "Dedicated")]).await.unwrap();
-    for gib in [1, 3, 4095] {
+    // QEMU reads none beyond 2,040 GiB.
+    for gib in [1, 3, 2040] {
         assert_eq!(expand(&client, &volume.volume_id, gib * GIB, 0).await.unwrap(), gib * GIB);
         let bytes = u64::try_from(gib * GIB).unwrap();
         let shown = by_qemu(&rig, &volume.volume_id, bytes + 512);

@@ -282,27 +282,20 @@ fn an_element_that_is_not_understood_proves_nothing_of_a_blob_that_it_may_be() {
         let requests = BTreeMap::from([(blob.clone(), Request { goal, requested_at: at(5) })]);
         Case { requests, ..Case::new(vec![odd(text)], seen) }.plan(Mutant::None)
     };
-    let of =
-        |text: &str, goal| plan(text, goal, single(6)).resolved.remove(&blob).map(|resolution| resolution.resolved);
-    let doubt = Some(Resolved::MayBeListed { lun: lun(3) });
+    let of = |text: &str, goal| plan(text, goal, single(6)).resolved.remove(&blob).map(|found| found.resolved);
+    let goals = BTreeMap::from([(blob.clone(), Goal::Detached)]);
     for text in ["http://acct.blob.core.windows.net/vhds/d.vhd", "https://vhds.example.com/vhds/%64.vhd", "d.vhd"] {
         for goal in [Goal::Detached, ATTACH] {
-            assert_eq!(of(text, goal), doubt, "{text} {goal:?}");
-            // An old read resolves nothing, and no write follows from it.
+            assert_eq!(of(text, goal), Some(Resolved::MayBeListed { lun: lun(3) }), "{text} {goal:?}");
             let plan = plan(text, goal, single(4));
             assert!(plan.resolved.is_empty() && plan.write.says_nothing(), "{text} {goal:?}");
         }
-        let goals = BTreeMap::from([(blob.clone(), Goal::Detached)]);
         assert_eq!(confirm(&vm(vec![odd(text)]), single(6), &goals, false), BTreeMap::new());
     }
     let other = "http://acct.blob.core.windows.net/vhds/other.vhd";
     assert_eq!(of(other, Goal::Detached), Some(Resolved::Detached));
     assert_eq!(of(other, ATTACH), None, "its blob is read next");
-    assert_eq!(
-        confirm(&vm(vec![odd(other)]), single(6), &BTreeMap::from([(blob.clone(), Goal::Detached)]), false).len(),
-        1
-    );
-    // A managed disk has an id.
+    assert_eq!(confirm(&vm(vec![odd(other)]), single(6), &goals, false).len(), 1);
     assert_eq!(vm(vec![odd("d0")]).may_have(&disk(0)), None);
 }
 
@@ -422,10 +415,9 @@ fn a_disk_is_refused_by_a_single_read_of_it_and_never_by_a_list() {
 /// Azure would refuse the whole write, and so the detaches in it.
 #[test]
 fn a_managed_disk_goes_to_no_vm_of_blobs_and_keeps_no_other_disk_there() {
-    let free = disk_in(Some(DiskState::Unattached), 1, &[]);
     let mut case = Case::new(vec![element(2, 0)], single(9)).request(1, ATTACH, 5).request(2, Goal::Detached, 5);
     case.vm.system_disk = lazuli_model::SystemDisk::Blob;
-    let case = case.read(1, free, single(9));
+    let case = case.read(1, disk_in(Some(DiskState::Unattached), 1, &[]), single(9));
     assert_eq!(case.resolved(1), Some(Resolved::Unattachable(Unattachable::BlobsAlone)));
     let write = case.plan(Mutant::None).write;
     assert_eq!((write.attach.len(), write.detach), (0, vec![disk(2)]));
