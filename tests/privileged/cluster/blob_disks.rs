@@ -1,5 +1,5 @@
 //! VHD blob disks in the life of a cluster in which one machine has a VHD as its system disk and the other a managed disk: the
-//! three kinds of classes, the volumes of the driver that was in Kubernetes' own tree, and the way to a managed disk.
+//! three kinds of classes, a volume that a person wrote, and the way to a managed disk.
 
 use std::{collections::BTreeSet, fs};
 
@@ -10,10 +10,10 @@ use super::{
         cloud::{NODES, text},
         process::Folder,
     },
-    ATTACHMENTS, CLAIMS, Cluster, DRIVER, PODS, VOLUMES, size_of,
+    CLAIMS, Cluster, DRIVER, VOLUMES, size_of,
     snapshots::{letter, volume, write},
 };
-use lazuli_test_cluster::{Drivers, node::IDLE};
+use lazuli_test_cluster::Drivers;
 
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 /// The node whose machine takes VHDs and no managed disks, and the one that takes these and no VHDs.
@@ -24,19 +24,6 @@ const NAMED: &str = "azuretest01";
 
 fn scenario() -> Value {
     json!({"virtualMachines": [{"name": OLD, "osDisk": {"storageAccount": "system1"}}, {"name": NEW}]})
-}
-
-/// A pod on the old node that names a VHD itself.
-fn naming(uri: &str) -> Value {
-    let disk = json!({"kind": "Dedicated", "diskName": "named", "diskURI": uri, "fsType": "ext4"});
-    json!({
-        "nodeSelector": {"kubernetes.io/hostname": OLD}, "terminationGracePeriodSeconds": 0,
-        "volumes": [{"name": "inline", "azureDisk": disk}],
-        "containers": [{
-            "name": "c", "image": IDLE, "imagePullPolicy": "IfNotPresent",
-            "volumeMounts": [{"name": "inline", "mountPath": "/inline"}],
-        }],
-    })
 }
 
 impl Cluster {
@@ -112,7 +99,8 @@ async fn claims_of_each_kind_get_their_bytes_grow_and_become_managed_disks() {
     cluster.delete_pod("imported").await;
     cluster.delete_claim("imported").await;
 
-    // The same VHD by a pod that names it, and through a volume of the in-tree driver. It outlives the claim's own volume.
+    // The VHD outlives its claim's volume, and is used by one that a person wrote. Kubernetes itself translates no volume
+    // of its old driver, and no volume that a pod names, of the kinds Dedicated and Shared.
     let uri = cluster.vhd_of("dedicated").await;
     let claimed = cluster.kubernetes.get(&format!("{CLAIMS}/dedicated")).await.unwrap();
     let own = format!("{VOLUMES}/{}", claimed["spec"]["volumeName"].as_str().unwrap());
@@ -121,36 +109,24 @@ async fn claims_of_each_kind_get_their_bytes_grow_and_become_managed_disks() {
     cluster.kubernetes.until("the claim's end", &format!("{CLAIMS}/dedicated"), |claim| claim.is_none()).await;
     cluster.kubernetes.delete(&own).await;
     cluster.kubernetes.until("the volume's end", &own, |volume| volume.is_none()).await;
-    // Its metadata say for which claim it was made: no pod reads another one's bytes by naming them.
-    cluster.kubernetes.create(PODS, json!({"metadata": {"name": "inline"}, "spec": naming(&uri)})).await;
-    let refused = |list: Option<&Value>| {
-        list.is_some_and(|list| {
-            list["items"][0]["status"]["attachError"]["message"].to_string().contains("a Pod names it")
-        })
-    };
-    cluster.kubernetes.until("the refusal of the attachment", ATTACHMENTS, refused).await;
-    cluster.delete_pod("inline").await;
-    cluster.no_attachments().await;
-
-    let disk = json!({"kind": "Dedicated", "diskName": "in-tree", "diskURI": uri, "fsType": "ext4"});
+    let source = json!({"driver": DRIVER, "volumeHandle": uri, "fsType": "ext4"});
     let spec = json!({
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "none",
-        "persistentVolumeReclaimPolicy": "Delete", "azureDisk": disk,
+        "persistentVolumeReclaimPolicy": "Delete", "csi": source,
     });
-    let metadata =
-        json!({"name": "in-tree", "annotations": {"pv.kubernetes.io/provisioned-by": "kubernetes.io/azure-disk"}});
+    let metadata = json!({"name": "static", "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}});
     cluster.kubernetes.create(VOLUMES, json!({"metadata": metadata, "spec": spec})).await;
     let spec = json!({
-        "storageClassName": "none", "volumeName": "in-tree", "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "none", "volumeName": "static", "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
     });
-    cluster.kubernetes.create(CLAIMS, json!({"metadata": {"name": "in-tree"}, "spec": spec})).await;
-    cluster.pod("in-tree", OLD, &["in-tree"]).await;
-    let folders = cluster.running("in-tree", OLD).await;
-    assert_eq!(letter(&folders["in-tree"]), "dedicated");
-    cluster.delete_pod("in-tree").await;
+    cluster.kubernetes.create(CLAIMS, json!({"metadata": {"name": "static"}, "spec": spec})).await;
+    cluster.pod("static", OLD, &["static"]).await;
+    let folders = cluster.running("static", OLD).await;
+    assert_eq!(letter(&folders["static"]), "dedicated");
+    cluster.delete_pod("static").await;
 
-    for claim in ["in-tree", "shared", "named"] {
+    for claim in ["static", "shared", "named"] {
         cluster.delete_claim(claim).await;
     }
     cluster.count("the end of all volumes", VOLUMES, 0).await;
