@@ -1,12 +1,12 @@
-//! Finding a data disk by its LUN, from sysfs alone.
+//! Finding a data disk by its LUN, from sysfs alone: a SCSI disk, or a namespace of an NVMe controller.
 //!
-//! A LUN is only unique per SCSI controller, and a machine has several: one for the operating system
+//! A SCSI LUN is only unique per SCSI controller, and a machine has several: one for the operating system
 //! and the temporary disk, one or more for data disks. So candidates are narrowed by every fact at
 //! hand: maker and model, the VMBus id of the controller, the links that Azure's udev rules make,
 //! and the disk that holds `/`. When two are left, the answer is an error naming both.
 //!
 //! That the disk found is the *right* one is not decided here; the caller compares size and identity.
-//! NVMe is out of scope.
+//! Where disks come by NVMe, [`lazuli_staging::nvme`] says which namespace has which LUN.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,10 +16,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use lazuli_staging::Device;
+use lazuli_staging::nvme::{NvmeDisk, Place, Unplaced};
 
 use super::device_number::{self, DeviceNumber};
 use super::watch::Watch;
-use super::{Deadline, Host, mountinfo};
+use super::{Deadline, Host, mountinfo, nvme};
 
 /// Prefixes of the VMBus `device_id` of controllers that carry the machine's own disks: first
 /// generation IDE root and temporary disk, second generation SCSI for both. Source: the udev rules
@@ -60,6 +61,14 @@ pub enum FindError {
         lun: u32,
         /// What is missing.
         why: String,
+    },
+    /// Disks come by NVMe, and it is not known which one is at the LUN.
+    #[error("LUN {lun}: {why}")]
+    Unplaced {
+        /// The LUN.
+        lun: u32,
+        /// Why not.
+        why: Unplaced,
     },
     /// sysfs could not be read.
     #[error("cannot read {}", path.display())]
@@ -127,11 +136,13 @@ pub async fn wait_for_lun(host: &Host, lun: u32, deadline: Deadline) -> Result<D
     }
 }
 
-/// Asks every SCSI host to look for devices. No call waits for it: a scan of all LUNs can take many
+/// Asks every SCSI host to look for devices, and every controller of remote NVMe disks for namespaces. No call waits for it: a scan of all LUNs can take many
 /// seconds, and what it finds announces itself.
 fn scan(host: &Host, what: String) {
     let folder = host.sys().join("class/scsi_host");
+    let host = host.clone();
     let work = move || {
+        nvme::rescan(&host);
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path().join("scan");
             if let Err(error) = write_attribute(&path, &what) {
@@ -183,6 +194,7 @@ pub fn describe(host: &Host, name: &str) -> Result<Option<Device>, FindError> {
         size_bytes: sectors.saturating_mul(512),
         lun: None,
         scsi: None,
+        nvme: None,
         read_only: read("ro")?.is_some_and(|ro| ro == "1"),
         sequence: sequence(host, &folder),
     }))
@@ -229,7 +241,7 @@ pub fn node_number(path: &Path) -> Option<DeviceNumber> {
 /// [`FindError::Read`].
 pub fn part(host: &Host, disk: &Device, partition: u32) -> Result<Option<Device>, FindError> {
     let found = describe(host, &disk.part_name(partition))?;
-    Ok(found.map(|found| Device { lun: disk.lun, scsi: disk.scsi.clone(), ..found }))
+    Ok(found.map(|found| Device { lun: disk.lun, scsi: disk.scsi.clone(), nvme: disk.nvme.clone(), ..found }))
 }
 
 /// The node of a device without the links that lead to it; the path of the device where it cannot be resolved.
@@ -268,16 +280,33 @@ fn disk_sequence(folder: &Path) -> Option<String> {
     ["diskseq", "../diskseq"].iter().find_map(|place| fs::read_to_string(folder.join(place)).ok())
 }
 
-fn is_absence(error: &io::Error) -> bool {
+pub(super) fn is_absence(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || matches!(error.raw_os_error(), Some(nix::libc::ENXIO | nix::libc::ENODEV | nix::libc::ENOTDIR))
 }
 
-/// A SCSI disk as listed in sysfs.
+/// A disk as listed in sysfs.
 struct Listed {
-    address: String,
     lun: u32,
     name: String,
+    at: Address,
+}
+
+/// Where a disk is found.
+enum Address {
+    /// As the SCSI device `H:C:T:L`.
+    Scsi(String),
+    /// As a namespace.
+    Nvme(NvmeDisk),
+}
+
+impl std::fmt::Display for Listed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.at {
+            Address::Scsi(address) => write!(f, "{} ({address})", self.name),
+            Address::Nvme(disk) => write!(f, "{} ({}, namespace {})", self.name, disk.controller, disk.nsid),
+        }
+    }
 }
 
 fn find(host: &Host, lun: u32) -> Result<Device, FindError> {
@@ -286,6 +315,21 @@ fn find(host: &Host, lun: u32) -> Result<Device, FindError> {
     let mut candidates = Vec::new();
     let mut diskless = None;
     let own = OwnDisks::gather(host);
+    let not_ready = |why: String| FindError::NotReady { lun, why };
+    match nvme::read(host)?.place(lun, host.nvme_lun_offset) {
+        Place::NoDisks => {}
+        Place::Unplaced(why) => return Err(FindError::Unplaced { lun, why }),
+        Place::NotReady(why) => return Err(not_ready(why)),
+        Place::Ambiguous(candidates) => return Err(FindError::Ambiguous { lun, candidates }),
+        Place::Nothing(others) => seen.extend(others),
+        Place::At(name, disk) => {
+            let disk = Listed { lun, name, at: Address::Nvme(disk) };
+            match own.why_excluded(host, &disk) {
+                Some(why) => excluded.push(format!("{} {why}", disk.name)),
+                None => candidates.push(disk),
+            }
+        }
+    }
     for entry in list(host)? {
         let Some(disk) = entry.disk else {
             if entry.lun == lun {
@@ -304,13 +348,11 @@ fn find(host: &Host, lun: u32) -> Result<Device, FindError> {
         (Some(disk), true) => disk,
         (Some(last), false) => {
             candidates.push(last);
-            let name = |disk: &Listed| format!("{} ({})", disk.name, disk.address);
-            return Err(FindError::Ambiguous { lun, candidates: candidates.iter().map(name).collect() });
+            return Err(FindError::Ambiguous { lun, candidates: candidates.iter().map(Listed::to_string).collect() });
         }
         (None, _) => {
             if let Some(address) = diskless {
-                let why = format!("{address} has no block device");
-                return Err(FindError::NotReady { lun, why });
+                return Err(not_ready(format!("{address} has no block device")));
             }
             seen.sort();
             return Err(FindError::NotFound { lun, seen, excluded });
@@ -340,7 +382,10 @@ fn ready(host: &Host, disk: Listed) -> Result<Device, FindError> {
             return Err(not_ready(format!("{path}: {error}")));
         }
     }
-    Ok(Device { lun: Some(lun), scsi: Some(disk.address), ..device })
+    Ok(match disk.at {
+        Address::Scsi(address) => Device { lun: Some(lun), scsi: Some(address), ..device },
+        Address::Nvme(namespace) => Device { lun: Some(lun), nvme: Some(namespace), ..device },
+    })
 }
 
 /// A SCSI device of the right make, with its disk when it has one.
@@ -378,7 +423,8 @@ fn list(host: &Host) -> Result<Vec<Entry>, FindError> {
             .filter_map(|entry| entry.file_name().into_string().ok())
             .collect();
         names.sort();
-        let disks: Vec<Listed> = names.into_iter().map(|name| Listed { address: address.clone(), lun, name }).collect();
+        let at = || Address::Scsi(address.clone());
+        let disks: Vec<Listed> = names.into_iter().map(|name| Listed { lun, name, at: at() }).collect();
         if disks.is_empty() {
             found.push(Entry { address: address.clone(), lun, disk: None });
         }
@@ -452,7 +498,8 @@ impl OwnDisks {
     }
 
     fn why_excluded(&self, host: &Host, disk: &Listed) -> Option<String> {
-        if let Some(id) = controller(host, &disk.address)
+        if let Address::Scsi(address) = &disk.at
+            && let Some(id) = controller(host, address)
             && OWN_CONTROLLERS.iter().any(|own| id.starts_with(own))
         {
             return Some(format!("is on the machine's own controller {id}"));

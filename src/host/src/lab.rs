@@ -207,6 +207,47 @@ impl FakeRoot {
         symlink(format!("../../../{name}"), link.join(format!("lun{lun}"))).expect("link");
     }
 
+    /// An NVMe controller.
+    pub(crate) fn add_controller(&self, name: &str, model: &str) {
+        let folder = self.folder.dir(&format!("sys/class/nvme/{name}"));
+        fs::write(folder.join("model"), format!("{model:<40}\n")).expect("model");
+        fs::write(folder.join("state"), "live\n").expect("state");
+        fs::write(folder.join("rescan_controller"), "").expect("rescan");
+    }
+
+    /// A namespace of a controller, or of its subsystem where the kernel has multipath. The block side is `add_block`'s.
+    pub(crate) fn add_namespace(&self, controller: &str, name: &str, nsid: u32, mib: u64, multipath: bool) {
+        let head = if multipath {
+            let subsystem = self.folder.dir("sys/class/nvme-subsystem/nvme-subsys0");
+            let _ = symlink(format!("../../nvme/{controller}"), subsystem.join(controller));
+            let path = name.replacen('n', "N", 1).replacen('n', "c0n", 1).replacen('N', "n", 1);
+            let path = self.folder.dir(&format!("sys/class/nvme/{controller}/{path}"));
+            fs::write(path.join("nsid"), format!("{nsid}\n")).expect("nsid");
+            format!("sys/class/nvme-subsystem/nvme-subsys0/{name}")
+        } else {
+            format!("sys/class/nvme/{controller}/{name}")
+        };
+        let head = self.folder.dir(&head);
+        fs::write(head.join("nsid"), format!("{nsid}\n")).expect("nsid");
+        fs::write(head.join("size"), format!("{}\n", mib * MIB / 512)).expect("size");
+    }
+
+    /// A disk without a device, with one partition, in the folder of block devices.
+    pub(crate) fn add_partitioned(&self, name: &str, minor: u32) {
+        let disk = self.folder.dir(&format!("sys/class/block/{name}"));
+        let part = self.folder.dir(&format!("sys/class/block/{name}/{name}p1"));
+        fs::write(disk.join("dev"), format!("259:{minor}\n")).expect("dev");
+        fs::write(part.join("dev"), format!("259:{}\n", minor + 1)).expect("dev");
+        fs::write(part.join("partition"), "1\n").expect("partition");
+        symlink(format!("{name}/{name}p1"), self.folder.path().join(format!("sys/class/block/{name}p1")))
+            .expect("link");
+    }
+
+    /// What the kernel was started with.
+    pub(crate) fn boot(&self, line: &str) {
+        fs::write(self.folder.dir("proc").join("cmdline"), format!("{line}\n")).expect("cmdline");
+    }
+
     /// Takes a disk away, as an unplug does.
     pub(crate) fn remove(&self, address: &str, name: &str) {
         let root = self.folder.path();

@@ -19,11 +19,19 @@
 //! | `sys/class/scsi_device/H:C:T:L/device/rescan` | file, optional | a written `1` makes the kernel read the size again |
 //! | `sys/class/scsi_host/*/scan` | file, optional | a written `- - -` makes the kernel look for new disks |
 //! | `sys/class/block/NAME/{size,dev,ro}` | file | 512-byte sectors, `major:minor`, `0` or `1` |
+//! | `sys/class/nvme/nvmeC/{model,state}` | file | which controller it is; remote disks are on `MSFT NVMe Accelerator v1.0` |
+//! | `sys/class/nvme/nvmeC/nvmeCnN/{nsid,size}` | file | a namespace, whose block device is `nvmeCnN` |
+//! | `sys/class/nvme/nvmeC/nvmeScCnN/nsid` | file | with the kernel's multipath: a path to the namespace of the same id |
+//! | `sys/class/nvme-subsystem/NAME/{nvmeC,nvmeSnN/{nsid,size}}` | directory | with it: the subsystem's controllers and namespaces, whose block devices are `nvmeSnN` |
+//! | `sys/class/nvme/nvmeC/rescan_controller` | file, optional | a written `1` makes the kernel look for namespaces, and read their sizes, again |
+//! | `proc/cmdline` | file, optional | with `root=`: on which disk the operating system is |
+//! | `sys/class/block/NAME/{slaves/NAME,partition}` | directory, file, optional | what a device is built on; that it is a partition |
+//! | `dev/disk/by-{uuid,label,partuuid,partlabel}/*`, `dev/mapper/*` | symlink, optional | what `root=` may name |
 //! | `dev/NAME` | node or symlink | the device itself |
 //! | `dev/disk/azure/{root,resource}`, `dev/disk/azure/scsi0/*` | symlink, optional | disks of the machine itself, never used |
 //! | `dev/disk/azure/scsi1/lunN` | symlink, optional | watched for changes, not trusted |
 //!
-//! Only SCSI data disks are found. Disks that a machine size presents over NVMe are out of scope.
+//! Which namespace is at which LUN is decided in [`lazuli_staging::nvme`].
 //!
 //! # Life of a volume on a node
 //!
@@ -49,6 +57,7 @@ pub mod fsck;
 pub mod intent;
 pub mod mount;
 pub mod mountinfo;
+pub mod nvme;
 pub mod options;
 mod orphan;
 pub mod probe;
@@ -72,6 +81,8 @@ mod format_tests;
 mod lab;
 #[cfg(test)]
 mod mount_tests;
+#[cfg(test)]
+mod nvme_tests;
 
 pub use raw::RawError;
 
@@ -105,6 +116,8 @@ impl Default for Limits {
 pub struct Host {
     root: PathBuf,
     proc: PathBuf,
+    kubelet: Option<PathBuf>,
+    nvme_lun_offset: Option<u32>,
     search: Vec<PathBuf>,
     limits: Limits,
     children: Arc<child::Children>,
@@ -133,6 +146,8 @@ impl Host {
         Self {
             root: PathBuf::from("/"),
             proc: PathBuf::from("/proc"),
+            kubelet: None,
+            nvme_lun_offset: None,
             search: ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
                 .map(PathBuf::from)
                 .to_vec(),
@@ -156,6 +171,21 @@ impl Host {
     #[must_use]
     pub fn with_proc(mut self, proc: impl Into<PathBuf>) -> Self {
         self.proc = proc.into();
+        self
+    }
+
+    /// The same host with a folder of kubelet's, as this process sees it: the disk that it lies on may prove which namespace
+    /// of an NVMe controller is the operating system's.
+    #[must_use]
+    pub fn with_kubelet(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.kubelet = Some(folder.into());
+        self
+    }
+
+    /// The same host with an operator's word for the offset between namespace ids and LUNs, for where nothing proves it.
+    #[must_use]
+    pub fn with_nvme_lun_offset(mut self, offset: Option<u32>) -> Self {
+        self.nvme_lun_offset = offset;
         self
     }
 

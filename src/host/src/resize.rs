@@ -160,7 +160,7 @@ fn current(host: &Host, device: &Device) -> Result<Device, ResizeError> {
     let error = |source| ResizeError::Find { name: device.name.clone(), source };
     match device::describe(host, &device.name) {
         Ok(Some(now)) if now.number == device.number => {
-            Ok(Device { lun: device.lun, scsi: device.scsi.clone(), ..now })
+            Ok(Device { lun: device.lun, scsi: device.scsi.clone(), nvme: device.nvme.clone(), ..now })
         }
         Ok(_) => Err(error(None)),
         Err(source) => Err(error(Some(source))),
@@ -173,6 +173,10 @@ async fn ask(host: &Host, device: &Device, deadline: Deadline) -> Result<(), Res
         let class = host.sys().join("class/scsi_device");
         places.insert(0, class.join(address).join("device/rescan"));
     }
+    places.extend(
+        super::nvme::rescans_of(host, &device.name)
+            .map_err(|source| ResizeError::Find { name: device.name.clone(), source: Some(source) })?,
+    );
     // Not every kind of disk has the attribute; without it the size changes by itself.
     let Some(place) = places.into_iter().find(|place| place.exists()) else {
         return Ok(());

@@ -81,6 +81,7 @@ mod tests {
             read_only: false,
             lun: None,
             scsi: None,
+            nvme: None,
             sequence: None,
         }
     }

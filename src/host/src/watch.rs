@@ -27,13 +27,14 @@ pub(super) struct Watch {
 impl Watch {
     /// Starts watching; anything that happens after this call ends the next [`Watch::changed`].
     pub(super) fn start(host: &Host) -> Self {
-        let folders = vec![
+        let mut folders = vec![
             host.dev(),
             host.dev().join("disk/azure"),
             host.dev().join("disk/azure/scsi1"),
             host.sys().join("class/scsi_device"),
             host.sys().join("class/block"),
         ];
+        folders.extend(super::nvme::folders(host));
         #[expect(deprecated, reason = "its successor is unsafe; an owned descriptor keeps the promise it asks for")]
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .map_err(std::io::Error::from)

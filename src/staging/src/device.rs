@@ -4,6 +4,8 @@ use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::nvme::{NvmeDisk, Offset};
+
 /// The kernel's number of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceNumber {
@@ -43,6 +45,8 @@ pub struct Device {
     pub lun: Option<u32>,
     /// `H:C:T:L` of the SCSI device.
     pub scsi: Option<String>,
+    /// The namespace that it is, where it was found at a LUN of an NVMe machine.
+    pub nvme: Option<NvmeDisk>,
     /// The kernel treats it as read-only.
     pub read_only: bool,
     /// What the kernel gives to no other disk, while it gives its name and its number to the next one: the boot and the
@@ -57,6 +61,13 @@ impl Device {
     pub fn is_same_as(&self, other: &Self) -> bool {
         let is_another = |(one, two): (&String, &String)| one != two;
         self.number == other.number && !self.sequence.as_ref().zip(other.sequence.as_ref()).is_some_and(is_another)
+    }
+
+    /// Whether it is this disk that is at its LUN, as far as the machine alone can tell: not where the LUN follows from an
+    /// offset that an operator gave.
+    #[must_use]
+    pub fn is_lun_certain(&self) -> bool {
+        self.nvme.as_ref().is_none_or(|disk| disk.offset == Offset::Proved)
     }
 
     /// The kernel name of a partition of this disk.

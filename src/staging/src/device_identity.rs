@@ -10,6 +10,10 @@
 //! | it did so before, and lists no disk at the LUN since | the same, unless an unfinished format on it names the volume |
 //! | it does not answer, or lists no disk at the LUN | the content decides; where the node knows nothing of it, the operator |
 //!
+//! A disk of an NVMe machine that is larger than the metadata says is refused until the two agree, unless its content is the
+//! volume's own: a disk that is grown shows so, and so does a neighbour of the disk. A disk whose LUN rests on an operator's
+//! word alone is used where the metadata confirms it, or where its content is the volume's own; see [`crate::nvme`].
+//!
 //! A file system that is unlike the one that the volume had on this node, or that is known as another volume's, is a
 //! *mismatch*, and so is a raw device that is not the disk from which the volume was staged since the machine has started;
 //! another disk at the LUN is a *contradiction*. Time never turns either into a match, and silence never
@@ -141,6 +145,10 @@ pub struct Evidence {
     pub accepted: bool,
     /// What the operator lets decide on silence.
     pub on_silence: OnSilence,
+    /// Whether the LUN of the device follows from an offset that an operator gave.
+    pub is_lun_given: bool,
+    /// Whether an NVMe disk has another size than the metadata says.
+    pub is_other_size: bool,
 }
 
 /// What follows.
@@ -159,6 +167,8 @@ pub enum Decision {
     WaitForLag(Duration),
     /// A mismatch that the metadata does not confirm: refused, for as long as that is so.
     Mismatch,
+    /// The disk has another size than the metadata says: refused, for as long as that is so.
+    OtherSize,
     /// The metadata has named another disk, and has not named the volume since: refused, for as long as that is so.
     Contradicted,
     /// Nothing says that this is the volume's disk, as for one that was never here: refused, for as long as that is so.
@@ -180,11 +190,15 @@ pub fn decide(evidence: &Evidence) -> Decision {
             Metadata::Unlisted => !matches!(content, Content::OwnFormat | Content::Unusable),
         };
     let is_mismatch = content.is_mismatch(evidence.was_here, confirms);
+    // Blank disks look alike, so that neither silence nor a word about blank content makes one of them the volume's.
+    let is_unplaced = evidence.is_lun_given && !confirms && !content.is_own();
     match metadata {
         // The metadata speaks now, and against what the operator said before.
         Metadata::Contradicts => Decision::Contradicted,
+        _ if is_unplaced => Decision::Unconfirmed,
         _ if (is_mismatch || is_contradicted) && evidence.accepted => Decision::UseAsAccepted,
         _ if is_contradicted => Decision::Contradicted,
+        Metadata::Confirms(_) if evidence.is_other_size && !content.is_own() => Decision::OtherSize,
         Metadata::Confirms(_) if is_mismatch => match evidence.lag.saturating_sub(evidence.confirmed_for) {
             Duration::ZERO => Decision::UseAsConfirmed,
             more => Decision::WaitForLag(more),

@@ -9,6 +9,7 @@
 //! | [`raw`] | whether a raw device is handed to a pod |
 //! | [`unstage`] | whose the staging path is, and which device must be proved released |
 //! | [`owner`] | whether a staged or published device is the volume's |
+//! | [`nvme`] | which namespace of an NVMe controller is the disk at a LUN |
 //!
 //! [`device_identity`] weighs the two witnesses that tell which disk a device is; the step of [`stage`] asks it.
 //! The other modules are the values: devices, mounts, records, refusals.
@@ -16,7 +17,7 @@
 //! # Staging
 //!
 //! ```text
-//! disk at the LUN, metadata ──> the same disk again ──> its size ──> its partition
+//! disk at the LUN, metadata ──> the same disk again ──> its LUN by NVMe ──> its size ──> its partition
 //!     ├─ raw ──────────> records, mounts ──────────────────> identity ──> raw
 //!     └─ file system ──> staging path ──> mounted already ───────────────> mounted
 //!              └──> mounts ──> btrfs turn ──> content, records ──> identity
@@ -29,6 +30,7 @@
 mod device;
 pub mod device_identity;
 mod mounted;
+pub mod nvme;
 pub mod owner;
 pub mod raw;
 mod record;

@@ -55,8 +55,11 @@ impl Seen {
         }
         match &self.listed {
             None => return Next::Look(Look::Listed),
-            Some(Some(disk)) => return of(disk.number == device.number || disk.has_part(&device.name)),
-            Some(None) => {}
+            Some(Some(disk)) if disk.is_lun_certain() => {
+                return of(disk.number == device.number || disk.has_part(&device.name));
+            }
+            // Which disk is there is an operator's word, or none is.
+            Some(Some(_) | None) => {}
         }
         let Some(records) = &self.records else { return Next::Look(Look::Records) };
         let speaks_against = |record: &Record| {

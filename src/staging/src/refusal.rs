@@ -3,7 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{Device, Filesystem, Mount};
-use crate::device_identity::{Content, Contradiction};
+use crate::{
+    device_identity::{Content, Contradiction},
+    nvme::Disagreement,
+};
 use lazuli_volume::FsType;
 
 /// What is not the same any more.
@@ -61,6 +64,24 @@ pub enum Refusal {
         found: u64,
         /// The least size in bytes.
         wanted: u64,
+    },
+    /// An NVMe disk is larger than the metadata says, and its content is not the volume's own.
+    TooLarge {
+        /// Kernel name.
+        device: String,
+        /// Its size in bytes.
+        found: u64,
+        /// The size that the metadata says, in bytes.
+        listed: u64,
+    },
+    /// The metadata does not bear out the offset that an operator gave.
+    OffsetNotBorneOut {
+        /// Kernel name of the namespace.
+        device: String,
+        /// Its id.
+        nsid: u32,
+        /// What speaks against it.
+        why: Disagreement,
     },
     /// The disk lacks the partition.
     NoPartition {

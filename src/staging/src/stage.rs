@@ -8,7 +8,10 @@ use super::{
     AtPath, Device, Filesystem, Lineage, Mounted, Past, Record, Records, Refusal, Thing, Unproved, handed_out_raw,
     staged_as_filesystem,
 };
-use crate::device_identity::{Content, Decision, Evidence, Identity, Metadata, OnSilence, Stood, although, decide};
+use crate::{
+    device_identity::{Content, Decision, Evidence, Identity, Listed, Metadata, OnSilence, Stood, although, decide},
+    nvme::{self, is_size},
+};
 use lazuli_volume::FsType;
 
 /// How a volume is used: CSI's access type.
@@ -153,8 +156,12 @@ pub struct Seen {
     pub found: Option<Device>,
     /// What the metadata says.
     pub identity: Option<Identity>,
+    /// All disks that the metadata lists; none where it does not answer.
+    pub listed: Vec<Listed>,
     /// The disk at the LUN after that.
     pub disk: Option<Device>,
+    /// What the machine shows of NVMe.
+    pub nvme: Option<nvme::Machine>,
     /// The same disk when the kernel was given time to see its size.
     pub grown: Option<Device>,
     /// The partition; `Some(None)`: the disk lacks it.
@@ -192,10 +199,12 @@ pub struct Seen {
 /// What to look at. Each look fills the field of [`Seen`] that it is named for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Wait for the disk at the LUN, and ask the metadata about it: `found` and `identity`.
+    /// Wait for the disk at the LUN, and ask the metadata about it: `found`, `identity` and `listed`.
     DiskAndIdentity,
     /// The disk at the LUN now: `disk`.
     Disk,
+    /// The NVMe controllers and their namespaces: `nvme`.
+    Nvme,
     /// The disk, when it has so many bytes or time is over: `grown`.
     Size(Device, u64),
     /// This partition of the disk: `part`.
@@ -377,6 +386,7 @@ impl Seen {
         // What was found before the disk was identified may have been its predecessor.
         let Some(disk) = &self.disk else { return look(Look::Disk) };
         same(found, disk)?;
+        self.borne_out(disk, identity)?;
         let Some(least) = identity.size().max(request.size) else { return Ok((disk, identity)) };
         let wanted = request.fewest_bytes(least);
         if disk.size_bytes >= wanted {
@@ -389,6 +399,20 @@ impl Seen {
             return refuse(Refusal::TooSmall { device: grown.name.clone(), found, wanted });
         }
         Ok((grown, identity))
+    }
+
+    /// A LUN that follows from an offset which an operator gave is checked against all that the metadata lists. Where that
+    /// lists nothing of the volume, its content alone can speak for it; see [`decide`].
+    fn borne_out(&self, disk: &Device, identity: &Identity) -> Course<()> {
+        let given = disk.nvme.as_ref().filter(|_| !disk.is_lun_certain());
+        let (Some(given), Some(lun)) = (given, disk.lun) else { return Ok(()) };
+        if !matches!(identity.metadata, Metadata::Confirms(_) | Metadata::Unlisted) {
+            return Ok(());
+        }
+        let Some(machine) = &self.nvme else { return look(Look::Nvme) };
+        machine
+            .bears_out(given, lun, &self.listed)
+            .or_else(|why| refuse(Refusal::OffsetNotBorneOut { device: disk.name.clone(), nsid: given.nsid, why }))
     }
 
     fn raw(&self, request: &Request, found: Found<'_>) -> Course<Staged> {
@@ -482,6 +506,9 @@ impl Seen {
             // A word about another content is none about this one.
             accepted: acceptance.is_given && acceptance.key == key,
             on_silence: request.on_silence,
+            is_lun_given: !found.disk.is_lun_certain(),
+            is_other_size: found.disk.nvme.is_some()
+                && identity.size().is_some_and(|size| !is_size(found.disk.size_bytes, size)),
         };
         let past = Past { content, other: records.other().map(str::to_owned), last: last.map(str::to_owned) };
         let unproved = |why| refuse(Refusal::Unproved { device: found.device.path.clone(), why });
@@ -493,6 +520,11 @@ impl Seen {
             Decision::WaitForLag(more) => return unproved(Unproved::WaitForLag(more, past)),
             Decision::Mismatch => return unproved(Unproved::Mismatch(past)),
             Decision::Contradicted => return unproved(Unproved::Contradicted(identity.contradiction.clone())),
+            Decision::OtherSize => {
+                let listed = identity.size().map(Gib::bytes).unwrap_or_default();
+                let (device, found) = (found.disk.name.clone(), found.disk.size_bytes);
+                return refuse(Refusal::TooLarge { device, found, listed });
+            }
             Decision::Unconfirmed => return unproved(Unproved::Unconfirmed),
             Decision::UnconfirmedForLong => return unproved(Unproved::UnconfirmedForLong),
         };

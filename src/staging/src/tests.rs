@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::*;
 
 mod copies;
+mod nvme;
 mod owner;
 mod raw;
 mod stage;
@@ -21,6 +22,7 @@ pub(super) fn device(minor: u32) -> Device {
         size_bytes: 4 * GIB,
         lun: Some(3),
         scsi: Some("1:0:0:3".to_owned()),
+        nvme: None,
         read_only: false,
         sequence: Some(format!("boot/diskseq/{minor}")),
     }

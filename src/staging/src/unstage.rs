@@ -104,6 +104,14 @@ pub enum Next {
     Nothing,
     /// Leave it: the staging path is this other volume's.
     PathOfAnother(String),
+    /// Leave it: nothing but an offset that an operator gave says that this device is the one at this LUN, where the metadata
+    /// has the volume.
+    LunGiven {
+        /// The LUN.
+        lun: Lun,
+        /// Kernel name.
+        device: String,
+    },
     /// Leave it: the metadata alone could say whether the volume's disk is attached, and is silent for this reason.
     Silent(String),
 }
@@ -155,7 +163,7 @@ impl Seen {
                 Some(AtLun::Disk(disk)) if is_it(disk) => return Next::Release(disk.clone()),
                 Some(AtLun::Nothing) => return Next::Nothing,
                 // Another disk is there now; the record may still name a partition of it.
-                Some(AtLun::Disk(disk)) if !is_part(disk) => return Next::Nothing,
+                Some(AtLun::Disk(disk)) if !is_part(disk) && disk.is_lun_certain() => return Next::Nothing,
                 Some(AtLun::Disk(_) | AtLun::Unclear) => {}
             }
         }
@@ -171,6 +179,10 @@ impl Seen {
             (Some(ListedAt::Nowhere | ListedAt::Unused), _) => Next::Nothing,
             (Some(ListedAt::Silent(why)), _) => Next::Silent(why.clone()),
             (Some(ListedAt::Lun(lun)), None) => Next::Look(Look::AtListed(*lun)),
+            // It may be another disk that is proved free.
+            (Some(ListedAt::Lun(lun)), Some(Some(device))) if !device.is_lun_certain() => {
+                Next::LunGiven { lun: *lun, device: device.name.clone() }
+            }
             (Some(ListedAt::Lun(_)), Some(device)) => device.clone().into(),
         }
     }

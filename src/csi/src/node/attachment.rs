@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) identity: Identity,
+    /// All disks that it lists; none where it does not answer.
+    pub(super) listed: Vec<Listed>,
     /// Why it does not confirm the disk; empty where it does.
     pub(super) why: String,
 }
@@ -36,10 +38,6 @@ fn listed(disk: &InstanceDisk) -> Listed {
         InstanceDiskSource::Unknown => ListedDisk::Unnamed,
     };
     Listed { lun: disk.lun, disk: named, size: disk.size }
-}
-
-fn judge(volume: &VolumeId, lun: Lun, disks: &[InstanceDisk]) -> Answer {
-    Answer::of(volume, lun, &disks.iter().map(listed).collect::<Vec<_>>())
 }
 
 /// Why the metadata does not confirm the disk, where `failure` is why the last question was not answered.
@@ -56,13 +54,17 @@ fn unconfirmed(metadata: Metadata, lun: Lun, failure: String) -> String {
 pub(super) async fn identify(node: &Node, volume: &VolumeId, lun: Lun, deadline: Deadline) -> Asked {
     let Some(imds) = &node.imds else {
         let why = unconfirmed(Metadata::Unused, lun, String::new());
-        return Asked { identity: Identity { metadata: Metadata::Unused, contradiction: None }, why };
+        let identity = Identity { metadata: Metadata::Unused, contradiction: None };
+        return Asked { identity, listed: Vec::new(), why };
     };
     let mut heard = Heard::after(node.contradictions.of(volume, lun));
-    let mut failure = String::new();
+    let (mut failure, mut disks) = (String::new(), Vec::new());
     loop {
         match tokio::time::timeout(PATIENCE, imds.refresh()).await {
-            Ok(Ok(instance)) => heard.answered(judge(volume, lun, &instance.data_disks)),
+            Ok(Ok(instance)) => {
+                disks = instance.data_disks.iter().map(listed).collect();
+                heard.answered(Answer::of(volume, lun, &disks));
+            }
             Ok(Err(error)) => {
                 heard.unanswered();
                 failure = crate::server::chain(&error);
@@ -83,7 +85,7 @@ pub(super) async fn identify(node: &Node, volume: &VolumeId, lun: Lun, deadline:
     if matches!(identity.metadata, Metadata::Silent | Metadata::Unlisted) {
         tracing::warn!(%volume, %lun, why, "the instance metadata does not confirm the disk");
     }
-    Asked { identity, why }
+    Asked { identity, listed: disks, why }
 }
 
 /// Where the metadata has the volume, by one question.
@@ -121,7 +123,8 @@ mod tests {
     }
 
     fn sight(disks: &[InstanceDisk]) -> Answer {
-        judge(&id("a").parse().unwrap(), Lun::try_from(3).unwrap(), disks)
+        let disks: Vec<Listed> = disks.iter().map(listed).collect();
+        Answer::of(&id("a").parse().unwrap(), Lun::try_from(3).unwrap(), &disks)
     }
 
     #[test]

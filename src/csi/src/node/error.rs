@@ -14,6 +14,7 @@ use lazuli_host::{
     volume_records::VolumeRecordsError,
 };
 use lazuli_model::{Lun, VolumeIdError, fault::Code};
+use lazuli_staging::nvme::Disagreement;
 use lazuli_telemetry::panics::Panicked;
 use lazuli_volume::{CapabilityError, ParameterError};
 
@@ -34,8 +35,19 @@ pub(super) enum NodeError {
     Flags(#[source] OptionError),
     #[error(transparent)]
     InProgress(#[from] InProgress),
-    #[error("the disk is not visible on this node yet")]
+    #[error("{}", not_found(.0))]
     Find(#[source] FindError),
+    #[error(
+        "{device}, namespace {nsid}, would be the disk at LUN {lun} by --nvme-lun-offset, and is not used for as long as \
+         that offset disagrees with the instance metadata: {why}"
+    )]
+    OffsetNotBorneOut { device: String, nsid: u32, lun: Lun, why: Disagreement },
+    #[error(
+        "the instance metadata has the disk at LUN {lun}, and nothing but --nvme-lun-offset says that this is {device}; this \
+         node has no record of the volume, so it cannot tell whether its disk is still in use: see that nothing uses it, \
+         and detach it from the machine"
+    )]
+    LunGiven { lun: Lun, device: String },
     #[error("partition {partition} of {device} is not there")]
     NoPartition { partition: u32, device: String },
     #[error("LUN {lun} holds {found}, not {wanted}")]
@@ -162,6 +174,8 @@ impl CallError for NodeError {
             | Self::NoPartition { .. }
             | Self::OtherDisk { .. }
             | Self::OtherLun { .. }
+            | Self::OffsetNotBorneOut { .. }
+            | Self::LunGiven { .. }
             | Self::Size { .. }
             | Self::Changed { .. }
             | Self::IdentityMismatch { .. }
@@ -219,6 +233,14 @@ impl CallError for NodeError {
 
     fn panicked(panicked: Panicked) -> Self {
         Self::Panicked(panicked)
+    }
+}
+
+/// What it means that no disk was found at a LUN.
+fn not_found(error: &FindError) -> &'static str {
+    match error {
+        FindError::Unplaced { .. } => "it is not known which disk of this node is the volume's",
+        _ => "the disk is not visible on this node yet",
     }
 }
 

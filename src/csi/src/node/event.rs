@@ -3,7 +3,7 @@
 //! kubelet shows each failure on the pod and repeats the call. An event of this driver is about what no repetition cures,
 //! or about what lasts, and says what to do.
 
-use lazuli_host::{format::FormatError, fsck::CheckError};
+use lazuli_host::{device::FindError, format::FormatError, fsck::CheckError};
 use lazuli_model::event::{Event, Reason, Regarding};
 
 use super::{Node, error::NodeError, request::Stage};
@@ -39,9 +39,11 @@ fn described(error: &NodeError) -> Option<(Reason, String)> {
         NodeError::TwinBtrfs { fsid, other } => {
             Some((Reason::DuplicateFilesystem, format!("it is a copy of the btrfs {fsid}, which is in use on {other}")))
         }
-        NodeError::OtherDisk { .. } | NodeError::OtherLun { .. } | NodeError::Size { .. } => {
-            unconfirmed(error.to_string())
-        }
+        NodeError::OtherDisk { .. }
+        | NodeError::OtherLun { .. }
+        | NodeError::Size { .. }
+        | NodeError::OffsetNotBorneOut { .. } => unconfirmed(error.to_string()),
+        NodeError::Find(error @ FindError::Unplaced { .. }) => unconfirmed(error.to_string()),
         NodeError::Unseen { device, .. } | NodeError::UnseenForLong { device, .. } => {
             unconfirmed(format!("the instance metadata does not say which disk is at {device}"))
         }
@@ -67,6 +69,7 @@ mod tests {
     use std::{path::PathBuf, time::Duration};
 
     use lazuli_model::Lun;
+    use lazuli_staging::nvme::{Disagreement, SystemDisks, Unplaced};
 
     use super::*;
 
@@ -100,6 +103,22 @@ mod tests {
             (
                 NodeError::Size { device: device.clone(), lun, found: 512, wanted: 1024 },
                 vec!["/dev/sdc at LUN 3 has 512 bytes, 1024 were expected"],
+            ),
+            (
+                NodeError::OffsetNotBorneOut {
+                    device: "nvme0n3".into(),
+                    nsid: 5,
+                    lun,
+                    why: Disagreement::Missing { lun, nsid: 5 },
+                },
+                vec!["nvme0n3, namespace 5", "LUN 3", "there is no namespace 5"],
+            ),
+            (
+                NodeError::Find(FindError::Unplaced {
+                    lun: 3,
+                    why: Unplaced::NotProved { controllers: vec!["nvme0".into()], system: SystemDisks::default() },
+                }),
+                vec!["LUN 3", "nvme0", "--nvme-lun-offset"],
             ),
             (
                 NodeError::IdentityMismatch { device: device.clone(), found: found.clone(), had: had.clone(), more },

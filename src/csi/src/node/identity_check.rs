@@ -91,6 +91,7 @@ mod tests {
             size_bytes: 1 << 30,
             lun: Some(3),
             scsi: None,
+            nvme: None,
             read_only: false,
             sequence: None,
         }

@@ -43,6 +43,12 @@ impl Context<'_> {
                 NodeError::Changed { lun: self.lun, before: thing(*before), after: thing(*after) }
             }
             Refusal::TooSmall { device, found, wanted } => NodeError::Size { device, lun: self.lun, found, wanted },
+            Refusal::TooLarge { device, found, listed } => {
+                NodeError::Size { device, lun: self.lun, found, wanted: listed }
+            }
+            Refusal::OffsetNotBorneOut { device, nsid, why } => {
+                NodeError::OffsetNotBorneOut { device, nsid, lun: self.lun, why }
+            }
             Refusal::NoPartition { partition, disk } => NodeError::NoPartition { partition, device: disk },
             Refusal::Unproved { device, why } => self.unproved(device.display().to_string(), why),
             Refusal::Occupied { found, device, fs, read_only } => {

@@ -8,6 +8,7 @@ use lazuli_host::{
     fs_type::FsType,
     fsck,
     mount::{self, TargetKind, as_mounted},
+    nvme,
     options::Options,
     probe::{self, Filesystem, Verdict},
     resize::{self, ResizeError},
@@ -108,6 +109,7 @@ impl Call<'_> {
                 let found = device::find_by_lun(host, request.parameters.lun.get().into()).await;
                 seen.disk = Some(found.map_err(NodeError::Find)?);
             }
+            Look::Nvme => seen.nvme = Some(nvme::machine(host).await.map_err(NodeError::Find)?),
             Look::Size(disk, least) => seen.grown = Some(grown(node, disk, least).await?),
             Look::Partition(disk, partition) => {
                 seen.part = Some(device::part(host, &disk, partition).map_err(NodeError::Find)?);
@@ -157,6 +159,7 @@ impl Call<'_> {
         )?;
         self.seen.found = Some(found);
         self.seen.identity = Some(asked.identity);
+        self.seen.listed = asked.listed;
         self.why = asked.why;
         Ok(())
     }

@@ -28,6 +28,7 @@ pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result
             Next::Release(device) => break Some(device),
             Next::Nothing => break None,
             Next::Silent(why) => return Err(NodeError::ReleaseUnproved { path: staging.to_owned(), why }),
+            Next::LunGiven { lun, device } => return Err(NodeError::LunGiven { lun, device }),
             Next::PathOfAnother(other) => return Err(NodeError::StagingOfAnother { path: staging.to_owned(), other }),
         }
     };

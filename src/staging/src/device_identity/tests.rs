@@ -35,6 +35,8 @@ fn evidence(metadata: Metadata, content: Content) -> Evidence {
         lag: LAG,
         accepted: false,
         on_silence: OnSilence::Refuse,
+        is_lun_given: false,
+        is_other_size: false,
     }
 }
 
@@ -80,6 +82,7 @@ fn is_used(evidence: &Evidence) -> bool {
         Decision::Use | Decision::UseAsConfirmed | Decision::UseByLun | Decision::UseAsAccepted => true,
         Decision::WaitForLag(_)
         | Decision::Mismatch
+        | Decision::OtherSize
         | Decision::Contradicted
         | Decision::Unconfirmed
         | Decision::UnconfirmedForLong => false,
@@ -329,5 +332,27 @@ fn a_file_system_is_told_by_its_uuid_in_any_letter_case() {
         (None, None, none, Content::Unknown),
     ] {
         assert_eq!(Content::of_filesystem(uuid, last, others), expected, "{uuid:?} {last:?} {others:?}");
+    }
+}
+
+/// A LUN that rests on an operator's word, or a size that is not the metadata's, lets no disk be formatted, and none be used
+/// that is not known by its content.
+#[test]
+fn an_offset_that_is_given_and_a_size_that_differs_take_away_and_give_nothing() {
+    for one in all() {
+        let confirms = matches!(one.metadata, Metadata::Confirms(_));
+        let given = Evidence { is_lun_given: true, ..one };
+        assert!(is_used(&one) || !is_used(&given), "{one:?}");
+        if !confirms && matches!(one.content, Content::Blank | Content::Raw | Content::Unknown) {
+            assert!(!is_used(&given), "{one:?}");
+        }
+        if confirms {
+            assert_eq!(decide(&given), decide(&one), "{one:?}");
+        }
+        let other = Evidence { is_other_size: true, ..one };
+        assert!(is_used(&one) || !is_used(&other), "{one:?}");
+        if confirms && !one.content.is_own() && !one.accepted {
+            assert_eq!(decide(&other), Decision::OtherSize, "{one:?}");
+        }
     }
 }

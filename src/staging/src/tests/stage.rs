@@ -86,6 +86,8 @@ fn answers(request: &Request, seen: &Seen, look: &Look) -> Vec<Seen> {
             let reused = Device { sequence: device(2).sequence, ..device(1) };
             [device(1), small(device(1)), device(2), reused].map(|disk| with(&|s| s.disk = Some(disk.clone()))).into()
         }
+        // No SCSI disk asks for it.
+        Look::Nvme => Vec::new(),
         Look::Size(..) => {
             [device(1), small(device(1)), device(2)].map(|disk| with(&|s| s.grown = Some(disk.clone()))).into()
         }

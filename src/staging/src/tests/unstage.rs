@@ -147,6 +147,7 @@ fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record
                 silent += 1;
                 assert_eq!((mount, &record, why.as_str()), (None, &None, "timeout"), "{seen:?}");
             }
+            Next::LunGiven { .. } => panic!("no SCSI disk is placed by an operator: {seen:?}"),
             Next::Look(look) => panic!("{look:?} is no end"),
         }
     });
