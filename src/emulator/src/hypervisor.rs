@@ -22,11 +22,32 @@
 //! | `dev/NAME` | the device node | kernel (devtmpfs) | link to the real `/dev/NAME` |
 //! | `dev/disk/azure/scsi1/lunL` | relative link `../../../NAME` | udev rules of the Azure agent | hypervisor |
 //!
+//! A machine whose disks come by NVMe has none of the SCSI rows and no links in `dev/disk/azure`. `I` is the number that its
+//! kernel gives to a namespace: the lowest that is free. It is not the namespace's id, which is the LUN and 2, or the LUN
+//! and 1 where the operating system is on a local disk. (Unverified: azure-vm-utils has 2 for all machines, and azuredisk
+//! #3632 tells of 1.)
+//!
+//! | path below the node's root | content | made on a real machine by | made here by |
+//! |---|---|---|---|
+//! | `sys/class/nvme/nvme0/model` | `MSFT NVMe Accelerator v1.0`, padded to 40 characters, and a line feed | kernel, from Identify Controller | hypervisor, the same text |
+//! | `sys/class/nvme/nvme1/model` | `Microsoft NVMe Direct Disk v2`, padded the same: a local disk, with one namespace | the same | hypervisor; always, as on sizes with a `d` |
+//! | `…/state` | `live` and a line feed | kernel | hypervisor |
+//! | `…/rescan_controller` | writing `1` makes the kernel look for namespaces and read sizes again | kernel | a plain file: writing has no effect and needs none |
+//! | `sys/class/nvme/nvme0/nvme0nI/` | without multipath: a namespace, and the folder of its block device | kernel | hypervisor, last of all |
+//! | `sys/class/nvme/nvme0/nvme0c0nI/` | with multipath: a path to a namespace, without a node | kernel | hypervisor, last of all |
+//! | `sys/class/nvme-subsystem/nvme-subsys0/{nvme0,nvme0nI/}` | with multipath: the controller, and the namespaces with their block devices | kernel | hypervisor |
+//! | `…/nsid` in each of them | the namespace's id | kernel | hypervisor |
+//! | `…/size` in those with a block device | 512-byte sectors | kernel | link to that of the loop device |
+//! | `sys/class/block/nvme0nI` | as with SCSI | kernel | link to `/sys/class/block/loop4` |
+//! | `dev/nvme0nI` | the device node | kernel (devtmpfs) | link to `/dev/loop4` |
+//! | namespace 1, `nvme0n1`, with the partition `nvme0n1p1` | the operating system's disk, where it is a remote one | kernel | hypervisor: folders, without a node |
+//! | `proc/cmdline` | `root=/dev/nvme0n1p1`, or `root=/dev/nvme1n1p1` where that is a local disk | boot loader | hypervisor |
+//!
 //! Rules that a reader may rely on:
 //!
 //! * **Appearance is atomic.** An entry is built outside of `sys/class/scsi_device` and renamed into
 //!   it, after `dev` and `sys/class/block` are complete. A reader that sees the entry sees all of it.
-//!   inotify on `sys/class/scsi_device` reports `IN_MOVED_TO`; on a real machine a uevent takes its
+//!   inotify on `sys/class/scsi_device`, or on `sys/class/nvme/nvme0`, reports `IN_MOVED_TO`; on a real machine a uevent takes its
 //!   place (sysfs has no inotify events of its own).
 //! * **Disappearance is atomic.** The entry is renamed away first (`IN_MOVED_FROM`), then the rest goes
 //!   in reverse order.
@@ -56,6 +77,7 @@
 mod contract;
 mod loop_backend;
 mod loop_device;
+mod nvme;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -63,7 +85,7 @@ mod types;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use types::{Attachment, DiskFacts, HypervisorError};
+pub use types::{Attachment, DiskFacts, HypervisorError, Machine, Shown};
 
 use loop_backend::LoopBackend;
 
@@ -91,14 +113,19 @@ impl Hypervisor {
 
     /// Mode loop, with its files below `root`.
     ///
-    /// What `attached` names is attached when this returns, and nothing else is.
+    /// `machines` show their disks as they say when this returns, and others by SCSI. What `attached` names is attached, and
+    /// nothing else is.
     ///
     /// # Errors
     /// When the process is not root, `losetup` or loop devices are missing, the root is in use, or
     /// what is there cannot be brought in line.
-    pub async fn start_loop(root: &Path, attached: Vec<Attachment>) -> Result<Self, HypervisorError> {
+    pub async fn start_loop(
+        root: &Path,
+        machines: Vec<Machine>,
+        attached: Vec<Attachment>,
+    ) -> Result<Self, HypervisorError> {
         let root = root.to_owned();
-        let backend = tokio::task::spawn_blocking(move || LoopBackend::open(&root, &attached))
+        let backend = tokio::task::spawn_blocking(move || LoopBackend::open(&root, &machines, &attached))
             .await
             .map_err(|_| HypervisorError::Worker)??;
         Ok(Self { loops: Some(Loops { root: backend.root().to_owned(), backend: Arc::new(Mutex::new(backend)) }) })
@@ -131,9 +158,9 @@ impl Hypervisor {
     ///
     /// # Errors
     /// When the name cannot be a folder's, or a folder cannot be made.
-    pub async fn create_machine(&self, vm: &str) -> Result<(), HypervisorError> {
+    pub async fn create_machine(&self, vm: &str, shown: Shown) -> Result<(), HypervisorError> {
         let vm = vm.to_owned();
-        self.run(move |backend| backend.create_machine(&vm)).await
+        self.run(move |backend| backend.create_machine(&vm, shown)).await
     }
 
     /// Detaches all disks of a machine and removes its folders.

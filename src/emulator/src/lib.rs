@@ -481,15 +481,9 @@ async fn backends(options: &Options, state: &mut State) -> Result<Backends, Star
     let hypervisor = match &options.hypervisor {
         HypervisorChoice::None => Hypervisor::none(),
         HypervisorChoice::Loop(root) => {
-            Hypervisor::start_loop(root, attachments(state)).await.map_err(StartError::Hypervisor)?
+            Hypervisor::start_loop(root, machines(state), attachments(state)).await.map_err(StartError::Hypervisor)?
         }
     };
-    if hypervisor.is_loop() {
-        for vm in state.store.machines() {
-            let name = vm["name"].as_str().unwrap_or("");
-            hypervisor.create_machine(name).await.map_err(StartError::Hypervisor)?;
-        }
-    }
     let smb = match &options.smb {
         None => Smb::default(),
         Some(samba) => {
@@ -502,6 +496,17 @@ async fn backends(options: &Options, state: &mut State) -> Result<Backends, Star
         }
     };
     Ok(Backends { hypervisor, smb })
+}
+
+fn machines(state: &State) -> Vec<hypervisor::Machine> {
+    let machine = |vm: store::Document| {
+        let id = vm["id"].as_str().unwrap_or("");
+        let multipath =
+            state.store.get(id).and_then(|found| found.machine.as_ref()).is_some_and(|own| own.nvme_multipath);
+        let shown = arm::compute::disk_controller::shown(&vm, multipath);
+        hypervisor::Machine { name: path::machine_name(id), shown }
+    };
+    state.store.machines().into_iter().map(machine).collect()
 }
 
 fn attachments(state: &State) -> Vec<Attachment> {

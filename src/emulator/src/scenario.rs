@@ -278,6 +278,12 @@ pub struct VirtualMachine {
     /// OS disk.
     #[serde(default)]
     pub os_disk: OsDisk,
+    /// How data disks come to it; as its size has it when left out: by NVMe from version 6 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_controller: Option<DiskController>,
+    /// Whether its kernel shows disks that come by NVMe with its multipath.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nvme_multipath: bool,
     /// Whether it has a system-assigned identity.
     #[serde(default = "yes")]
     pub system_identity: bool,
@@ -297,6 +303,24 @@ fn default_size() -> String {
     "Standard_D8s_v3".to_owned()
 }
 
+/// How data disks come to a virtual machine, as ARM spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DiskController {
+    /// As LUNs of a SCSI host.
+    #[serde(rename = "SCSI")]
+    Scsi,
+    /// As namespaces of an NVMe controller.
+    #[serde(rename = "NVMe")]
+    Nvme,
+}
+
+/// Where the OS disk of a virtual machine is, as ARM spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Placement {
+    /// On a local NVMe disk of the host, so that it is no namespace among the data disks.
+    NvmeDisk,
+}
+
 /// The OS disk of a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -309,11 +333,14 @@ pub struct OsDisk {
     /// disks. A managed disk when left out. Neither the account nor the blob is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_account: Option<String>,
+    /// The local disk that it is on; a remote disk when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
 }
 
 impl Default for OsDisk {
     fn default() -> Self {
-        Self { size_gib: 30, sku: "Premium_LRS".to_owned(), storage_account: None }
+        Self { size_gib: 30, sku: "Premium_LRS".to_owned(), storage_account: None, placement: None }
     }
 }
 
@@ -377,6 +404,10 @@ pub struct Machine {
     pub subnet: Option<(String, String)>,
     /// OS disk.
     pub os_disk: OsDisk,
+    /// How data disks come to it, if that is said.
+    pub disk_controller: Option<DiskController>,
+    /// Whether its kernel has NVMe multipath.
+    pub nvme_multipath: bool,
     /// Whether it has a system-assigned identity.
     pub system_identity: bool,
     /// ARM ids of its user-assigned identities.
@@ -481,6 +512,8 @@ impl VirtualMachine {
             availability_set: None,
             subnet: None,
             os_disk: OsDisk::default(),
+            disk_controller: None,
+            nvme_multipath: false,
             system_identity: true,
             identities: None,
             tags: BTreeMap::new(),
@@ -598,6 +631,8 @@ impl Scenario {
                     availability_set: vm.availability_set.clone(),
                     subnet: self.subnet_of(vm.subnet.as_deref()),
                     os_disk: vm.os_disk.clone(),
+                    disk_controller: vm.disk_controller,
+                    nvme_multipath: vm.nvme_multipath,
                     system_identity: vm.system_identity,
                     identities,
                     tags: vm.tags.clone(),

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::arm::compute::{attachments, availability_sets::AVAILABILITY_SET, disk_rules, scale_sets::SCALE_SET};
+use crate::arm::compute::{
+    attachments, availability_sets::AVAILABILITY_SET, disk_controller, disk_rules, scale_sets::SCALE_SET,
+};
 use crate::arm::descriptor::{Descriptor, Draft, Origin, Verb};
 use crate::arm::engine::document;
 use crate::arm::kinds;
@@ -18,7 +20,7 @@ use crate::derived::guid_of;
 use crate::fault::Fault;
 use crate::options::Switches;
 use crate::path;
-use crate::scenario::{Machine as Planned, Orchestration, ScaleSet, Scenario, UpgradePolicy};
+use crate::scenario::{Machine as Planned, Orchestration, Placement, ScaleSet, Scenario, UpgradePolicy};
 use crate::sizes;
 use crate::state::State;
 use crate::store::{Machine, Resource};
@@ -303,6 +305,9 @@ impl State {
                 os_shown["managedDisk"] = json!({"storageAccountType": os.sku, "id": os_id});
             }
         }
+        if os.placement == Some(Placement::NvmeDisk) {
+            os_shown["diffDiskSettings"] = json!({"option": "Local", "placement": "NvmeDisk"});
+        }
         os_shown["deleteOption"] = json!("Detach");
         os_shown["diskSizeGB"] = json!(os.size_gib);
         let mut doc = json!({"name": name, "id": id, "type": kinds::MACHINE, "location": location});
@@ -345,6 +350,12 @@ impl State {
             "networkProfile": {"networkInterfaces": [{"id": nic_id}]},
             "timeCreated": stamp,
         });
+        if let Some(storage) = doc["properties"]["storageProfile"].as_object_mut() {
+            if let Some(controller) = planned.disk_controller {
+                storage.insert("diskControllerType".to_owned(), json!(controller));
+            }
+            disk_controller::complete(storage, &planned.size);
+        }
         if let Some(set) = &planned.availability_set {
             let set_group = scenario
                 .availability_sets
@@ -357,7 +368,7 @@ impl State {
         doc["etag"] = json!("\"2\"");
         let mut resource = Resource::new(doc);
         resource.etag = 2;
-        resource.machine = Some(Machine::default());
+        resource.machine = Some(Machine { nvme_multipath: planned.nvme_multipath, ..Machine::default() });
         self.store.insert(&id, resource, START);
     }
 }

@@ -64,6 +64,16 @@ pub(crate) fn of_machine(doc: &serde_json::Value) -> &str {
     doc["properties"]["hardwareProfile"]["vmSize"].as_str().or(doc["sku"]["name"].as_str()).unwrap_or("")
 }
 
+/// The first version of sizes whose disks come by NVMe unless the machine says otherwise (documented: the pages of the sizes
+/// of version 6).
+const FIRST_NVME_VERSION: u8 = 6;
+
+/// Whether machines of a size show their disks by NVMe by default.
+pub(crate) fn is_nvme(size: &str) -> bool {
+    let versions = size.split('_').filter_map(|part| part.strip_prefix(['v', 'V'])?.parse::<u8>().ok());
+    versions.max().is_some_and(|version| version >= FIRST_NVME_VERSION)
+}
+
 /// The size of that name; letter case does not matter.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static VmSize> {

@@ -136,7 +136,7 @@ async fn carry_step(shared: &Shared, step: &HypervisorStep) -> Result<(), Hyperv
         HypervisorStep::Import { file, bytes, disk } => hypervisor.import_disk(file, *bytes, disk).await,
         HypervisorStep::Resize { disk } => hypervisor.resize(disk).await,
         HypervisorStep::Delete { disk } => hypervisor.delete_disk(&disk.id).await,
-        HypervisorStep::CreateMachine { vm } => hypervisor.create_machine(&path::machine_name(vm)).await,
+        HypervisorStep::CreateMachine { vm, shown } => hypervisor.create_machine(&path::machine_name(vm), *shown).await,
         HypervisorStep::DeleteMachine { vm } => hypervisor.delete_machine(&path::machine_name(vm)).await,
     }
 }

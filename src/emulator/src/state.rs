@@ -18,7 +18,7 @@ use crate::changes::Followers;
 use crate::clock::{self, Clock};
 use crate::derived;
 use crate::fault::Fault;
-use crate::hypervisor::{DiskFacts, Hypervisor};
+use crate::hypervisor::{DiskFacts, Hypervisor, Shown};
 use crate::incident::Incidents;
 use crate::latency::OperationKind;
 use crate::login::Tokens;
@@ -163,6 +163,7 @@ pub(crate) enum HypervisorStep {
     },
     CreateMachine {
         vm: String,
+        shown: Shown,
     },
     DeleteMachine {
         vm: String,

@@ -59,6 +59,9 @@ pub(crate) struct Machine {
     /// Id and document of the OS disk that comes with the end of the creation in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) os_disk: Option<(String, Value)>,
+    /// Whether its kernel has NVMe multipath, which Azure does not know.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) nvme_multipath: bool,
 }
 
 /// One resource.

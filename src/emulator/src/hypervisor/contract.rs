@@ -8,15 +8,16 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::types::HypervisorError;
+use super::nvme::{self, Namespace};
+use super::types::{HypervisorError, Shown};
 
 const SCSI: &str = "sys/class/scsi_device";
-const BLOCK: &str = "sys/class/block";
-const DEV: &str = "dev";
+pub(super) const BLOCK: &str = "sys/class/block";
+pub(super) const DEV: &str = "dev";
 const AZURE: &str = "dev/disk/azure/scsi1";
 /// Where entries are built and where they go to be taken apart: outside of every watched folder, on
 /// the same filesystem.
-const STAGING: &str = ".staging";
+pub(super) const STAGING: &str = ".staging";
 
 /// What a Hyper-V disk answers to an INQUIRY, padded as SCSI pads it.
 const VENDOR: &str = "Msft    \n";
@@ -28,11 +29,11 @@ pub(super) struct MachineFolder {
     root: PathBuf,
 }
 
-fn file_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> HypervisorError + 'a {
+pub(super) fn file_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> HypervisorError + 'a {
     move |source| HypervisorError::File { action, path: path.to_owned(), source }
 }
 
-fn make_folder(path: &Path) -> Result<(), HypervisorError> {
+pub(super) fn make_folder(path: &Path) -> Result<(), HypervisorError> {
     fs::create_dir_all(path).map_err(file_error("cannot make the folder", path))
 }
 
@@ -67,12 +68,29 @@ impl MachineFolder {
         &self.root
     }
 
-    /// Makes the empty skeleton.
-    pub(super) fn prepare(&self) -> Result<(), HypervisorError> {
+    /// Makes the empty skeleton of a machine that shows its disks so; of what is there only where it is of another kind.
+    pub(super) fn prepare_as(&self, shown: Shown) -> Result<(), HypervisorError> {
+        if shown != Shown::Scsi {
+            return nvme::prepare(&self.root, shown);
+        }
         for part in [SCSI, BLOCK, AZURE, STAGING] {
             make_folder(&self.root.join(part))?;
         }
         Ok(())
+    }
+
+    /// How the machine shows its disks; a folder without anything is of a machine with SCSI.
+    pub(super) fn shown(&self) -> Shown {
+        nvme::shown(&self.root).unwrap_or(Shown::Scsi)
+    }
+
+    /// Whether there is such a machine.
+    pub(super) fn exists(&self) -> bool {
+        self.root.exists()
+    }
+
+    fn prepare(&self) -> Result<(), HypervisorError> {
+        self.prepare_as(self.shown())
     }
 
     /// Removes the folder with all in it.
@@ -82,6 +100,10 @@ impl MachineFolder {
 
     /// The device at each LUN.
     pub(super) fn devices(&self) -> Result<BTreeMap<u8, String>, HypervisorError> {
+        if self.shown() != Shown::Scsi {
+            let namespaces = nvme::namespaces(&self.root, self.shown())?;
+            return Ok(namespaces.into_iter().map(|(lun, namespace)| (lun, namespace.device)).collect());
+        }
         let folder = self.root.join(SCSI);
         let mut devices = BTreeMap::new();
         for entry in names(&folder)? {
@@ -99,6 +121,9 @@ impl MachineFolder {
     pub(super) fn show(&self, lun: u8, name: &str) -> Result<(), HypervisorError> {
         self.prepare()?;
         self.hide(lun)?;
+        if self.shown() != Shown::Scsi {
+            return nvme::show(&self.root, self.shown(), lun, name);
+        }
         let sysfs = Path::new("/sys/class/block").join(name);
         self.link(&Path::new("/dev").join(name), &self.root.join(DEV).join(name))?;
         self.link(&sysfs, &self.root.join(BLOCK).join(name))?;
@@ -120,6 +145,9 @@ impl MachineFolder {
 
     /// Takes away what is at `lun`. Fine when there is nothing, or only a part of it.
     pub(super) fn hide(&self, lun: u8) -> Result<(), HypervisorError> {
+        if self.shown() != Shown::Scsi {
+            return nvme::hide(&self.root, self.shown(), lun);
+        }
         let name = self.devices()?.remove(&lun);
         let entry = self.root.join(SCSI).join(entry_name(lun));
         let away = self.root.join(STAGING).join(format!("gone-{lun}"));
@@ -139,7 +167,13 @@ impl MachineFolder {
 
     /// Tells a watcher that the device at `lun` has changed.
     pub(super) fn touch(&self, lun: u8) -> Result<(), HypervisorError> {
-        let entry = self.root.join(SCSI).join(entry_name(lun));
+        let entry = match self.shown() {
+            Shown::Scsi => self.root.join(SCSI).join(entry_name(lun)),
+            shown => match nvme::namespaces(&self.root, shown)?.get(&lun) {
+                Some(Namespace { entry, .. }) => entry.clone(),
+                None => return Ok(()),
+            },
+        };
         fs::File::open(&entry)
             .and_then(|file| file.set_modified(SystemTime::now()))
             .map_err(file_error("cannot touch", &entry))
@@ -150,6 +184,9 @@ impl MachineFolder {
         let devices = self.devices()?;
         remove(&self.root.join(STAGING))?;
         self.prepare()?;
+        if self.shown() != Shown::Scsi {
+            return nvme::sweep(&self.root, self.shown());
+        }
         for folder in [BLOCK, DEV] {
             let folder = self.root.join(folder);
             for name in names(&folder)? {
@@ -169,11 +206,16 @@ impl MachineFolder {
 
     /// Makes or replaces a link in one step.
     fn link(&self, target: &Path, at: &Path) -> Result<(), HypervisorError> {
-        let built = self.root.join(STAGING).join("link");
-        remove(&built)?;
-        symlink(target, &built).map_err(file_error("cannot link", &built))?;
-        fs::rename(&built, at).map_err(file_error("cannot link", at))
+        link(&self.root, target, at)
     }
+}
+
+/// Makes or replaces a link of a machine in one step.
+pub(super) fn link(root: &Path, target: &Path, at: &Path) -> Result<(), HypervisorError> {
+    let built = root.join(STAGING).join("link");
+    remove(&built)?;
+    symlink(target, &built).map_err(file_error("cannot link", &built))?;
+    fs::rename(&built, at).map_err(file_error("cannot link", at))
 }
 
 /// The names in a folder, sorted; none when there is no folder.

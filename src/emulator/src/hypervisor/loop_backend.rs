@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::contract::{self, MachineFolder};
 use super::loop_device;
-use super::types::{Attachment, DiskFacts, HypervisorError};
+use super::types::{Attachment, DiskFacts, HypervisorError, Machine, Shown};
 use crate::claim::Claim;
 
 /// How often a disk is copied that is written meanwhile. The last copy stands, written or not.
@@ -29,8 +29,8 @@ pub(super) struct LoopBackend {
 }
 
 impl LoopBackend {
-    /// Takes the root and brings what is there in line with `attached`.
-    pub(super) fn open(root: &Path, attached: &[Attachment]) -> Result<Self, HypervisorError> {
+    /// Takes the root and brings what is there in line with `machines` and `attached`.
+    pub(super) fn open(root: &Path, machines: &[Machine], attached: &[Attachment]) -> Result<Self, HypervisorError> {
         loop_device::check_available()?;
         for folder in ["disks", "lent", "vms"] {
             let path = root.join(folder);
@@ -47,6 +47,9 @@ impl LoopBackend {
             source,
         })?;
         let backend = Self { _lock: lock(&root)?, root };
+        for Machine { name, shown } in machines {
+            backend.create_machine(name, *shown)?;
+        }
         backend.bring_in_line(attached)?;
         Ok(backend)
     }
@@ -164,8 +167,13 @@ impl LoopBackend {
         contract::remove(&self.note(&with_name(file)))
     }
 
-    pub(super) fn create_machine(&self, vm: &str) -> Result<(), HypervisorError> {
-        self.machine(vm)?.prepare()
+    pub(super) fn create_machine(&self, vm: &str, shown: Shown) -> Result<(), HypervisorError> {
+        let machine = self.machine(vm)?;
+        // Another one of the name may have been there, and shown its disks otherwise.
+        if machine.exists() && machine.shown() != shown {
+            self.delete_machine(vm)?;
+        }
+        machine.prepare_as(shown)
     }
 
     pub(super) fn delete_machine(&self, vm: &str) -> Result<(), HypervisorError> {

@@ -33,7 +33,7 @@ impl Root {
     }
 
     async fn start(&self, attached: Vec<Attachment>) -> Hypervisor {
-        Hypervisor::start_loop(&self.0, attached).await.unwrap()
+        Hypervisor::start_loop(&self.0, vec![], attached).await.unwrap()
     }
 
     /// Loop devices bound to files of this root.
@@ -277,7 +277,7 @@ async fn an_adopted_disk_can_be_detached_like_any_other() {
 async fn a_second_emulator_on_the_same_root_is_refused() {
     let Some(root) = Root::new() else { return };
     let first = root.start(vec![]).await;
-    let error = Hypervisor::start_loop(&root.0, vec![]).await.unwrap_err();
+    let error = Hypervisor::start_loop(&root.0, vec![], vec![]).await.unwrap_err();
     assert!(matches!(error, HypervisorError::InUse { .. }), "{error}");
     drop(first);
     root.start(vec![]).await;
@@ -327,7 +327,7 @@ fn report_complete_entries(entry: &Path, round: &AtomicU64, complete: &mpsc::Unb
 async fn a_reader_never_sees_a_part_of_an_entry() {
     let Some(root) = Root::new() else { return };
     let hypervisor = root.start(vec![]).await;
-    hypervisor.create_machine("vm").await.unwrap();
+    hypervisor.create_machine("vm", Shown::Scsi).await.unwrap();
     let node = hypervisor.node_root("vm").unwrap();
     let attached = Arc::new(AtomicU64::new(0));
     let (complete, mut seen) = mpsc::unbounded_channel();
@@ -413,7 +413,7 @@ async fn a_machine_name_that_leaves_the_root_is_refused() {
     let Some(root) = Root::new() else { return };
     let hypervisor = root.start(vec![]).await;
     for name in ["", "..", "a/b"] {
-        let error = hypervisor.create_machine(name).await.unwrap_err();
+        let error = hypervisor.create_machine(name, Shown::Scsi).await.unwrap_err();
         assert!(matches!(error, HypervisorError::MachineName { .. }));
     }
 }
@@ -472,4 +472,131 @@ async fn a_killed_emulator_lets_go_of_a_vhd_that_no_machine_shows_yet() {
     assert!(root.devices().is_empty() && contract::names(&root.0.join("lent")).unwrap().is_empty());
     assert_eq!(read_at(&file, MIB, 8), b"conectix");
     hypervisor.shutdown().await.unwrap();
+}
+
+/// Every way in which a machine shows its disks by NVMe.
+const NVME: [Shown; 4] = [
+    Shown::Nvme { multipath: false, system: true },
+    Shown::Nvme { multipath: false, system: false },
+    Shown::Nvme { multipath: true, system: true },
+    Shown::Nvme { multipath: true, system: false },
+];
+
+fn machine(name: &str, shown: Shown) -> Machine {
+    Machine { name: name.to_owned(), shown }
+}
+
+/// The namespaces of the controller of remote disks that have a block device: the id, and the name.
+fn namespaces(node: &Path, shown: Shown) -> Vec<(u8, String)> {
+    let controller = node.join("sys/class/nvme/nvme0");
+    let Shown::Nvme { multipath, .. } = shown else { panic!("SCSI") };
+    let folder = if multipath { node.join("sys/class/nvme-subsystem/nvme-subsys0") } else { controller.clone() };
+    let nsid = |folder: &Path| fs::read_to_string(folder.join("nsid")).unwrap().trim().parse::<u8>().unwrap();
+    let names = |folder: &Path| contract::names(folder).unwrap();
+    let heads: Vec<(u8, String)> = names(&folder)
+        .into_iter()
+        .filter(|name| name.starts_with("nvme0n"))
+        .map(|name| (nsid(&folder.join(&name)), name))
+        .collect();
+    let paths = names(&controller).into_iter().filter(|name| name.starts_with("nvme0c0n"));
+    let paths: Vec<u8> = paths.map(|name| nsid(&controller.join(name))).collect();
+    if multipath {
+        assert_eq!(paths, heads.iter().map(|(nsid, _)| *nsid).collect::<Vec<_>>());
+        assert!(folder.join("nvme0/model").is_file());
+    } else {
+        assert!(paths.is_empty() && !node.join("sys/class/nvme-subsystem").exists());
+    }
+    let mut heads = heads;
+    heads.sort_unstable();
+    heads
+}
+
+#[tokio::test]
+async fn a_disk_that_comes_by_nvme_shows_all_that_the_contract_names() {
+    let Some(root) = Root::new() else { return };
+    let machines = NVME.iter().enumerate().map(|(n, shown)| machine(&format!("vm-{n}"), *shown)).collect();
+    let hypervisor = Hypervisor::start_loop(&root.0, machines, vec![]).await.unwrap();
+    for (n, shown) in NVME.into_iter().enumerate() {
+        let vm = format!("vm-{n}");
+        let disks: Vec<DiskFacts> = (0..3).map(|lun| disk(&format!("d-{n}-{lun}"), 8 * MIB)).collect();
+        // The last first: the kernel's numbers follow the order in which disks come, the ids do not.
+        for lun in [2, 0] {
+            hypervisor.create_disk(&disks[lun]).await.unwrap();
+            hypervisor.attach(&vm, u8::try_from(lun).unwrap(), &disks[lun]).await.unwrap();
+        }
+        let node = hypervisor.node_root(&vm).unwrap();
+        let text = |file: &str| fs::read_to_string(node.join(file)).unwrap();
+        assert_eq!(text("sys/class/nvme/nvme0/model"), format!("{:<40}\n", "MSFT NVMe Accelerator v1.0"));
+        assert_eq!(text("sys/class/nvme/nvme1/model"), format!("{:<40}\n", "Microsoft NVMe Direct Disk v2"));
+        assert_eq!(text("sys/class/nvme/nvme0/state"), "live\n");
+        assert!(node.join("sys/class/nvme/nvme0/rescan_controller").is_file());
+        let Shown::Nvme { system, .. } = shown else { panic!("SCSI") };
+        let (first, offset, boots) = if system { (2, 2, "nvme0n1p1") } else { (1, 1, "nvme1n1p1") };
+        assert!(text("proc/cmdline").contains(&format!("root=/dev/{boots} ")));
+        assert_eq!(text(&format!("sys/class/block/{boots}/partition")), "1\n");
+        let mut expected = vec![(offset, format!("nvme0n{}", first + 1)), (2 + offset, format!("nvme0n{first}"))];
+        if system {
+            expected.insert(0, (1, "nvme0n1".to_owned()));
+        }
+        assert_eq!(namespaces(&node, shown), expected, "{shown:?}");
+        for (lun, name) in [(0, format!("nvme0n{}", first + 1)), (2, format!("nvme0n{first}"))] {
+            assert_eq!(text(&format!("sys/class/block/{name}/size")).trim(), (8 * MIB / 512).to_string());
+            write_at(&node.join("dev").join(&name), 0, format!("lun {lun}").as_bytes());
+        }
+        for part in ["sys/class/scsi_device", "dev/disk"] {
+            assert!(!node.join(part).exists(), "{part}");
+        }
+
+        // A disk that grows, goes and comes, with the number that is free by then.
+        hypervisor.resize(&DiskFacts { size_bytes: 16 * MIB, ..disks[2].clone() }).await.unwrap();
+        assert_eq!(text(&format!("sys/class/block/nvme0n{first}/size")).trim(), (16 * MIB / 512).to_string());
+        hypervisor.detach(&vm, 2).await.unwrap();
+        assert!(!node.join(format!("dev/nvme0n{first}")).exists());
+        hypervisor.create_disk(&disks[1]).await.unwrap();
+        hypervisor.attach(&vm, 1, &disks[1]).await.unwrap();
+        let found = namespaces(&node, shown);
+        assert!(found.contains(&(1 + offset, format!("nvme0n{first}"))), "{found:?}");
+        assert_eq!(read_at(&node.join(format!("dev/nvme0n{}", first + 1)), 0, 5), b"lun 0");
+        hypervisor.delete_machine(&vm).await.unwrap();
+        assert!(!node.exists());
+    }
+    assert_eq!(root.devices(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_namespace_that_appears_goes_or_grows_is_an_event_of_its_controller() {
+    let Some(root) = Root::new() else { return };
+    for (n, shown) in NVME.into_iter().enumerate() {
+        let vm = format!("vm-{n}");
+        let hypervisor = Hypervisor::start_loop(&root.0, vec![machine(&vm, shown)], vec![]).await.unwrap();
+        let node = hypervisor.node_root(&vm).unwrap();
+        let controller = node.join("sys/class/nvme/nvme0");
+        let disk = disk(&format!("d-{n}"), 8 * MIB);
+        hypervisor.create_disk(&disk).await.unwrap();
+        hypervisor.attach(&vm, 5, &disk).await.unwrap();
+        let entry = |name: &String| name.starts_with("nvme0") && !name.ends_with("n1");
+        let is_sole = namespaces(&node, shown).len() == 1;
+        let entries = contract::names(&controller).unwrap();
+        let entry = entries.iter().find(|name| entry(name) || (is_sole && name.starts_with("nvme0"))).unwrap();
+        let times = || fs::metadata(controller.join(entry)).unwrap().modified().unwrap();
+        let before = times();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        hypervisor.resize(&DiskFacts { size_bytes: 16 * MIB, ..disk.clone() }).await.unwrap();
+        assert!(times() > before, "{shown:?}");
+        // Killed, and started again with the disk attached: it is adopted as it is.
+        let devices = root.devices();
+        drop(hypervisor);
+        let grown = DiskFacts { size_bytes: 16 * MIB, ..disk.clone() };
+        let attached = vec![attachment(&vm, 5, &grown)];
+        let hypervisor = Hypervisor::start_loop(&root.0, vec![machine(&vm, shown)], attached).await.unwrap();
+        assert_eq!(root.devices(), devices);
+        assert!(controller.join(entry).exists());
+        // Started again as a machine with SCSI, it shows its disk so.
+        drop(hypervisor);
+        let attached = vec![attachment(&vm, 5, &grown)];
+        let hypervisor = Hypervisor::start_loop(&root.0, vec![machine(&vm, Shown::Scsi)], attached).await.unwrap();
+        assert!(!node.join("sys/class/nvme").exists());
+        assert!(device_at(&node, 5).is_some());
+        hypervisor.shutdown().await.unwrap();
+    }
 }

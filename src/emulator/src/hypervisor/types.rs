@@ -2,6 +2,30 @@
 
 use std::path::PathBuf;
 
+/// How a machine shows its data disks to its kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shown {
+    /// As LUNs of a SCSI host.
+    #[default]
+    Scsi,
+    /// As namespaces of an NVMe controller.
+    Nvme {
+        /// Whether its kernel has NVMe multipath.
+        multipath: bool,
+        /// Whether the disk of the operating system is a namespace of the same controller; else it is on a local disk.
+        system: bool,
+    },
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// How it shows its disks.
+    pub shown: Shown,
+}
+
 /// What the hypervisor needs to know of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskFacts {

@@ -9,6 +9,7 @@ pub(crate) mod copy_source;
 pub(crate) mod data_disks;
 pub(crate) mod disk_access;
 pub(crate) mod disk_changes;
+pub(crate) mod disk_controller;
 pub(crate) mod disk_copy;
 pub(crate) mod disk_plan;
 pub(crate) mod disk_rules;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::data_disks::{self, Target};
 use super::disk_plan::{self, Plan};
-use super::{attachments, disk_access, disk_rules, quotas, vm_work};
+use super::{attachments, disk_access, disk_controller, disk_rules, quotas, vm_work};
 use crate::answer::{Answer, Context};
 use crate::arm::descriptor::Planned;
 use crate::arm::kinds::{self, MACHINE};
@@ -56,7 +56,7 @@ pub(crate) fn plan(context: &mut Context<'_>, body: &Value) -> Result<Planned, F
     for nic in &nics {
         context.state.store.change(nic, now, |resource| interfaces::join(&mut resource.doc, &id));
     }
-    let mut steps = vec![HypervisorStep::CreateMachine { vm: id.clone() }];
+    let mut steps = vec![HypervisorStep::CreateMachine { vm: id.clone(), shown: disk_controller::shown(&doc, false) }];
     steps.extend(disk_plan::steps(context.state, &id, &plan));
     let (effect_id, undo_id) = (id.clone(), id.clone());
     let Plan { attach, create, blobs, .. } = plan;
@@ -224,6 +224,7 @@ fn document(
         }
     }
     storage.insert("dataDisks".to_owned(), json!([]));
+    disk_controller::complete(&mut storage, size);
     properties.insert("storageProfile".to_owned(), Value::Object(storage));
     if let Some(profile) = properties.get_mut("osProfile").and_then(Value::as_object_mut) {
         profile.shift_remove("adminPassword");

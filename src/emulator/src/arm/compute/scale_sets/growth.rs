@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::members::{all_members, is_flexible};
 use super::{model, nics};
-use crate::arm::compute::{disk_rules, disk_work};
+use crate::arm::compute::{disk_controller, disk_rules, disk_work};
 use crate::arm::network::public_ip_addresses;
 use crate::arm::{engine, kinds, writes};
 use crate::derived::guid_of;
@@ -87,7 +87,7 @@ pub(crate) fn place(state: &mut State, set: &Value, fresh: Vec<Fresh>, at: Durat
     let count = fresh.len() as u64;
     let mut steps = Vec::new();
     for Fresh { id, doc, interfaces, disks } in fresh {
-        steps.push(HypervisorStep::CreateMachine { vm: id.clone() });
+        steps.push(HypervisorStep::CreateMachine { vm: id.clone(), shown: disk_controller::shown(&doc, false) });
         let mut machine = Machine::default();
         for (lun, disk) in disks {
             if let Some(lun) = lun {
@@ -160,7 +160,11 @@ fn disks(set: &Value, names: &Names, zone: Option<&str>, stamp: &str) -> Disks {
         let mut disk = disk_rules::existing(&id, location, sku, gib, zone, stamp);
         disk["managedBy"] = json!(names.id);
         disk["properties"]["diskState"] = json!("Attached");
-        let mut element = writes::with(json!({"name": name}), &["lun", "osType", "createOption", "caching"], asked);
+        let mut element = writes::with(
+            json!({"name": name}),
+            &["lun", "osType", "createOption", "caching", "diffDiskSettings"],
+            asked,
+        );
         element["managedDisk"] = json!({"storageAccountType": sku, "id": id});
         // Documented: disks that come with an instance go with it.
         element["deleteOption"] = json!(asked["deleteOption"].as_str().unwrap_or("Delete"));
@@ -209,6 +213,10 @@ fn document(set: &Value, names: &Names, zone: Option<&str>, (os, data): (Value, 
     os_profile.shift_remove("computerNamePrefix");
     os_profile.insert("computerName".to_owned(), json!(names.computer));
     let mut storage = json!({"imageReference": image, "osDisk": os, "dataDisks": data});
+    storage = writes::with(storage, &["diskControllerType"], &profile["storageProfile"]);
+    if let Some(storage) = storage.as_object_mut() {
+        disk_controller::complete(storage, set["sku"]["name"].as_str().unwrap_or(""));
+    }
     if storage["imageReference"].is_null() {
         storage.as_object_mut().map(|storage| storage.shift_remove("imageReference"));
     }
