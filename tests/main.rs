@@ -118,6 +118,7 @@ mod privileged {
     mod mount_options;
     mod move_to_another_node;
     mod node_killed;
+    mod nvme;
     mod open_files;
     mod process;
     mod stopping;

@@ -23,9 +23,12 @@ use lazuli_csi::{
     registration::Registration,
     server::{self, Drained, Endpoint, GoDriver, Listener, RpcLayer, RpcMetrics},
 };
-use lazuli_host::{Host, Limits};
+use lazuli_host::{
+    Host, Limits,
+    nvme::{self, Luns},
+};
 use lazuli_model::{event::Event, size::SizeLimits};
-use lazuli_nodes::cloud_node::facts::{InstanceFacts, PublishedAddress};
+use lazuli_nodes::cloud_node::facts::{InstanceFacts, NvmeFacts, NvmeLuns, PublishedAddress};
 use lazuli_storage::list::VolumeHandles;
 use lazuli_telemetry::{Condition, Readiness, http::Page, lossy, register_process};
 use prometheus_client::registry::Registry;
@@ -94,6 +97,11 @@ pub(super) struct Options {
     /// list a disk at its LUN. refuse: wait for it, for another disk may be at the LUN. tolerate: go by LUN and size.
     #[arg(long, env = "LAZULI_ON_SILENT_IMDS", value_enum, default_value_t = OnSilentImds::Refuse)]
     on_silent_imds: OnSilentImds,
+    /// What to take from the id of an NVMe namespace to have the LUN of its disk, on machines whose sizes show disks
+    /// over NVMe and where nothing proves it. A disk is used while every disk of the instance metadata is found so,
+    /// with its size. Default: 2 where the operating system's disk is namespace 1, and no disk is used elsewhere.
+    #[arg(long, env = "LAZULI_NVME_LUN_OFFSET", value_parser = whole::<u32>(0..=255))]
+    nvme_lun_offset: Option<u32>,
     /// Where instance metadata really is, such as http://127.0.0.1:8181/_imds/node-0.
     #[arg(long, env = "LAZULI_IMDS_URL")]
     imds_url: Option<Url>,
@@ -186,13 +194,9 @@ const PUBLISH: Duration = Duration::from_secs(600);
 const PUBLISH_AGAIN: Duration = Duration::from_secs(30);
 
 /// Publishes the instance metadata of the machine, for the cloud controllers, until `stop`.
-async fn publish_facts(
-    client: kube::Client,
-    node: String,
-    imds: Imds,
-    boot_id: Option<String>,
-    stop: CancellationToken,
-) {
+async fn publish_facts(client: kube::Client, node: String, imds: Imds, host: Host, stop: CancellationToken) {
+    // The boot of this kernel, wherever the machine's devices are.
+    let boot_id = Host::new().boot_id();
     let work = async {
         let (mut published, mut is_told) = (None, false);
         loop {
@@ -201,7 +205,9 @@ async fn publish_facts(
             let again = addresses.as_ref().map_or(PUBLISH_AGAIN, |_| PUBLISH);
             let wait = match imds.instance().await {
                 Ok(instance) => {
-                    let facts = facts_of(&instance, addresses.unwrap_or_default(), boot_id.clone());
+                    let nvme = nvme_facts(&host).await;
+                    let facts =
+                        InstanceFacts { nvme, ..facts_of(&instance, addresses.unwrap_or_default(), boot_id.clone()) };
                     let outcome = match published.as_ref() == Some(&facts) {
                         true => Ok(()),
                         false => lazuli_cluster::publish_facts(&client, &node, &facts).await,
@@ -229,6 +235,20 @@ async fn publish_facts(
         }
     };
     stop.run_until_cancelled(work).await;
+}
+
+/// What the machine shows of disks that come by NVMe.
+async fn nvme_facts(host: &Host) -> Option<NvmeFacts> {
+    let summary = nvme::summary(host).await.unwrap_or_else(|error| {
+        tracing::warn!(error = server::chain(&error), "what this machine shows of NVMe cannot be read");
+        None
+    })?;
+    let luns = match summary.luns {
+        Luns::Proved => NvmeLuns::Proved,
+        Luns::Given => NvmeLuns::Given,
+        Luns::Unknown => NvmeLuns::Unknown,
+    };
+    Some(NvmeFacts { luns, io_timeout_seconds: summary.io_timeout_seconds })
 }
 
 /// Logs once which machine the instance metadata is of, or that there is none: then nothing is attached to the node, and
@@ -261,6 +281,7 @@ fn facts_of(instance: &Instance, addresses: Vec<InterfaceAddress>, boot_id: Opti
             .map(|InterfaceAddress { private, public }| PublishedAddress { private, public })
             .collect(),
         boot_id,
+        nvme: None,
     }
 }
 
@@ -302,9 +323,12 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
         let (node, driver) = (options.node_id.clone(), options.driver_name.clone());
         tokio::spawn(lazuli_cluster::remove_startup_taint(client, node, driver, stop.clone()))
     });
+    let host = Host::new()
+        .with_root(std::path::absolute(&options.host_root)?)
+        .with_kubelet(std::path::absolute(&options.state_dir)?)
+        .with_nvme_lun_offset(options.nvme_lun_offset);
     let publishing = client.clone().zip(imds.clone()).map(|(client, imds)| {
-        let boot_id = Host::new().boot_id();
-        tokio::spawn(publish_facts(client, options.node_id.clone(), imds, boot_id, stop.clone()))
+        tokio::spawn(publish_facts(client, options.node_id.clone(), imds, host.clone(), stop.clone()))
     });
     let (following, sizes) = match options.vm_sizes_dir.clone() {
         Some(folder) => {
@@ -338,7 +362,6 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
         ..NodeConfig::new(options.node_id.clone())
     };
     let real_machine = options.host_root == Path::new("/");
-    let host = Host::new().with_root(std::path::absolute(&options.host_root)?);
     // Without rights nothing is formatted or mounted, and a machine made of folders may do with fewer file systems.
     if real_machine && nix::unistd::geteuid().is_root() {
         host.check_tools()?;

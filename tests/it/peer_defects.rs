@@ -125,6 +125,9 @@
 //! | a disk's growth may not reach its file system (AKS#2260) | it is waited for, then `UNAVAILABLE` until it is there | `a_filesystem_grows_with_its_disk_and_not_before` |
 //! | a device that multipath took fails in the words of mkfs (azuredisk#1717) | it is claimed first, and said to be in use | `a_device_that_someone_holds_is_not_formatted` |
 //! | tuning runs a shell command a file | files are written, below the device only | `device_settings_are_written_below_the_device` `a_device_setting_stays_under_its_device` |
+//! | NVMe disks are found by udev rules that some images lack (azuredisk#2777), or that mix up LUNs (azure-vm-utils#92) | they are found from sysfs alone, by the ids of their namespaces | `a_namespace_is_found_by_its_id_in_both_layouts_whatever_its_name` `a_reader_finds_each_disk_by_its_namespace_whatever_came_before_it` |
+//! | the offset between namespace ids and LUNs is taken for granted (azuredisk#3632) | it is proved by where the system lies, or an operator's word is borne out by the metadata | `where_the_system_is_namespace_1_the_disk_at_a_lun_is_the_namespace_two_above` `metadata_bears_out_no_offset_but_the_right_one` |
+//! | a grown NVMe disk is not read again | its controller is asked to | `the_controllers_of_a_disk_are_asked_to_read_its_size_and_all_remote_ones_to_look_for_disks` |
 //! | what fsck could not look at is mounted | the mount stops | `a_check_that_could_not_run_says_nothing_of_the_data_and_stops_the_mount` |
 //! | another file system than the one asked for: internal error | `FAILED_PRECONDITION` with both names, data untouched | `another_filesystem_than_the_one_asked_for_is_left_alone` `another_filesystem_than_the_one_asked_for_is_refused_and_keeps_its_data` |
 //!
@@ -135,7 +138,6 @@
 //! | takes six to eight minutes to free the disks of a node that died | the same where no cloud controllers run, for then no controller marks such a node out of service |
 //! | holds a node's pod back until its volumes are gone (preStop) | nothing does: kubelet's order of shutting down has to do |
 //! | takes a start-up taint off the node once it is ready | nothing does: a node pool that sets `disk.csi.azure.com/agent-not-ready` waits for ever |
-//! | finds NVMe disks by udev rules that some images lack (azuredisk#2777) | finds none of them: staging says that no disk is at the LUN |
 //! | tells its limit once, until it starts again | the same; the controller goes by what the machine holds and says `RESOURCE_EXHAUSTED` |
 //! | turns the read-write cache of translated in-tree volumes into a read cache when told to | has no such switch: what the volume says is done |
 //! | takes every key of a class in a VolumeAttributesClass and ignores most | the same on creation, where they are not ignored; changing a volume is not offered |

@@ -109,7 +109,8 @@ pub async fn find_by_lun(host: &Host, lun: u32) -> Result<Device, FindError> {
 ///
 /// # Errors
 /// The last [`FindError`] when the deadline passes; [`FindError::Ambiguous`] also only then, because
-/// a disk that is being removed may still be listed beside its successor.
+/// a disk that is being removed may still be listed beside its successor. [`FindError::Unplaced`] at
+/// once where no disk that appears would end it.
 pub async fn wait_for_lun(host: &Host, lun: u32, deadline: Deadline) -> Result<Device, FindError> {
     let mut watch = Watch::start(host);
     let started = tokio::time::Instant::now();
@@ -119,10 +120,11 @@ pub async fn wait_for_lun(host: &Host, lun: u32, deadline: Deadline) -> Result<D
             Ok(device) => return Ok(device),
             Err(error) => error,
         };
-        if deadline.passed() {
+        let is_final = matches!(&error, FindError::Unplaced { why, .. } if !why.may_pass());
+        if is_final || deadline.passed() {
             return Err(error);
         }
-        if matches!(error, FindError::NotFound { .. }) {
+        if matches!(error, FindError::NotFound { .. } | FindError::Unplaced { .. }) {
             if !scanned_one && started.elapsed() >= SCAN_ONE_AFTER {
                 scanned_one = true;
                 scan(host, format!("- - {lun}"));

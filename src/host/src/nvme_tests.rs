@@ -156,7 +156,8 @@ async fn an_offset_that_an_operator_gives_is_marked_on_the_device() {
     root.add_controller("nvme0", REMOTE_DISKS);
     root.add_namespace("nvme0", "nvme0n1", 4, 64, false);
     root.add_block("nvme0n1", &disk);
-    let error = find_by_lun(&root.host(), 3).await.expect_err("nothing proves it");
+    // No wait helps.
+    let error = wait_for_lun(&root.host(), 3, long()).await.expect_err("nothing proves it");
     assert!(matches!(error, FindError::Unplaced { .. }), "{error}");
     let host = root.host().with_nvme_lun_offset(Some(1));
     let device = find_by_lun(&host, 3).await.expect("by the operator's word");

@@ -157,6 +157,14 @@ pub enum Unplaced {
     },
 }
 
+impl Unplaced {
+    /// Whether a disk that appears may end it.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::NoNamespace { .. })
+    }
+}
+
 impl fmt::Display for Unplaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

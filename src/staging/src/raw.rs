@@ -37,7 +37,8 @@ impl Seen {
             return Err(Refusal::StagedAsFilesystem { device, place });
         }
         let is_node = *node == Some(device.number);
-        let is_confirmed = identity.is_confirmed() && !records.names_another(device);
+        // Which disk is at the LUN must be certain, or the metadata names another one than this.
+        let is_confirmed = identity.is_confirmed() && device.is_lun_certain() && !records.names_another(device);
         match is_node && (is_confirmed || records.names(device)) {
             true => Ok(()),
             false => Err(Refusal::NotStaged),

@@ -5,6 +5,7 @@ mod first_use;
 mod info;
 mod kill;
 mod machine;
+mod nvme;
 mod tuning;
 mod volume_mode;
 

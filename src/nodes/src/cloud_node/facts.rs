@@ -62,6 +62,32 @@ pub struct InstanceFacts {
     /// `status.nodeInfo.bootID`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
+    /// What the machine shows of disks that come by NVMe; left out where none do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvme: Option<NvmeFacts>,
+}
+
+/// What a machine shows of disks that come by NVMe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NvmeFacts {
+    /// By what the LUNs of its disks are known.
+    pub luns: NvmeLuns,
+    /// After how many seconds its kernel takes a request for lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_timeout_seconds: Option<u64>,
+}
+
+/// By what the LUNs of NVMe disks are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum NvmeLuns {
+    /// The operating system's disk is namespace 1.
+    Proved,
+    /// An operator gave the offset.
+    Given,
+    /// By nothing: no disk is mounted.
+    Unknown,
 }
 
 /// An address of a machine, as it is published.
@@ -203,6 +229,7 @@ mod tests {
             zone: None,
             addresses: ["10.0.0.4", "fd01::4"].map(|one| published(one, None)).into(),
             boot_id: Some("b1".to_owned()),
+            nvme: None,
         }
     }
 

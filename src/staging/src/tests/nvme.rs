@@ -143,6 +143,30 @@ fn a_namespace_that_is_larger_than_the_metadata_says_is_not_formatted() {
 }
 
 #[test]
+fn a_raw_device_that_an_operator_s_offset_finds_is_handed_out_only_where_the_volume_was_staged_from_it() {
+    for offset in [Offset::Proved, Offset::Given] {
+        let device = disk(offset);
+        let seen = |own: Option<Record>| crate::raw::Seen {
+            device: device.clone(),
+            identity: Identity { metadata: HERE, contradiction: None },
+            node: Some(device.number),
+            mounts: Vec::new(),
+            records: Records { own, ..Records::default() },
+        };
+        let unrecorded = if offset == Offset::Proved { Ok(()) } else { Err(Refusal::NotStaged) };
+        assert_eq!(seen(None).decide(&staging()), unrecorded);
+        assert_eq!(seen(Some(record("a", &device, None))).decide(&staging()), Ok(()));
+    }
+}
+
+#[test]
+fn to_whom_a_device_belongs_is_not_told_by_what_an_operator_s_offset_finds() {
+    let (device, other) = (device(1), Device { nvme: disk(Offset::Given).nvme, ..device(2) });
+    let seen = crate::owner::Seen { own: Some(None), listed: Some(Some(other)), records: None };
+    assert_eq!(seen.next("a", &device), crate::owner::Next::Look(crate::owner::Look::Records));
+}
+
+#[test]
 fn what_an_operator_s_offset_finds_at_a_lun_takes_no_disk_from_its_record() {
     let (staged, other) = (disk(Offset::Given), Device { nvme: disk(Offset::Given).nvme, ..device(2) });
     let request = unstage::Request { volume: "a", staging: &staging() };

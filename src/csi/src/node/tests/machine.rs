@@ -131,6 +131,8 @@ pub(super) struct Metadata {
     pub(super) hangs: bool,
     pub(super) zone: String,
     pub(super) disks: Vec<(u8, String)>,
+    /// The size that it says of each disk, in GiB; none by default.
+    pub(super) gib: Option<u32>,
 }
 
 /// No wait for anything that lags.
@@ -161,6 +163,11 @@ impl Machine {
     }
 
     pub(super) async fn configured(config: NodeConfig) -> Self {
+        Self::of_host(config, |host| host).await
+    }
+
+    /// The same with another view of the machine.
+    pub(super) async fn of_host(config: NodeConfig, seen: impl FnOnce(Host) -> Host) -> Self {
         let scratch = Scratch::new();
         for folder in ["root/sys/class/scsi_device", "root/sys/class/block", "root/dev/disk/azure/scsi1"] {
             fs::create_dir_all(scratch.join(folder)).unwrap();
@@ -180,7 +187,7 @@ impl Machine {
             }
         };
         let imds = Imds::new(Transport::in_process(Routes::none(), tower::service_fn(answer)));
-        let host = Host::new().with_root(scratch.join("root"));
+        let host = seen(Host::new().with_root(scratch.join("root")));
         let service = NodeService::open(host, Some(imds), scratch.join("state"), config).unwrap();
 
         let socket = scratch.join("csi.sock");
@@ -205,11 +212,9 @@ impl Machine {
 
     /// Makes the disk visible at the LUN.
     pub(super) fn plug(&mut self, lun: u8, file: PathBuf) -> usize {
-        let disk = Disk::of(file);
-        let (root, name) = (self.scratch.join("root"), disk.name());
-        let real = fs::canonicalize(Path::new("/sys/class/block").join(&name)).unwrap();
-        symlink(real, root.join("sys/class/block").join(&name)).unwrap();
-        symlink(&disk.node, root.join("dev").join(&name)).unwrap();
+        let root = self.scratch.join("root");
+        let place = self.add_block(file, None);
+        let name = self.disks[place].name();
         // The entry appears whole, as one rename.
         let building = root.join(format!("building-{lun}"));
         fs::create_dir_all(building.join("device/block").join(&name)).unwrap();
@@ -218,6 +223,17 @@ impl Machine {
         fs::rename(building, root.join(format!("sys/class/scsi_device/1:0:0:{lun}"))).unwrap();
         let link = root.join(format!("dev/disk/azure/scsi1/lun{lun}"));
         symlink(format!("../../../{name}"), link).unwrap();
+        place
+    }
+
+    /// A block device, by its own name or by this one, that nothing leads to.
+    pub(super) fn add_block(&mut self, file: PathBuf, name: Option<&str>) -> usize {
+        let disk = Disk::of(file);
+        let (root, own) = (self.scratch.join("root"), disk.name());
+        let real = fs::canonicalize(Path::new("/sys/class/block").join(&own)).unwrap();
+        let name = name.unwrap_or(&own);
+        symlink(real, root.join("sys/class/block").join(name)).unwrap();
+        symlink(&disk.node, root.join("dev").join(name)).unwrap();
         self.disks.push(disk);
         self.disks.len() - 1
     }
@@ -353,8 +369,19 @@ impl Machine {
         self.restart_as(None, self.service.0.config.clone()).await;
     }
 
+    /// A process that sees the machine otherwise.
+    pub(super) async fn restart_seeing(&mut self, seen: impl FnOnce(Host) -> Host) {
+        let (imds, config) = (self.service.0.imds.clone(), self.service.0.config.clone());
+        let host = seen(self.service.0.host.clone());
+        self.restart_on(host, imds, config).await;
+    }
+
     async fn restart_as(&mut self, imds: Option<Imds>, config: NodeConfig) {
         let host = self.service.0.host.clone();
+        self.restart_on(host, imds, config).await;
+    }
+
+    async fn restart_on(&mut self, host: Host, imds: Option<Imds>, config: NodeConfig) {
         let socket = (0..).map(|n| self.scratch.join(format!("again-{n}.sock"))).find(|path| !path.exists()).unwrap();
         self.stop.cancel();
         self.stop = CancellationToken::new();
@@ -389,7 +416,8 @@ fn document(metadata: &Metadata) -> http::Response<axum::body::Body> {
         .iter()
         .map(|(lun, id)| {
             let name = id.rsplit('/').next().unwrap();
-            json!({"lun": lun.to_string(), "name": name, "managedDisk": {"id": id}})
+            let size = metadata.gib.map(|gib| gib.to_string());
+            json!({"lun": lun.to_string(), "name": name, "managedDisk": {"id": id}, "diskSizeGB": size})
         })
         .collect();
     let document = json!({"compute": {
