@@ -26,12 +26,17 @@ use lazuli_diagnosis::{
     Finding, Grade, Node, addresses, kept,
     managers::{self, CLOUD_LEASE, Container, Manager, ServiceFlags},
     migration::Class,
+    nvme,
     objects::{self, Observed},
     pod_ranges, regions, routes,
 };
 use lazuli_journal::Recorder;
 use lazuli_model::{ArmId, node::Machine};
-use lazuli_nodes::cloud_node::{is_unmanaged, labels::REGION};
+use lazuli_nodes::cloud_node::{
+    facts::{ANNOTATION, InstanceFacts},
+    is_unmanaged,
+    labels::{BETA_INSTANCE_TYPE, INSTANCE_TYPE, REGION},
+};
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_services::{
     network::{
@@ -129,6 +134,7 @@ pub(super) async fn examine(
             have_ranges = nodes.iter().any(|node| !node.pod_ranges.is_empty());
             findings.extend(pod_ranges(&nodes));
             findings.extend(regions(&nodes, &config.cluster.location));
+            findings.extend(nvme::nodes(&listed.iter().map(by_nvme).collect::<Vec<_>>()));
             listed_nodes = Some(nodes);
         }
         Err(error) => findings.push(unseen(NODES, error)),
@@ -282,6 +288,16 @@ fn node(listed: &ListedNode) -> Node {
         name: listed.name.clone(),
         pod_ranges: listed.pod_ranges.clone(),
         addresses: listed.addresses.clone(),
+    }
+}
+
+/// What is known of a Node's NVMe disks.
+fn by_nvme(listed: &ListedNode) -> nvme::Node {
+    let label = |key: &str| listed.labels.get(key).filter(|value| !value.is_empty());
+    nvme::Node {
+        name: listed.name.clone(),
+        size: label(INSTANCE_TYPE).or_else(|| label(BETA_INSTANCE_TYPE)).cloned(),
+        seen: listed.annotations.get(ANNOTATION).and_then(|text| InstanceFacts::parse(text)?.nvme),
     }
 }
 

@@ -13,7 +13,10 @@ use lazuli_diagnosis::{
 };
 use lazuli_host::options::Options;
 use lazuli_model::node::Machine;
-use lazuli_nodes::cloud_node::labels;
+use lazuli_nodes::cloud_node::{
+    facts::{ANNOTATION, InstanceFacts},
+    labels,
+};
 
 use super::{
     super::{Cli, go_arguments},
@@ -48,6 +51,7 @@ fn facts(node: &ListedNode) -> Facts<'_> {
         is_machine: node.provider_id.as_deref().map(|id| Machine::of_provider_id(id).is_some()),
         size: label(labels::INSTANCE_TYPE).or_else(|| label(labels::BETA_INSTANCE_TYPE)),
         system: label("kubernetes.io/os"),
+        nvme: node.annotations.get(ANNOTATION).and_then(|text| InstanceFacts::parse(text)?.nvme),
     }
 }
 
@@ -155,6 +159,7 @@ mod tests {
         managers::Container,
         migration::{GoProgram, Verdict},
     };
+    use lazuli_nodes::cloud_node::facts::{NvmeFacts, NvmeLuns};
 
     use super::*;
 
@@ -195,15 +200,18 @@ mod tests {
         assert_eq!(refused_options(&["noatime".to_owned()]), None);
         assert!(refused_options(&["bind".to_owned()]).is_some_and(|why| why.contains("bind")));
         let labels = [("beta.kubernetes.io/instance-type", "Standard_D8ds_v6"), ("kubernetes.io/os", "windows")];
+        let annotation = r#"{"resourceId":"/i","vmSize":"s","nvme":{"luns":"proved","ioTimeoutSeconds":240}}"#;
         let node = ListedNode {
             name: "n".to_owned(),
             provider_id: None,
             labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            annotations: [(ANNOTATION.to_owned(), annotation.to_owned())].into(),
             pod_ranges: vec![],
             addresses: vec![],
             other_addresses: vec![],
         };
-        let expected = Facts { is_machine: None, size: Some("Standard_D8ds_v6"), system: Some("windows") };
+        let nvme = Some(NvmeFacts { luns: NvmeLuns::Proved, io_timeout_seconds: Some(240) });
+        let expected = Facts { is_machine: None, size: Some("Standard_D8ds_v6"), system: Some("windows"), nvme };
         assert_eq!(facts(&node), expected);
     }
 

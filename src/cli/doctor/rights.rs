@@ -169,6 +169,7 @@ mod tests {
             name: "n".to_owned(),
             provider_id: Some(provider_id.to_owned()),
             labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
             pod_ranges: vec![],
             addresses: vec![],
             other_addresses: vec![],

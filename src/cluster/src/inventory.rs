@@ -77,6 +77,8 @@ pub struct ListedNode {
     pub provider_id: Option<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
     /// `spec.podCIDRs`, or `spec.podCIDR` alone.
     pub pod_ranges: Vec<String>,
     /// Its addresses of type `InternalIP`.
@@ -110,6 +112,7 @@ struct NodeAddress {
 struct NodeMetadata {
     name: String,
     labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -137,6 +140,7 @@ pub async fn list_nodes(client: &Client) -> Result<Vec<ListedNode>, ListError> {
             name: metadata.name,
             provider_id: spec.provider_id.filter(|id| !id.is_empty()),
             labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
             pod_ranges: match spec.pod_ranges.unwrap_or_default() {
                 none if none.is_empty() => spec.pod_range.into_iter().filter(|range| !range.is_empty()).collect(),
                 ranges => ranges,

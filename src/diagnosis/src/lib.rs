@@ -9,6 +9,7 @@
 //! | [`addresses`] | addresses that Services name beside their own and would not get today |
 //! | [`controller_list`] | which of the cloud controllers run |
 //! | [`migration`] | what becomes of a cluster of the Go projects that moves |
+//! | [`nvme`] | Nodes whose disks come by NVMe |
 //! | [`named`] | network resources that the configuration names and that do not exist |
 //! | [`kept`] | what Services have and a new one would not get, and disks that would not be attached now |
 //! | [`objects`] | objects in Azure that were made for Services which the cluster does not have |
@@ -25,6 +26,7 @@ pub mod managers;
 pub mod migration;
 pub mod named;
 mod nodes;
+pub mod nvme;
 pub mod objects;
 pub mod plausible;
 mod refusals;

@@ -201,7 +201,9 @@ mod tests {
 
     #[test]
     fn what_is_equal_is_one_sentence_and_each_cause_another() {
-        let of = |name: &str, is_machine| node(name, Facts { is_machine, size: Some("Standard_B2s"), system: None });
+        let of = |name: &str, is_machine| {
+            node(name, Facts { is_machine, size: Some("Standard_B2s"), system: None, nvme: None })
+        };
         let judged = [of("a", Some(true)), of("b", None), of("c", None), of("d", Some(false))];
         let found = findings(&judged);
         let of_nodes: Vec<(Grade, &str)> =
