@@ -36,10 +36,15 @@ impl PageBlobs {
         Self { storage, blobs }
     }
 
-    /// The storage account of this name in a subscription. No list of Azure's goes by name.
-    async fn find(&self, subscription: &str, name: &str) -> Result<Option<Box<StorageAccount>>, ArmError> {
+    /// The storage account of this name in a subscription, or in a resource group. No list of Azure's goes by name.
+    async fn find(
+        &self,
+        subscription: &str,
+        group: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Box<StorageAccount>>, ArmError> {
         let until = Until::working(PATIENCE);
-        let accounts = self.storage.list_accounts(subscription, None, Priority::Create, &until)?.all().await?;
+        let accounts = self.storage.list_accounts(subscription, group, Priority::Create, &until)?.all().await?;
         named(accounts, name)
     }
 }
@@ -142,8 +147,8 @@ impl Volumes {
                 let read = self.client.read_disk(&disk, Freshness::single().priority(Priority::Create)).await;
                 Event::Disk(read.map(|read| Box::new(read.model)).map_err(Answer))
             }
-            Call::FindAccount { subscription, name } => {
-                Event::Account(page_blobs.find(&subscription, &name).await.map_err(Answer))
+            Call::FindAccount { subscription, group, name } => {
+                Event::Account(page_blobs.find(&subscription, group.as_deref(), &name).await.map_err(Answer))
             }
             Call::Blob { account, call } => {
                 let account = Account { id: account.id, location: Some(account.location) };

@@ -51,10 +51,12 @@ const MOST_CREATIONS: u32 = 2;
 pub enum Call {
     /// Read the disk by a read of its own that is sent from now on: [`Event::Disk`].
     ReadDisk(ArmId),
-    /// Find the storage account of this name in a subscription: [`Event::Account`].
+    /// Find the storage account of this name: [`Event::Account`].
     FindAccount {
         /// The subscription.
         subscription: String,
+        /// The resource group, where not in all of the subscription.
+        group: Option<String>,
         /// The name.
         name: String,
     },
@@ -102,7 +104,7 @@ pub enum Event<E, B, W> {
     Begun,
     /// The disk.
     Disk(Result<Box<Disk>, E>),
-    /// The storage account; `None` where the subscription has none of the name.
+    /// The storage account; `None` where the subscription, or the resource group, has none of the name.
     Account(Result<Option<Box<StorageAccount>>, E>),
     /// The answer of the blob service.
     Blob(life::Answer<B>),
@@ -279,7 +281,9 @@ pub struct Import {
 enum At {
     Begin,
     LookingForDisk,
-    FindingAccount,
+    FindingAccount {
+        in_group: bool,
+    },
     ReadingBlob,
     ReadingMachine(Look, ArmId),
     ReadingFooter(Look),
@@ -376,11 +380,12 @@ impl Import {
                 {
                     return Ok(Next::Done(made));
                 }
-                let subscription = self.defaults.subscription.clone();
-                let call = Call::FindAccount { subscription, name: self.blob.account().to_owned() };
-                self.go(At::FindingAccount, call)
+                self.find_account(Some(self.defaults.resource_group.clone()))
             }
-            (At::FindingAccount, Event::Account(found)) => {
+            // Who has rights on the cluster's resource group alone may not list those of the subscription. What the group
+            // does not show, they say.
+            (At::FindingAccount { in_group: true }, Event::Account(Ok(None) | Err(_))) => self.find_account(None),
+            (At::FindingAccount { .. }, Event::Account(found)) => {
                 let name = self.blob.account();
                 match found.map_err(|error| self.unreadable(format!("the storage account {name}"), error))? {
                     Some(account) => {
@@ -426,6 +431,11 @@ impl Import {
     fn go<E, B, W>(&mut self, at: At, call: Call) -> Turn<E, B, W> {
         self.at = at;
         Ok(Next::Call(call))
+    }
+
+    fn find_account<E, B, W>(&mut self, group: Option<String>) -> Turn<E, B, W> {
+        let (subscription, name) = (self.defaults.subscription.clone(), self.blob.account().to_owned());
+        self.go(At::FindingAccount { in_group: group.is_some() }, Call::FindAccount { subscription, group, name })
     }
 
     fn failure<E, B, W>(&self, why: Why<E, B, W>) -> Failure<E, B, W> {

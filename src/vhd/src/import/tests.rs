@@ -82,6 +82,9 @@ struct Azure {
     metadata: life::Metadata,
     power: PowerState,
     has_account: bool,
+    account_group: &'static str,
+    /// Whether this identity may not list the accounts of the subscription.
+    hides_subscription: bool,
     there: Option<There>,
     versions: u32,
     made: u32,
@@ -100,6 +103,8 @@ impl Azure {
             metadata: life::Metadata::new(),
             power: PowerState::Deallocated,
             has_account: true,
+            account_group: "elsewhere",
+            hides_subscription: false,
             there: None,
             versions: 1,
             made: 0,
@@ -158,11 +163,15 @@ impl Azure {
                 (None, Some(there)) => Ok(Box::new(there.disk.clone())),
                 (None, None) => Err(Error(Fault::NotFound, Effect::None)),
             }),
-            Call::FindAccount { subscription, name } => {
+            Call::FindAccount { subscription, group, name } => {
                 assert_eq!((subscription.as_str(), name.as_str()), ("sub", "acct"));
-                let id = ArmId::storage_account("sub", "elsewhere", "acct").unwrap();
+                if group.is_none() && self.hides_subscription {
+                    return Event::Account(Err(Error(Fault::Forbidden, Effect::None)));
+                }
+                let id = ArmId::storage_account("sub", self.account_group, "acct").unwrap();
+                let is_shown = self.has_account && group.is_none_or(|group| group == self.account_group);
                 let account = StorageAccount { id, ..StorageAccount::general_purpose("acct") };
-                let found = self.has_account.then(|| Box::new(account));
+                let found = is_shown.then(|| Box::new(account));
                 Event::Account(read_error.map_or(Ok(found), Err))
             }
             Call::Blob { call, .. } => Event::Blob(match read_error {
@@ -385,9 +394,19 @@ fn a_free_blob_is_looked_at_before_and_after_and_the_disk_is_marked() {
             }
         }
     };
-    let expected = ["ReadDisk", "FindAccount", "Blob", "Blob", "MakeDisk", "Blob", "Blob", "MarkDisk"];
+    let expected = ["ReadDisk", "FindAccount", "FindAccount", "Blob", "Blob", "MakeDisk", "Blob", "Blob", "MarkDisk"];
     assert_eq!(calls, expected);
     assert_eq!((made.adopted.size, made.disk.sku), (Gib::new(3), Some(SkuName::StandardSsdLrs)));
+}
+
+#[test]
+fn an_account_of_the_cluster_s_group_is_found_without_rights_on_the_subscription_and_no_other_is() {
+    let hidden = || Azure { hides_subscription: true, ..Azure::new() };
+    Azure { account_group: "rg", ..hidden() }.call(&mut numbers(), 0).unwrap().unwrap();
+    for mut azure in [hidden(), Azure { has_account: false, account_group: "rg", ..hidden() }] {
+        let failed = azure.call(&mut numbers(), 0).unwrap().unwrap_err();
+        assert!(matches!(failed.why, Why::Unreadable(_, Error(Fault::Forbidden, _))), "{failed:?}");
+    }
 }
 
 #[test]
