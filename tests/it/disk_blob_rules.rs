@@ -241,6 +241,8 @@ async fn disk_a_blob_class_that_no_node_would_mount_is_refused_before_anything_i
         (of(|request| drop(request.parameters.insert("fsType".into(), "ntfs".into()))), "ntfs"),
         (of(|request| request.volume_capabilities = vec![mode(Mode::MultiNodeMultiWriter)]), "MULTI_NODE_MULTI_WRITER"),
         (of(|request| drop(request.parameters.insert("perfProfile".into(), "fast".into()))), "perfProfile"),
+        (of(|request| drop(request.parameters.insert("perfProfile".into(), "advanced".into()))), "device-setting/"),
+        (of(|request| drop(request.parameters.insert("device-setting/uevent".into(), "x".into()))), "uevent"),
         (of(|request| drop(request.mutable_parameters.insert("cachingMode".into(), "None".into()))), "cachingMode"),
     ] {
         let message = refused(world.client.clone().create_volume(request).await, Code::InvalidArgument);

@@ -207,11 +207,7 @@ pub(super) fn build(
     if let Some(parameter) = parameters.get("fstype") {
         FsType::of(parameter)?;
     }
-    let (settings, refused) = perf::device_settings(parameters.iter().map(|(_, parameter)| parameter));
-    if let Some(error) = refused.into_iter().next() {
-        return Err(error);
-    }
-    perf::check_profile(parameters.get("perfprofile"), &settings)?;
+    perf::check(&parameters)?;
     if let Some(parameter) = parameters.get("attachdiskinitialdelay") {
         parameter.number::<i64>("allowed is a whole number of milliseconds")?;
     }

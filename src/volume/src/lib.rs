@@ -49,7 +49,7 @@ pub use expand::{DetachReason, Expand, needs_detach, plan_expand};
 pub use lazuli_model::parameter::{ParameterError, ParameterErrorKind};
 pub use lazuli_model::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
 pub use parameters::{DEVICE_SETTING, PARAMETERS};
-pub use perf::{DeviceSetting, PerfProfile};
+pub use perf::{DeviceSetting, PerfProfile, check_tuning};
 pub use publish::{PublishParameters, SOURCE_KEY, Told, effective_caching, publish_parameters};
 pub use sku::{is_zone_redundant, max_shares, size_range};
 pub use stage::{FsType, StageParameters, stage_parameters};

@@ -1,8 +1,11 @@
 //! Tuning of the block device on the node: profiles and single settings.
 
-use std::str::FromStr;
+use std::{collections::BTreeMap, str::FromStr};
 
-use lazuli_model::{UnknownName, parameter::Parameter};
+use lazuli_model::{
+    UnknownName,
+    parameter::{Parameter, Parameters},
+};
 
 use super::ParameterError;
 
@@ -94,6 +97,23 @@ pub(super) fn device_settings<'a>(
     }
     settings.sort();
     (settings, refused)
+}
+
+/// Refuses what no new volume may ask of its node.
+pub(super) fn check(parameters: &Parameters<'_>) -> Result<(), ParameterError> {
+    let (settings, refused) = device_settings(parameters.iter().map(|(_, parameter)| parameter));
+    if let Some(error) = refused.into_iter().next() {
+        return Err(error);
+    }
+    check_profile(parameters.get("perfprofile"), &settings).map(drop)
+}
+
+/// Refuses what no node would do with a new volume of these parameters, whatever its disk is.
+///
+/// # Errors
+/// The first `device-setting/` or profile that cannot be used.
+pub fn check_tuning(parameters: &BTreeMap<String, String>) -> Result<(), ParameterError> {
+    check(&Parameters::written(parameters)?)
 }
 
 /// The path with `.` and `..` resolved, unless they lead out of the device's directory.

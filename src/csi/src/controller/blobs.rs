@@ -44,7 +44,8 @@ pub(super) fn no_copies(id: &BlobUri) -> Status {
 fn no_source() -> Status {
     status(
         Code::InvalidArgument,
-        "the class asks for a VHD in a page blob, which is made of no snapshot and of no other volume; make the claim anew          without a dataSource, or with a class of managed disks: one without kind and storageAccount",
+        "the class asks for a VHD in a page blob, which is made of no snapshot and of no other volume; make the claim anew \
+         without a dataSource, or with a class of managed disks: one without kind and storageAccount",
     )
 }
 
@@ -62,6 +63,7 @@ fn check_mounting(class: &BlobClass, request: &plan::Request) -> Result<(), Stat
     }
     let invalid = |error: &plan::CapabilityError| failure(Code::InvalidArgument, error);
     plan::validate_capabilities(&request.capabilities, 1).map_err(|error| invalid(&error))?;
+    plan::check_tuning(&class.written).map_err(|error| refused(&error))?;
     let attached = BTreeMap::from([("LUN".to_owned(), "0".to_owned())]);
     let check = |capability| plan::stage_parameters(&class.written, capability, &attached).map(drop);
     request.capabilities.iter().try_for_each(check).map_err(|error| refused(&error))
