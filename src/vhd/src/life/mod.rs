@@ -398,10 +398,17 @@ impl fmt::Display for Why {
             Self::Footer(defect) => write!(f, "the blob is no fixed VHD: {defect}"),
             Self::NotAPageBlob => f.write_str("the blob is no page blob, so it is no disk"),
             Self::Attached { machine: Some(machine) } => {
-                write!(f, "the blob's lease is held: the disk is attached to the machine {machine}; detach it there")
+                write!(
+                    f,
+                    "the blob's lease is held: the disk is attached to the machine {machine}; stop the Pods that use it there, \
+                     or detach it from the machine"
+                )
             }
             Self::Attached { machine: None } => {
-                f.write_str("the blob's lease is held: the disk is attached to a machine; detach it there")
+                f.write_str(
+                    "the blob's lease is held: the disk is attached to a machine; stop the Pods that use it, or detach it from \
+                     the machine",
+                )
             }
             Self::Snapshots(times) if times.is_empty() => {
                 f.write_str("the blob has snapshots, which would be deleted with it; delete them first")

@@ -243,7 +243,8 @@ fn nothing_is_written_to_a_blob_that_is_attached_or_is_no_fixed_vhd() {
         assert_eq!(failure.code(Rpc::Expand), Code::FailedPrecondition);
         assert_eq!(
             failure.why.to_string(),
-            "the blob's lease is held: the disk is attached to the machine node-3; detach it there"
+            "the blob's lease is held: the disk is attached to the machine node-3; stop the Pods that use it there, or detach it \
+             from the machine"
         );
         let failure = delete("ds0a1b0", vec![shown(&attached)]).1.unwrap_err();
         assert_eq!(failure.code(Rpc::DeleteVolume), Code::FailedPrecondition);
