@@ -82,7 +82,7 @@ pub(super) struct List {
     /// What each is, in one word, as in `disk/NAME`.
     pub(super) kind: &'static str,
     /// The columns of its table.
-    pub(super) columns: &'static [Column],
+    pub(super) columns: Vec<Column>,
     /// The list itself.
     pub(super) items: Vec<Item>,
     /// What JSON says beside the items.
@@ -112,9 +112,20 @@ impl Printed {
 
 impl List {
     /// A list of which no more is said than its items.
-    pub(super) fn new(kind: &'static str, columns: &'static [Column], items: Vec<Item>) -> Self {
+    pub(super) fn new(kind: &'static str, columns: &[Column], items: Vec<Item>) -> Self {
         let nothing = format!("there is no {kind}");
-        Self { kind, columns, items, about: Map::new(), footer: None, nothing }
+        Self { kind, columns: columns.to_vec(), items, about: Map::new(), footer: None, nothing }
+    }
+
+    /// The same list without the columns of these headings.
+    pub(super) fn without(mut self, heads: &[&str]) -> Self {
+        let stays: Vec<bool> = self.columns.iter().map(|column| !heads.contains(&column.head)).collect();
+        for item in &mut self.items {
+            let mut stays = stays.iter();
+            item.cells.retain(|_| stays.next() == Some(&true));
+        }
+        self.columns.retain(|column| !heads.contains(&column.head));
+        self
     }
 
     /// The list as it is asked for.
@@ -139,7 +150,7 @@ impl List {
         let is_wide = options.output == ListFormat::Wide;
         let form = Form { has_heads: !options.no_headers, is_wide, width: screen.width };
         let rows: Vec<Vec<String>> = self.items.iter().map(|item| item.cells.clone()).collect();
-        let laid = lay(self.columns, &rows, form);
+        let laid = lay(&self.columns, &rows, form);
         let aside = match &laid.left_out[..] {
             [] => String::new(),
             all => format!("(no room for {}; -o wide shows all)\n", all.join(", ")),

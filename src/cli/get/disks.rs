@@ -237,22 +237,7 @@ async fn elsewhere(disks: &[Disk], known: &[Vm], azure: &Azure, until: &Until) -
 }
 
 // The volume of a claim has the name of its disk, so that it goes early.
-const COLUMNS: [Column; 11] = [
-    Column::new("NAME", Always),
-    Column::new("RESOURCE GROUP", WithRoom(1)),
-    Column::new("VOLUME", WithRoom(2)),
-    Column::new("CLAIM", Always),
-    Column::new("SIZE", WithRoom(6)),
-    Column::new("SKU", WithRoom(4)),
-    Column::new("ZONE", WithRoom(3)),
-    Column::new("STATE", WithRoom(5)),
-    Column::new("NODE", Always),
-    Column::new("LUN", Always),
-    Column::new("CACHING", Wide),
-];
-
-/// The columns where there is a VHD blob disk.
-const BLOB_COLUMNS: [Column; 15] = [
+const COLUMNS: [Column; 15] = [
     Column::new("NAME", Always),
     Column::new("RESOURCE GROUP", WithRoom(1)),
     Column::new("VOLUME", WithRoom(2)),
@@ -269,6 +254,9 @@ const BLOB_COLUMNS: [Column; 15] = [
     Column::new("LUN", Always),
     Column::new("CACHING", Wide),
 ];
+
+/// The columns that are there only where there is a VHD blob disk.
+const OF_BLOBS: [&str; 4] = ["KIND", "ACCOUNT", "LEASE", "FOOTER"];
 
 /// The fields of a disk.
 pub(super) const FIELDS: &[Field] = &[
@@ -342,14 +330,15 @@ fn blob_object(facts: &BlobFacts) -> Value {
         "footer": facts.footer.map(FooterState::as_str)})
 }
 
-/// A disk, whichever way it was found, with the columns of blobs or without them.
-fn item(row: &Row, with_blobs: bool) -> Item {
+/// A disk, whichever way it was found, with a cell for each column.
+fn item(row: &Row) -> Item {
     let holder = |one: &Holder| {
         let caching = one.caching.map(|caching| caching.as_str());
         json!({"node": one.node, "lun": one.lun, "caching": caching, "detaching": one.is_leaving})
     };
     let VolumeNames { volume, claim } = &row.names;
-    let mut cells = vec![
+    let facts = row.blob.as_ref();
+    let cells = vec![
         row.name.clone(),
         joined(row.resource_group.clone()),
         joined(volume.clone()),
@@ -357,20 +346,15 @@ fn item(row: &Row, with_blobs: bool) -> Item {
         joined(row.size.map(|size| format!("{} GiB", size.get()))),
         joined(sku(row).map(str::to_owned)),
         joined(row.zones.iter().cloned()),
+        joined(kind(row).map(str::to_owned)),
+        joined(facts.map(|facts| facts.account.clone())),
+        state(row),
+        joined(facts.map(held_by)),
+        joined(facts.and_then(|facts| facts.footer).map(|footer| footer.to_string())),
+        joined(row.holders.iter().map(|holder| holder.node.clone())),
+        joined(row.holders.iter().map(held_at)),
+        joined(row.holders.iter().filter_map(|holder| Some(holder.caching?.to_string()))),
     ];
-    let facts = row.blob.as_ref();
-    if with_blobs {
-        cells.push(joined(kind(row).map(str::to_owned)));
-        cells.push(joined(facts.map(|facts| facts.account.clone())));
-    }
-    cells.push(state(row));
-    if with_blobs {
-        cells.push(joined(facts.map(held_by)));
-        cells.push(joined(facts.and_then(|facts| facts.footer).map(|footer| footer.to_string())));
-    }
-    cells.push(joined(row.holders.iter().map(|holder| holder.node.clone())));
-    cells.push(joined(row.holders.iter().map(held_at)));
-    cells.push(joined(row.holders.iter().filter_map(|holder| Some(holder.caching?.to_string()))));
     Item {
         name: row.name.clone(),
         object: json!({"name": row.name, "id": row.id, "kind": kind(row), "resourceGroup": row.resource_group,
@@ -382,9 +366,8 @@ fn item(row: &Row, with_blobs: bool) -> Item {
 }
 
 fn of_rows(rows: &[Row]) -> List {
-    let with_blobs = rows.iter().any(|row| row.blob.is_some());
-    let columns: &[Column] = if with_blobs { &BLOB_COLUMNS } else { &COLUMNS };
-    List::new("disk", columns, rows.iter().map(|row| item(row, with_blobs)).collect())
+    let list = List::new("disk", &COLUMNS, rows.iter().map(item).collect());
+    if rows.iter().any(|row| row.blob.is_some()) { list } else { list.without(&OF_BLOBS) }
 }
 
 /// The disks of a machine, and what is said of the machine.
