@@ -509,13 +509,14 @@ impl<E: AzureFailure> State<E> {
         let listed = listed.and_then(|listed| listed.into_iter().min());
         let (early, late): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|(_, at, _)| !needed.reads.is_empty() && Some(*at) <= listed);
-        if !early.is_empty() {
+        let is_for_all = early.is_empty();
+        if !is_for_all {
             let newest = early.iter().map(|(_, at, _)| *at).max().unwrap_or_default();
             let planned = plan(&self.evidence(now, newest), &requests_of(&early));
             self.serve(now, early, planned, actions);
         }
         if !late.is_empty() {
-            let planned = plan(&self.evidence(now, newest), &requests_of(&late));
+            let planned = if is_for_all { needed } else { plan(&self.evidence(now, newest), &requests_of(&late)) };
             self.serve(now, late, planned, actions);
         }
     }
