@@ -231,6 +231,8 @@ pub(super) struct Judge {
     lag_ms: u64,
     /// Whether the model of a machine has a version (etag).
     has_versions: bool,
+    /// Whether the accounts of disks that are gone stay: on Azure Stack Hub nobody can see that they are empty.
+    keeps_accounts: bool,
     /// How much later than a single read a list may be.
     list_lag_ms: u64,
     limits: BTreeMap<String, usize>,
@@ -277,6 +279,7 @@ impl Judge {
             origin: Instant::now(),
             lag_ms: world.read_lag_ms,
             has_versions: world.method != Method::AzureStack,
+            keeps_accounts: world.method == Method::AzureStack,
             list_lag_ms: world.list_lag_ms(),
             limits,
             facts,

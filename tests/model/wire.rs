@@ -139,7 +139,7 @@ impl Replica {
         let stack = world.method == Method::AzureStack;
         let versions = if stack { ApiVersions::azure_stack() } else { ApiVersions::public() };
         let (informer, reservations) = watch::channel(LunReservations::Cold);
-        let storage = Storage::new(arm.clone());
+        let storage = if stack { Storage::of_azure_stack(arm.clone()) } else { Storage::new(arm.clone()) };
         let service_version = if stack { ServiceVersion::StackHub } else { ServiceVersion::Newest };
         let page_blobs = Blobs::new(storage.clone(), STORAGE_SUFFIX, service_version);
         let blobs = world.vhds.as_ref().map(|_| {

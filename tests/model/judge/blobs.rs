@@ -294,6 +294,7 @@ impl Judge {
             let made = self.changes.iter().rev().find(|change| change.disk == *name && change.became == Became::Made);
             match made {
                 Some(change) if change.late => strays.push(name.clone()),
+                _ if self.keeps_accounts => {}
                 _ => leaks.push(format!("{name}: {account:?}")),
             }
         }
