@@ -502,15 +502,19 @@ impl Planner<'_> {
         listed.chain(making).collect()
     }
 
-    /// The account that has the disk of a request already: an earlier try was given it, or made it there. The class may have
-    /// another SKU since.
+    /// The account that has the disk of a request, by a list. The class may have another SKU since.
     fn home(&self, blob: &str) -> Option<String> {
-        let exists = |name: &&String| self.listed(name).is_some() || self.in_the_making().any(|new| new.name == **name);
         let holds = |seen: &&Seen| {
             is_shared(&seen.account) && matches!(&seen.blobs, Blobs::Known(blobs) if blobs.contains(blob))
         };
-        let placed = self.evidence.placed.get(blob).filter(exists).cloned();
-        placed.or_else(|| self.evidence.accounts.iter().find(holds).map(|seen| seen.account.name().to_owned()))
+        self.evidence.accounts.iter().find(holds).map(|seen| seen.account.name().to_owned())
+    }
+
+    /// The account that an earlier try was given here. It may have made the disk there, unless another process has led
+    /// meanwhile, and has made it elsewhere.
+    fn given(&self, blob: &str) -> Option<String> {
+        let exists = |name: &&String| self.listed(name).is_some() || self.in_the_making().any(|new| new.name == **name);
+        self.evidence.placed.get(blob).filter(exists).cloned()
     }
 
     fn shared(&mut self, key: &(StorageSku, String), requests: &[&Request]) {
@@ -545,6 +549,13 @@ impl Planner<'_> {
             self.plan.reads.extend(unread);
             return;
         }
+        new.retain(|request| match self.given(&request.blob) {
+            Some(account) => {
+                self.join(request, &account);
+                false
+            }
+            None => true,
+        });
         for number in self.free_numbers(key, self.growth(&members, new.len())) {
             let name = shared_name(&self.evidence.cluster, key.0, &key.1, number);
             members.push(Member { name: name.clone(), disks: 0, rank: 2 });

@@ -601,3 +601,15 @@ fn who_may_list_the_resource_group_alone_is_shown_its_accounts() {
     world.settle();
     assert!(matches!(world.answers[&2], Err(Unplaced::Azure(What::List(Scope::Subscription), _))));
 }
+
+/// What the first process has given a place, and has perhaps not made, the second one may have made elsewhere.
+#[test]
+fn a_place_that_was_given_gives_way_to_the_disk_that_another_replica_made() {
+    let mut world = World::new(vec![(old("ds1"), vec![1]), (old("ds2"), vec![])]);
+    assert_eq!(world.place(5), "ds2");
+    world.event(Event::Ended { account: old("ds2").id, blob: Some(blob(5)), ending: Ending::Unknown });
+    // Another replica leads, for which ds2 has more disks.
+    world.accounts.get_mut("ds1").unwrap().1.insert(blob(5));
+    world.now += Duration::from_secs(120);
+    assert_eq!(world.place(5), "ds1");
+}
