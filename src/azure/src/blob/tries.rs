@@ -132,8 +132,9 @@ fn is_of_the_key(code: &str) -> bool {
 /// What a caller may do about a problem that no step has an answer to.
 pub(super) fn fault_of(problem: &Problem) -> Fault {
     match problem {
-        Problem::NoAccount | Problem::NoContainer => Fault::ScopeNotFound,
-        Problem::NoBlob => Fault::NotFound,
+        // The resource manager has said it of exactly this account.
+        Problem::NoAccount | Problem::NoBlob => Fault::NotFound,
+        Problem::NoContainer => Fault::ScopeNotFound,
         Problem::Exists | Problem::OtherVersion => Fault::Conflict,
         Problem::Leased | Problem::HasSnapshots => Fault::InUse,
         Problem::Lost => Fault::OutcomeUnknown,

@@ -388,7 +388,8 @@ impl<E: AzureFailure> State<E> {
             if let (What::Blobs(name), true) = (&what, error.fault().is_refusal()) {
                 self.closed.insert(name.clone(), now);
             }
-            match account.filter(|_| error.fault().says_that_it_is_missing()) {
+            // That something around it is missing says nothing of the account, which may hold a disk.
+            match account.filter(|_| *error.fault() == Fault::NotFound) {
                 // It is planned again without the account.
                 Some(account) => self.gone(now, &account),
                 None => drop(self.failed.insert(what.clone(), error.clone())),

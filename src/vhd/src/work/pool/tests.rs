@@ -613,3 +613,20 @@ fn a_place_that_was_given_gives_way_to_the_disk_that_another_replica_made() {
     world.now += Duration::from_secs(120);
     assert_eq!(world.place(5), "ds1");
 }
+
+/// The resource manager sometimes does not find a resource group or a subscription that is there.
+#[test]
+fn an_account_whose_surroundings_are_missing_may_hold_the_disk() {
+    let mut world = World::new(vec![(old("ds1"), vec![1]), (old("ds2"), vec![])]);
+    world.ask(1, placing(1, Place::Shared));
+    let list = world.pending.remove(0);
+    let listed = world.carry_out(list).unwrap();
+    world.event(listed);
+    let Action::ListBlobs(id, account) = world.pending.remove(0) else { panic!("{:?}", world.pending) };
+    assert_eq!(account.name(), "ds1");
+    world.event(Event::BlobsListed(id, Err(Error(Fault::ScopeNotFound))));
+    world.settle();
+    let refused = world.answers.remove(&1).unwrap().unwrap_err();
+    assert_eq!(refused.fault(), Fault::Unavailable, "{refused:?}");
+    assert_eq!(world.place(1), "ds1");
+}
