@@ -11,10 +11,11 @@
 //! - All requests share what is read: one list of the accounts of the resource group, one list of the blobs of an
 //!   account of the pool, one PUT of a new account. Disks that were given a place are counted from then on.
 //! - A list of accounts that is older than [`LIST_LASTS`] answers no new request. That there is no account is said only
-//!   by a list that was sent after the request came.
+//!   by a list that was sent after the request came, and a disk is given a place in the pool only by such a list: another
+//!   process may have led meanwhile, and have made an account with the disk in it.
 //! - The account of an address is looked for in the resource group of the cluster, then in the subscription.
 //! - What is known may be old: an account that a call did not find is forgotten, and lists that still show it are not
-//!   believed for a while. What an account holds is listed anew for each request, by a list that all who wait share: the
+//!   believed for a while, as those that lack one which a read has shown. What an account holds is listed anew for each request, by a list that all who wait share: the
 //!   claim may come back to a process that did not lead meanwhile.
 //! - A creation is waited for while a request needs it: what is not sent by then is not sent ([`Action::Leave`]).
 
@@ -32,6 +33,7 @@ use lazuli_model::{
 use super::disk::{Done, Ending, Wanted};
 use crate::{
     accounts::{Blobs, Earlier, Evidence, NewAccount, Plan, Refusal, Request, Seen, earlier, plan},
+    class::Place,
     life::{Failure, Why},
 };
 
@@ -41,8 +43,8 @@ pub const LIST_LASTS: Duration = Duration::from_secs(60);
 pub const BLOBS_LAST: Duration = Duration::from_secs(10 * 60);
 /// How long a name is known to belong to somebody else.
 const TAKEN_LASTS: Duration = Duration::from_secs(10 * 60);
-/// For so long a list may still show an account that a call did not find.
-const GONE_LASTS: Duration = Duration::from_secs(60);
+/// For so long a list may still show an account that a call did not find, and may lack one that a read has shown.
+const LIST_LAGS: Duration = Duration::from_secs(60);
 /// After so long an account that is being made is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How often a request waits for a list of accounts, or for another look at an account that is being made.
@@ -223,6 +225,8 @@ pub struct State<E> {
     taken: BTreeMap<String, Duration>,
     /// The accounts that were not found, and when.
     gone: BTreeMap<ArmId, Duration>,
+    /// The accounts of the resource group as a read or their creation has shown them, and when.
+    shown: BTreeMap<ArmId, (StorageAccount, Duration)>,
     running: BTreeMap<Id, (What, Duration)>,
     /// What has failed since the last decision. Its callers are told, and what comes later asks again.
     failed: BTreeMap<What, E>,
@@ -243,6 +247,7 @@ impl<E: AzureFailure> State<E> {
             making: BTreeMap::new(),
             taken: BTreeMap::new(),
             gone: BTreeMap::new(),
+            shown: BTreeMap::new(),
             running: BTreeMap::new(),
             failed: BTreeMap::new(),
             ids: Ids::default(),
@@ -279,8 +284,13 @@ impl<E: AzureFailure> State<E> {
                 if let Some((What::List(scope), at)) = self.ended(now, id, listed.as_ref().err())
                     && let Ok(mut accounts) = listed
                 {
-                    self.gone.retain(|_, gone_at| at <= *gone_at + GONE_LASTS);
+                    self.gone.retain(|_, gone_at| at <= *gone_at + LIST_LAGS);
+                    self.shown.retain(|_, (_, shown_at)| at <= *shown_at + LIST_LAGS);
                     accounts.retain(|account| !self.gone.contains_key(&account.id));
+                    let lacks = |shown: &&StorageAccount| accounts.iter().all(|listed| listed.id != shown.id);
+                    let late: Vec<StorageAccount> =
+                        self.shown.values().map(|(account, _)| account).filter(lacks).cloned().collect();
+                    accounts.extend(late);
                     *self.list(scope) = List { at: Some(at), accounts };
                 }
             }
@@ -297,14 +307,15 @@ impl<E: AzureFailure> State<E> {
                 }
             }
             Event::Made(id, made) => {
-                if let Some((What::Creation(name), _)) = self.ended(now, id, made.as_ref().err()) {
+                if let Some((What::Creation(name), at)) = self.ended(now, id, made.as_ref().err()) {
                     self.making.remove(&name);
                     match made {
                         Ok(Made::New(account)) => {
-                            self.blobs.insert(name, (now, BTreeSet::new()));
-                            self.there(&account);
+                            // It was empty when it was asked for. Another process may have found it since.
+                            self.blobs.insert(name, (at, BTreeSet::new()));
+                            self.there(now, &account);
                         }
-                        Ok(Made::Exists(account)) => self.there(&account),
+                        Ok(Made::Exists(account)) => self.there(now, &account),
                         Ok(Made::Taken) => drop(self.taken.insert(name, now)),
                         Err(_) => {}
                     }
@@ -314,7 +325,7 @@ impl<E: AzureFailure> State<E> {
                 if self.ended(now, id, looked.as_ref().err()).is_some()
                     && let Ok(account) = looked
                 {
-                    self.there(&account);
+                    self.there(now, &account);
                 }
             }
             Event::Ended { account, blob, ending } => self.is_ended(now, &account, blob, ending),
@@ -366,12 +377,14 @@ impl<E: AzureFailure> State<E> {
         }
         self.blobs.remove(&name);
         self.placed.retain(|_, (of, _)| *of != name);
+        self.shown.remove(account);
         self.gone.insert(account.clone(), now);
     }
 
     /// An account of the resource group is as this shows it.
-    fn there(&mut self, account: &StorageAccount) {
+    fn there(&mut self, now: Duration, account: &StorageAccount) {
         self.gone.remove(&account.id);
+        self.shown.insert(account.id.clone(), (account.clone(), now));
         self.group.put(account);
         self.subscription.put(account);
     }
@@ -492,8 +505,13 @@ impl<E: AzureFailure> State<E> {
             Asked::Earlier(_) | Asked::Account(_) | Asked::All => None,
         };
         let mut waiting: Vec<(Caller, Duration, Request)> = self.callers.iter().filter_map(of).collect();
-        waiting.retain(|(caller, at, _)| {
-            let is_known = self.group.is_fresh_for(*at);
+        waiting.retain(|(caller, at, request)| {
+            let is_known = match request.place {
+                // Another process may have made one meanwhile, with the disk in it.
+                Place::Shared => self.group.at >= Some(*at),
+                // Its account is read by its name before it is made, or is never made.
+                Place::Dedicated | Place::Account(_) => self.group.is_fresh_for(*at),
+            };
             if !is_known {
                 self.need(now, *caller, What::List(Scope::Group), |id| Action::List(id, Scope::Group), actions);
             }
@@ -627,8 +645,8 @@ impl<E: AzureFailure> State<E> {
             let is_old = |at: Duration| now > at + BLOBS_LAST;
             let doubtful = self.placed.values().any(|(of, at)| of == name && is_old(*at));
             match self.blobs.get(name) {
-                _ if self.failed.contains_key(&What::Blobs(name.to_owned())) => Blobs::Unreadable,
                 Some((at, blobs)) if *at >= asked_at && !doubtful => Blobs::Known(blobs.clone()),
+                _ if self.failed.contains_key(&What::Blobs(name.to_owned())) => Blobs::Unreadable,
                 Some(_) | None => Blobs::Unread,
             }
         };

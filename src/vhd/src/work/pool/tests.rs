@@ -428,6 +428,8 @@ enum Happening {
     Remove(usize),
     /// This process ends, and another one begins.
     Restart,
+    /// Another process leads, which has led before.
+    Lead,
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -440,6 +442,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => (1..400_u64).prop_map(Happening::Pass),
         1 => any::<usize>().prop_map(Happening::Remove),
         1 => Just(Happening::Restart),
+        2 => Just(Happening::Lead),
     ]
 }
 
@@ -453,6 +456,7 @@ proptest! {
         let mut world = World::new(vec![(old("ds1"), vec![100]), (old("ds2"), vec![])]);
         let mut caller = 0;
         let mut asked: BTreeMap<Caller, u64> = BTreeMap::new();
+        let mut other = State::new(world.state.cluster.clone());
         for happening in happenings {
             match happening {
                 Happening::Ask(number) => {
@@ -511,6 +515,14 @@ proptest! {
                     world.state = State::new(world.state.cluster.clone());
                     world.pending.clear();
                     world.answers.clear();
+                }
+                Happening::Lead => {
+                    let callers: Vec<Caller> = world.state.callers.keys().copied().collect();
+                    callers.into_iter().for_each(|caller| world.event(Event::Abandoned(caller)));
+                    world.settle();
+                    world.answers.clear();
+                    std::mem::swap(&mut world.state, &mut other);
+                    world.now += Duration::from_secs(1);
                 }
                 Happening::Answer(_) | Happening::Make(_) => {}
             }
@@ -612,6 +624,65 @@ fn a_place_that_was_given_gives_way_to_the_disk_that_another_replica_made() {
     world.accounts.get_mut("ds1").unwrap().1.insert(blob(5));
     world.now += Duration::from_secs(120);
     assert_eq!(world.place(5), "ds1");
+}
+
+/// A list of accounts is known for a minute. Another replica has made an account within it, with the disk of a claim.
+#[test]
+fn an_account_that_another_replica_made_a_moment_ago_is_looked_at() {
+    let mut world = World::new(vec![(old("ds1"), (100..129).collect())]);
+    world.answer(1, Asked::Account("ds1".into())).unwrap();
+    let other = State::new(world.state.cluster.clone());
+    let first = std::mem::replace(&mut world.state, other);
+    world.now += Duration::from_secs(1);
+    (2..4).for_each(|number| world.ask(number, placing(number, Place::Shared)));
+    world.settle();
+    let homes: Vec<String> =
+        (2..4).map(|caller| world.answers.remove(&caller).unwrap().unwrap()[0].name().to_owned()).collect();
+    assert!(homes.iter().any(|home| home != "ds1"), "the pool has grown: {homes:?}");
+    for (number, home) in (2..4).zip(&homes) {
+        world.accounts.get_mut(home).unwrap().1.insert(blob(number));
+    }
+    // The first one leads again, and the claims come again, one after the other.
+    world.state = first;
+    world.now += Duration::from_secs(40);
+    let again: Vec<String> = (2..4).map(|number| world.place(number)).collect();
+    assert_eq!(again, homes);
+}
+
+/// Two replicas may make the same account, and the slower one learns only that it is there.
+#[test]
+fn a_new_account_was_empty_when_it_was_asked_for() {
+    let mut world = World::new(Vec::new());
+    world.ask(1, placing(1, Place::Shared));
+    let list = world.pending.remove(0);
+    let listed = world.carry_out(list).unwrap();
+    world.event(listed);
+    let make = world.pending.remove(0);
+    world.now += Duration::from_secs(5);
+    let made = world.carry_out(make).unwrap();
+    let name = world.accounts.keys().next().unwrap().clone();
+    world.ask(2, placing(2, Place::Shared));
+    world.event(made);
+    world.settle();
+    assert_eq!(world.asked.last(), Some(&format!("blobs {name}")), "{:?}", world.asked);
+}
+
+#[test]
+fn a_list_that_lacks_an_account_which_was_just_made_is_not_believed() {
+    let mut world = World::new(vec![(old("ds1"), (100..130).collect())]);
+    let account = world.place(1);
+    assert_ne!(account, "ds1");
+    // The creation of the disk goes on, and its caller comes again. Lists lag.
+    let made = world.accounts.remove(&account).unwrap();
+    world.now += Duration::from_secs(5);
+    world.ask(2, placing(1, Place::Shared));
+    let list = world.pending.remove(0);
+    let listed = world.carry_out(list).unwrap();
+    world.accounts.insert(account.clone(), made);
+    world.accounts.get_mut("ds1").unwrap().1.clear();
+    world.event(listed);
+    world.settle();
+    assert_eq!(world.answers[&2].as_ref().unwrap()[0].name(), account);
 }
 
 /// The resource manager sometimes does not find a resource group or a subscription that is there.
