@@ -317,12 +317,13 @@ pub fn choose(request: &Request, defaults: &Defaults, found: &Found) -> Result<C
     let place = match (kind.map(|kind| (kind, Kind::of(kind))), account) {
         // Where blob disks are made it is a mistake, and elsewhere the business of managed disks.
         (Some((kind, None)), None) if !kind.value.is_empty() => {
-            return match (defaults.blob_disks, found.machines) {
-                (BlobDisks::Always, _) | (BlobDisks::Auto, Some(Machines::Blobs)) => {
+            return match (defaults.blob_disks, found.machines, found.managed) {
+                (BlobDisks::Auto, None, _) => Ok(Choice::AskForMachines),
+                (BlobDisks::Auto, Some(Machines::Blobs), None) => Ok(Choice::AskForManaged),
+                (BlobDisks::Always, ..) | (BlobDisks::Auto, Some(Machines::Blobs), Some(false)) => {
                     Err(kind.refuse("allowed are Managed, Shared and Dedicated"))
                 }
-                (BlobDisks::Auto, None) => Ok(Choice::AskForMachines),
-                (BlobDisks::Auto, Some(_)) | (BlobDisks::Never, _) => Ok(Choice::Managed { warning: None }),
+                (BlobDisks::Auto, Some(_), _) | (BlobDisks::Never, ..) => Ok(Choice::Managed { warning: None }),
             };
         }
         (None | Some((_, None | Some(Kind::Managed))), None) => return Ok(Choice::Managed { warning: None }),

@@ -226,7 +226,9 @@ proptest! {
     #[test]
     fn one_request_never_leaves_a_disk_of_either_sort(
         tries in proptest::collection::vec((0..3_u8, any::<bool>()), 1..12),
-        parameter in proptest::sample::select(vec![("kind", "Shared"), ("kind", "Dedicated"), ("storageAccount", "acct")]),
+        parameter in proptest::sample::select(vec![
+            ("kind", "Shared"), ("kind", "Dedicated"), ("kind", "Sharde"), ("storageAccount", "acct"),
+        ]),
     ) {
         let (mut blob, mut managed) = (false, false);
         for (machines, makes) in tries {
@@ -509,7 +511,7 @@ fn a_managed_disk_that_an_earlier_try_made_is_gone_on_with_whatever_blob_disks_r
 #[test]
 fn a_kind_that_is_none_is_refused_where_blob_disks_are_made() {
     let with = |blob_disks, machines| {
-        let found = Found { machines, ..Found::default() };
+        let found = Found { machines, managed: Some(false), ..Found::default() };
         choose(&request(&[("kind", "Shred")]), &Defaults { blob_disks, ..defaults() }, &found)
     };
     for (blob_disks, machines) in [(BlobDisks::Always, None), (BlobDisks::Auto, Some(Machines::Blobs))] {
