@@ -22,8 +22,8 @@ use lazuli_model::{
     event::{Event, Reason, Regarding},
     node::{ClusterNodes, KnownNodes, Machine, Node},
 };
-use lazuli_rig::{AttachmentSourceReader, Options};
-use lazuli_storage::{inline_volume::AttachmentSource, list::VolumeHandles};
+use lazuli_rig::{AttachmentSourceReader, NodeFactsReader, Options};
+use lazuli_storage::{dangling::NodeFacts, inline_volume::AttachmentSource, list::VolumeHandles};
 use lazuli_telemetry::lossy;
 use lazuli_vhd::{
     footer::Footer,
@@ -392,6 +392,35 @@ async fn disk_nothing_is_written_to_a_blob_for_a_machine_that_does_not_take_it()
     let footers = || world.writes().into_iter().filter(|write| write.ends_with("/d.vhd")).count();
     assert_eq!(footers(), 1);
     unpublish(&world.client, blob.as_str(), "old-0").await.unwrap();
+    world.rig.stop().await;
+}
+
+/// While its lease is held the end of a blob is not looked at.
+#[tokio::test(start_paused = true)]
+async fn disk_a_blob_that_leaves_a_node_which_does_not_use_it_is_looked_at_before_its_attach() {
+    let idle = NodeFacts { ready: true, lease_age: Some(Duration::from_secs(5)), ..NodeFacts::default() };
+    let cluster = watch::channel(nodes(&["old-0", "old-1"])).1;
+    let world = World::with(|options| {
+        options.nodes = Some(cluster);
+        options.node_facts = Some(NodeFactsReader::new("disk.csi.azure.com", move |_| {
+            let idle = idle.clone();
+            Box::pin(async move { Ok(idle) })
+        }));
+    })
+    .await;
+    let blob = create_with(&world.client, "pvc-1", &[("kind", "Shared")]).await.unwrap().volume_id;
+    publish_as(&world.client, &blob, &Default::default(), "old-1").await.unwrap();
+    world.rig.at_rest().await;
+    world.rig.control.reset_log();
+    world.publish(&blob).await.unwrap();
+    let calls = world.rig.control.call_log();
+    let last = |is_it: &dyn Fn(&str, &str) -> bool| {
+        calls.iter().rposition(|call| is_it(&call.method, &call.path.to_lowercase())).unwrap()
+    };
+    let written = |machine: &str| last(&|method, path| method != "GET" && path.contains(machine));
+    let looked_at = last(&|method, path| method == "GET" && path.ends_with("/pvc-1.vhd"));
+    let (detached, attached) = (written("/virtualmachines/old-1"), written("/virtualmachines/old-0"));
+    assert!(detached < looked_at && looked_at < attached, "{detached} {looked_at} {attached}");
     world.rig.stop().await;
 }
 

@@ -63,6 +63,8 @@ enum At<W> {
 enum Whose {
     /// As it was located.
     Located(NodeVm),
+    /// The same, after the disk has left the VM that held it.
+    Freed(NodeVm),
     /// By a search.
     Found,
 }
@@ -126,6 +128,10 @@ impl<W: WorkFailure> Publish<W> {
             (At::Attaching(vm, known, tried), Event::Worked(outcome)) => self.worked(cx, vm, known, tried, outcome),
             (At::Freeing(mut free, vm, known), event) => match free.next(cx, event)? {
                 Next::Call(call) => self.go(At::Freeing(free, vm, known), call),
+                // The end of a page blob may not have been looked at, because its lease was held.
+                Next::Done(()) if cx.of.disk.blob().is_some() => {
+                    self.go(At::Preparing(vm, Whose::Freed(known)), Call::Prepare)
+                }
                 Next::Done(()) => self.attach(cx, vm, known, Try::Last),
             },
             (At::Missing(vm, error), Event::Vm { read, .. }) => match read_existence(&vm, read)? {
@@ -253,6 +259,7 @@ impl<W: WorkFailure> Publish<W> {
     fn attach_to<E>(&mut self, cx: &Context<'_, '_>, vm: ArmId, whose: Whose) -> Turn<Done, E, W> {
         match whose {
             Whose::Located(known) => self.attach(cx, vm, known, Try::First),
+            Whose::Freed(known) => self.attach(cx, vm, known, Try::Last),
             Whose::Found => {
                 let work = cx.work(&vm, self.goal);
                 self.go(At::AttachingFound(vm), work)
