@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lazuli_model::{ArmId, BlobUri, Disk, DiskId, DiskState, Gib, disk_tags::REQUEST};
+use lazuli_model::{
+    ArmId, BlobUri, Disk, DiskId, DiskState, Gib,
+    disk_tags::{self, REQUEST},
+};
 
 use crate::{
     footer::disk_size,
@@ -31,13 +34,15 @@ pub fn of_blob(uri: &BlobUri, blob: &Blob, subscription: &str) -> Disk<DiskId> {
     }
 }
 
-/// The metadata of a blob as tags. A blob that a driver made belongs to a claim, as a disk does whose tags say so.
+/// The metadata of a blob as tags. A blob that a driver made belongs to a claim, as a disk does whose tags say so: it is
+/// detached from a node on which Kubernetes does not use it.
 fn tags(blob: &Blob) -> BTreeMap<String, String> {
     let mut tags = blob.metadata.clone();
     let is_made = blob.metadata.get(CREATED_BY.0).is_some_and(|value| value == CREATED_BY.1);
     let mark = blob.metadata.get(VOLUME_KEY).or_else(|| blob.metadata.get(CREATED_BY.0).filter(|_| is_made));
     if let Some(mark) = mark {
         tags.insert(REQUEST.to_owned(), mark.clone());
+        tags.insert(disk_tags::CREATED_BY.0.to_owned(), disk_tags::CREATED_BY.1.to_owned());
     }
     tags
 }
@@ -76,5 +81,26 @@ mod tests {
             assert_eq!((disk.size, disk.bytes), (Gib::new(4), Some(4 << 30)));
             assert_eq!(of_blob(&uri, &blob(lease, &Metadata::new()), "s").managed_by, None);
         }
+    }
+
+    #[test]
+    fn a_blob_that_a_driver_made_counts_as_a_disk_that_one_made() {
+        let uri: BlobUri = "https://acct.blob.core.windows.net/vhds/d.vhd".parse().unwrap();
+        let is_made = |metadata: &[(&str, &str)]| {
+            let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            let blob = Blob {
+                etag: ETag("1".into()),
+                length: (1 << 30) + 512,
+                is_page_blob: true,
+                lease: Lease::Held,
+                metadata: metadata.iter().map(text).collect(),
+            };
+            let tags = of_blob(&uri, &blob, "s").tags;
+            (disk_tags::is_made_by_driver(&tags), disk_tags::value(&tags, REQUEST).map(str::to_owned))
+        };
+        assert_eq!(is_made(&[(VOLUME_KEY, "m")]), (true, Some("m".into())));
+        assert_eq!(is_made(&[CREATED_BY]), (true, Some(CREATED_BY.1.into())));
+        assert_eq!(is_made(&[(CREATED_BY.0, "me")]), (false, None));
+        assert_eq!(is_made(&[]), (false, None));
     }
 }
