@@ -177,8 +177,9 @@ async fn detach_from(vm: &str, disk: &str, world: &World, tool: &Tool) -> u16 {
     if !world.takes_vhds(node_number(vm)) {
         return tool.detach(vm, disk).await;
     }
-    let is_other = |element: &Value| element["vhd"]["uri"].as_str().map(name_of).as_deref() != Some(disk);
-    tool.write_list(vm, |disks| disks.retain(is_other)).await
+    let is_it = |element: &&mut Value| element["vhd"]["uri"].as_str().map(name_of).as_deref() == Some(disk);
+    // A list may keep what it leaves out.
+    tool.write_list(vm, |disks| disks.iter_mut().filter(is_it).for_each(|it| it["toBeDetached"] = true.into())).await
 }
 
 /// The page blob of a volume, if it has one.
