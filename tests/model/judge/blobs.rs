@@ -141,7 +141,9 @@ impl Judge {
                 let has_disks =
                     old.disks.values().filter_map(|disk| disk.blob.as_ref()).any(|blob| blob.account == **name);
                 let littered = self.vhds.littered.get(*name).is_some_and(|when| at - when > UNSEEN_MS);
-                was.of.is_none() || has_disks || littered
+                // A creation has failed that Azure had accepted.
+                let was_never_made = by == Who::Azure && !was.has_others;
+                has_disks || littered || was.of.is_none() && !was_never_made
             })
             .map(|(name, was)| format!("{name} goes by {by:?}: {was:?}"))
             .collect();
