@@ -61,10 +61,8 @@ enum At<W> {
 /// How the VM is known to be the node's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// As it was located.
-    Located(NodeVm),
-    /// The same, after the disk has left the VM that held it.
-    Freed(NodeVm),
+    /// As it was located. The last try is that after the disk has left the VM that held it, and its lease.
+    Located(NodeVm, Try),
     /// By a search.
     Found,
 }
@@ -128,11 +126,8 @@ impl<W: WorkFailure> Publish<W> {
             (At::Attaching(vm, known, tried), Event::Worked(outcome)) => self.worked(cx, vm, known, tried, outcome),
             (At::Freeing(mut free, vm, known), event) => match free.next(cx, event)? {
                 Next::Call(call) => self.go(At::Freeing(free, vm, known), call),
-                // The end of a page blob may not have been looked at, because its lease was held.
-                Next::Done(()) if cx.of.disk.blob().is_some() => {
-                    self.go(At::Preparing(vm, Whose::Freed(known)), Call::Prepare)
-                }
-                Next::Done(()) => self.attach(cx, vm, known, Try::Last),
+                Next::Done(()) if cx.of.disk.blob().is_none() => self.attach(cx, vm, known, Try::Last),
+                Next::Done(()) => self.go(At::Preparing(vm, Whose::Located(known, Try::Last)), Call::Prepare),
             },
             (At::Missing(vm, error), Event::Vm { read, .. }) => match read_existence(&vm, read)? {
                 Machine::Found => Err(Failure::work(error)),
@@ -150,10 +145,7 @@ impl<W: WorkFailure> Publish<W> {
                     Err(Failure::refused(Fault::NotFound, why))
                 }
             },
-            (At::AttachingFound(vm), Event::Worked(outcome)) => {
-                let lun = outcome.map_err(Failure::work)?;
-                self.attached(cx, vm, lun)
-            }
+            (At::AttachingFound(vm), Event::Worked(outcome)) => self.attached(cx, vm, outcome.map_err(Failure::work)?),
             (At::Source(vm, lun, tried), Event::Disk(read)) => {
                 let read = read.map_err(|error| Failure::azure(Why::Unreadable(cx.disk().to_string()), error))?;
                 match (cx.env.sources.learn(&read.0, &vm, read.1), tried) {
@@ -232,7 +224,7 @@ impl<W: WorkFailure> Publish<W> {
             // Where the Node is deleted while the disk is being attached, this is the VM that the disk must leave.
             cx.env.nodes.learn(&cx.of.node, &vm);
         }
-        self.begin(cx, vm, Whose::Located(known))
+        self.begin(cx, vm, Whose::Located(known, Try::First))
     }
 
     /// A page blob is looked at before its attach, and before that the machine: nothing is written to a blob for a machine that
@@ -258,8 +250,7 @@ impl<W: WorkFailure> Publish<W> {
 
     fn attach_to<E>(&mut self, cx: &Context<'_, '_>, vm: ArmId, whose: Whose) -> Turn<Done, E, W> {
         match whose {
-            Whose::Located(known) => self.attach(cx, vm, known, Try::First),
-            Whose::Freed(known) => self.attach(cx, vm, known, Try::Last),
+            Whose::Located(known, tried) => self.attach(cx, vm, known, tried),
             Whose::Found => {
                 let work = cx.work(&vm, self.goal);
                 self.go(At::AttachingFound(vm), work)
