@@ -220,7 +220,11 @@ impl Kind for PoolKind {
                 }
                 return None;
             }
-            Action::List(id, scope) => async move { Event::Listed(id, calls.list_accounts(scope).await) }.boxed(),
+            Action::List(id, scope, after) => async move {
+                sleep(after).await;
+                Event::Listed(id, calls.list_accounts(scope).await)
+            }
+            .boxed(),
             Action::ListBlobs(id, account) => {
                 async move { Event::BlobsListed(id, calls.list_disks(&Home::of(&account)).await) }.boxed()
             }

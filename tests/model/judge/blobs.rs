@@ -259,7 +259,7 @@ impl Judge {
     pub(super) fn account_is_gone(&mut self, call: &Call, disk: &str) {
         let of_disk = |account: &&super::super::facts::AccountFacts| account.of.as_deref() == Some(disk);
         let left = self.facts.accounts.values().any(|account| of_disk(&account) && !account.has_others);
-        if left && !self.disturbed(disk, self.window(call), call.replica) {
+        if left && !self.keeps_accounts && !self.disturbed(disk, self.window(call), call.replica) {
             self.violated("account", format!("that of {disk} stays: {:?}", self.facts.accounts));
         }
     }

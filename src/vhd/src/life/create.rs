@@ -57,12 +57,14 @@ pub struct Create {
     blob: Option<Blob>,
     /// A read has shown that there is none.
     is_new: bool,
+    /// Everybody may read the container.
+    is_public: bool,
 }
 
 impl Create {
     /// A creation that has not begun.
     pub fn new(spec: CreateSpec) -> Self {
-        Self { spec, progress: Progress::new(), blob: None, is_new: false }
+        Self { spec, progress: Progress::new(), blob: None, is_new: false, is_public: false }
     }
 
     /// The first call.
@@ -74,10 +76,22 @@ impl Create {
     pub fn next<E>(&mut self, answer: Answer<E>) -> Next<u64, E> {
         let Some(call) = self.progress.call.take() else { return self.begin() };
         match (&call, answer) {
+            // An earlier try may have made the blob before somebody opened the container.
             (Call::ReadContainer, Answer::Container { is_public: true }) => {
+                self.is_public = true;
+                self.progress.send(Call::ReadBlob)
+            }
+            (Call::ReadBlob, Answer::Blob(blob)) if self.is_public => {
+                if self.spec.is_mine(&blob) {
+                    self.progress.effect = Effect::Possible;
+                }
+                self.progress.fail(Why::PublicContainer, None)
+            }
+            (Call::ReadBlob, Answer::Refused(Problem::NoBlob, _)) if self.is_public => {
                 self.progress.fail(Why::PublicContainer, None)
             }
             (Call::ReadContainer, Answer::Container { is_public: false }) | (Call::MakeContainer, Answer::Done(_)) => {
+                self.is_public = false;
                 self.make()
             }
             (Call::ReadContainer, Answer::Refused(Problem::NoContainer, _)) => {

@@ -10,9 +10,11 @@
 //!
 //! - All requests share what is read: one list of the accounts of the resource group, one list of the blobs of an
 //!   account of the pool, one PUT of a new account. Disks that were given a place are counted from then on.
-//! - A list of accounts that is older than [`LIST_LASTS`] answers no new request. That there is no account is said only
-//!   by a list that was sent after the request came, and a disk is given a place in the pool only by such a list: another
-//!   process may have led meanwhile, and have made an account with the disk in it.
+//! - A list of accounts that is older than [`LIST_LASTS`] answers no new request. A disk is given a place in the pool, and
+//!   nothing of it is said to be begun, only by a list that was sent after the request came: another process may have led
+//!   meanwhile, and have made an account with the disk in it. Requests that come within [`LIST_PACE`] share one.
+//! - That there is no account of a name is said by a list that was sent then or less than [`NONE_LASTS`] before: what asks
+//!   for a lost account asks again and again, and Azure takes few lists.
 //! - The account of an address is looked for in the resource group of the cluster, then in the subscription.
 //! - What is known may be old: an account that a call did not find is forgotten, and lists that still show it are not
 //!   believed for a while, as those that lack one which a read has shown. What an account holds is listed anew for each request, by a list that all who wait share: the
@@ -39,6 +41,12 @@ use crate::{
 
 /// How old a list of accounts may be for a request that comes.
 pub const LIST_LASTS: Duration = Duration::from_secs(60);
+/// How long it is believed that there is no account of a name. No disk is made or taken for gone by it: an attach and an
+/// expansion fail, and are tried again.
+pub const NONE_LASTS: Duration = Duration::from_secs(10);
+/// The shortest time between two lists of the same accounts (source: Azure's 100 lists of accounts in five minutes, which
+/// file shares need too).
+pub const LIST_PACE: Duration = Duration::from_secs(1);
 /// How long a disk that was given a place counts without a list that shows it: longer than a creation takes.
 pub const BLOBS_LAST: Duration = Duration::from_secs(10 * 60);
 /// How long a name is known to belong to somebody else.
@@ -134,8 +142,8 @@ pub enum Made {
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub enum Action<E> {
-    /// List accounts.
-    List(Id, Scope),
+    /// List accounts, after this time.
+    List(Id, Scope, Duration),
     /// List the blobs in the container of disks of an account.
     ListBlobs(Id, Box<StorageAccount>),
     /// Make an account, if there is none of its name.
@@ -187,11 +195,18 @@ struct Ask {
 struct List {
     at: Option<Duration>,
     accounts: Vec<StorageAccount>,
+    /// When one was last asked for, whatever came of it.
+    sent: Option<Duration>,
 }
 
 impl List {
     fn is_fresh_for(&self, asked_at: Duration) -> bool {
         self.at.is_some_and(|at| asked_at <= at + LIST_LASTS)
+    }
+
+    /// Whether what it lacks is not there for a request that came then.
+    fn is_whole_for(&self, asked_at: Duration) -> bool {
+        self.at.is_some_and(|at| asked_at <= at + NONE_LASTS)
     }
 
     fn named(&self, name: &str) -> Option<&StorageAccount> {
@@ -291,7 +306,8 @@ impl<E: AzureFailure> State<E> {
                     let late: Vec<StorageAccount> =
                         self.shown.values().map(|(account, _)| account).filter(lacks).cloned().collect();
                     accounts.extend(late);
-                    *self.list(scope) = List { at: Some(at), accounts };
+                    let list = self.list(scope);
+                    (list.at, list.accounts) = (Some(at), accounts);
                 }
             }
             Event::BlobsListed(id, listed) => {
@@ -392,6 +408,9 @@ impl<E: AzureFailure> State<E> {
     /// What has ended, and when it was asked for.
     fn ended(&mut self, now: Duration, id: Id, error: Option<&E>) -> Option<(What, Duration)> {
         let (what, at) = self.running.remove(&id)?;
+        if let What::List(scope) = what {
+            self.list(scope).sent = Some(at);
+        }
         if let Some(error) = error {
             let account = match &what {
                 What::Account(account) => Some(account.clone()),
@@ -428,15 +447,13 @@ impl<E: AzureFailure> State<E> {
         };
         let callers: Vec<(Caller, Duration, Option<String>)> = self.callers.iter().filter_map(of).collect();
         for (caller, at, name) in callers {
-            let list = |scope| (What::List(scope), move |id| Action::List(id, scope));
             let answer = match name {
                 None if self.subscription.is_fresh_for(at) => Ok(self.subscription.accounts.clone()),
                 // Who has rights on the resource group alone has those accounts, which are all that disks are made in.
                 None if self.is_group_alone(caller) && self.group.is_fresh_for(at) => Ok(self.group.accounts.clone()),
                 None => {
                     let scope = if self.is_group_alone(caller) { Scope::Group } else { Scope::Subscription };
-                    let (what, action) = list(scope);
-                    self.need(now, caller, what, action, actions);
+                    self.need_list(now, caller, scope, actions);
                     continue;
                 }
                 Some(name) => {
@@ -444,12 +461,11 @@ impl<E: AzureFailure> State<E> {
                     let found = lists.iter().find_map(|list| list.named(&name).filter(|_| list.is_fresh_for(at)));
                     match found {
                         Some(account) => Ok(vec![account.clone()]),
-                        None if self.subscription.at >= Some(at) => Err(Unplaced::NoAccount(name)),
+                        None if self.subscription.is_whole_for(at) => Err(Unplaced::NoAccount(name)),
                         None => {
                             let is_asked = self.group.is_fresh_for(at);
                             let scope = if is_asked { Scope::Subscription } else { Scope::Group };
-                            let (what, action) = list(scope);
-                            self.need(now, caller, what, action, actions);
+                            self.need_list(now, caller, scope, actions);
                             continue;
                         }
                     }
@@ -468,10 +484,10 @@ impl<E: AzureFailure> State<E> {
         let callers: Vec<(Caller, Duration, Request)> = self.callers.iter().filter_map(of).collect();
         let list = What::List(Scope::Group);
         for (caller, at, request) in callers {
-            if !self.group.is_fresh_for(at) {
+            if self.group.at < Some(at) {
                 match self.failed.get(&list).filter(|error| error.fault().is_refusal()) {
                     Some(_) => self.answer(caller, Ok(Vec::new()), actions),
-                    None => self.need(now, caller, list.clone(), |id| Action::List(id, Scope::Group), actions),
+                    None => self.need_list(now, caller, Scope::Group, actions),
                 }
                 continue;
             }
@@ -513,7 +529,7 @@ impl<E: AzureFailure> State<E> {
                 Place::Dedicated | Place::Account(_) => self.group.is_fresh_for(*at),
             };
             if !is_known {
-                self.need(now, *caller, What::List(Scope::Group), |id| Action::List(id, Scope::Group), actions);
+                self.need_list(now, *caller, Scope::Group, actions);
             }
             is_known
         });
@@ -556,8 +572,7 @@ impl<E: AzureFailure> State<E> {
                 (Some(account), _) => self.join(now, caller, &request, account, &mut new, actions),
                 (None, Some(refusal)) => {
                     if group_at < Some(at) {
-                        let action = |id| Action::List(id, Scope::Group);
-                        self.need(now, caller, What::List(Scope::Group), action, actions);
+                        self.need_list(now, caller, Scope::Group, actions);
                     } else {
                         self.answer(caller, Err(self.refused(refusal)), actions);
                     }
@@ -670,10 +685,17 @@ impl<E: AzureFailure> State<E> {
         }
     }
 
-    /// A caller waits for something to be known or made. What has just failed is its answer.
+    /// A caller waits for a list of accounts, as do all who come before it is sent.
+    fn need_list(&mut self, now: Duration, caller: Caller, scope: Scope, actions: &mut Vec<Action<E>>) {
+        let sent = self.list(scope).sent.map_or(now, |sent| now.max(sent + LIST_PACE));
+        let action = |id| Action::List(id, scope, sent - now);
+        self.need(sent, caller, What::List(scope), action, actions);
+    }
+
+    /// A caller waits for something to be known or made, which is asked for then. What has just failed is its answer.
     fn need(
         &mut self,
-        now: Duration,
+        at: Duration,
         caller: Caller,
         what: What,
         action: impl FnOnce(Id) -> Action<E>,
@@ -695,7 +717,7 @@ impl<E: AzureFailure> State<E> {
             }
         }
         if running.is_none() {
-            self.running.insert(id, (what, now));
+            self.running.insert(id, (what, at));
             actions.push(action(id));
         }
     }
