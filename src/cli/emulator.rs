@@ -1,6 +1,7 @@
 //! `lazuli emulator`.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -10,6 +11,7 @@ use clap::Args;
 use lazuli_emulator::{
     Emulator, HostName, HypervisorChoice, SWITCHES, Switches,
     api_versions::ApiVersions,
+    hypervisor::QemuMachines,
     latency::Profile,
     quota_names,
     scenario::{RouteTable, Scenario, SecurityGroup},
@@ -99,12 +101,19 @@ pub(super) struct Options {
     /// Take any bearer token; without this, only those of the login and identity endpoints.
     #[arg(long, value_parser = boolean, env = "LAZULI_EMULATOR_ACCEPT_ANY_TOKEN")]
     accept_any_token: bool,
-    /// What becomes of attached disks: none, or loop (block devices; needs root).
+    /// What becomes of attached disks: none, loop (block devices; needs root), or qemu (SCSI disks of the machines that
+    /// --qemu-qmp names).
     #[arg(long, env = "LAZULI_EMULATOR_HYPERVISOR", value_enum, default_value_t = Hypervisor::None)]
     hypervisor: Hypervisor,
     /// Where the hypervisor keeps its disks and the machines' sys and dev folders.
     #[arg(long, env = "LAZULI_EMULATOR_HYPERVISOR_ROOT", default_value = "/var/lib/lazuli-emulator")]
     hypervisor_root: PathBuf,
+    /// With --hypervisor qemu, a machine that runs in QEMU, and the socket of its Machine Protocol. QEMU is started with
+    /// `-qmp unix:PATH,server=on,wait=off` and, after the controllers of its own disks, `-device
+    /// virtio-scsi-pci,id=lazuli`, on which data disks come and go. Can be given again; machines without a socket have
+    /// no devices.
+    #[arg(long, env = "LAZULI_EMULATOR_QEMU_QMP", value_name = "VM=PATH", value_delimiter = ',', value_parser = qemu_qmp)]
+    qemu_qmp: Vec<(String, PathBuf)>,
     /// What serves the files of shares: none, or samba (Debian's smbd on the loopback interface, a port for each storage
     /// account, which GET /_emulator/smb tells; needs root).
     #[arg(long, env = "LAZULI_EMULATOR_SMB", value_enum, default_value_t = Smb::None)]
@@ -128,6 +137,7 @@ pub(super) struct Options {
 enum Hypervisor {
     None,
     Loop,
+    Qemu,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -173,6 +183,44 @@ fn quota(given: &str) -> Result<(String, u64), String> {
     Ok((name.to_owned(), limit))
 }
 
+fn qemu_qmp(given: &str) -> Result<(String, PathBuf), String> {
+    match given.split_once('=') {
+        Some((vm, path)) if !vm.is_empty() && !path.is_empty() => Ok((vm.to_owned(), path.into())),
+        _ => Err(format!("{given:?} is not VM=PATH, such as node-0=/run/qemu/node-0.qmp")),
+    }
+}
+
+/// What becomes of attached disks, by all options about it.
+fn hypervisor(options: &Options) -> Result<HypervisorChoice, String> {
+    let root = options.hypervisor_root.clone();
+    if options.hypervisor != Hypervisor::Qemu && !options.qemu_qmp.is_empty() {
+        return Err("--qemu-qmp names machines for --hypervisor qemu, which is not given".to_owned());
+    }
+    Ok(match options.hypervisor {
+        Hypervisor::None => HypervisorChoice::None,
+        Hypervisor::Loop => HypervisorChoice::Loop(root),
+        Hypervisor::Qemu => HypervisorChoice::Qemu { root, machines: qemu_machines(&options.qemu_qmp)? },
+    })
+}
+
+/// The machines in QEMU. One machine has one QEMU, and one QEMU is one machine.
+fn qemu_machines(given: &[(String, PathBuf)]) -> Result<QemuMachines, String> {
+    if given.is_empty() {
+        return Err("--hypervisor qemu needs --qemu-qmp VM=PATH, once for each machine that runs in QEMU".to_owned());
+    }
+    let mut sockets = BTreeMap::new();
+    for (vm, path) in given {
+        let path = std::path::absolute(path).map_err(|error| format!("--qemu-qmp {vm}: {error}"))?;
+        if let Some((other, _)) = sockets.iter().find(|(_, taken)| **taken == path) {
+            return Err(format!("--qemu-qmp names the socket {} for {other} and for {vm}", path.display()));
+        }
+        if sockets.insert(vm.to_lowercase(), path).is_some() {
+            return Err(format!("--qemu-qmp names the machine {vm} twice"));
+        }
+    }
+    Ok(QemuMachines { sockets })
+}
+
 /// Refused here already, so that the error names the option.
 fn switch(given: &str) -> Result<String, lazuli_emulator::SwitchError> {
     Switches::default().set(given).map(|()| given.to_owned())
@@ -213,6 +261,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         Some(path) => Scenario::load(path)?,
         None => of_its_own(),
     };
+    let hypervisor = hypervisor(&options)?;
     let emulator = Emulator::start(lazuli_emulator::Options {
         listen: options.listen,
         listen_tls: options.tls,
@@ -235,10 +284,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         accept_any_token: options.accept_any_token,
         scenario: scenario.clone(),
         state_file: options.state,
-        hypervisor: match options.hypervisor {
-            Hypervisor::None => HypervisorChoice::None,
-            Hypervisor::Loop => HypervisorChoice::Loop(options.hypervisor_root),
-        },
+        hypervisor,
         smb: match options.smb {
             Smb::None => None,
             Smb::Samba => Some(Samba { root: options.smb_root, programs: options.smb_programs }),
@@ -339,12 +385,35 @@ mod tests {
     }
 
     #[test]
+    fn machines_in_qemu_are_given_again_and_each_once() {
+        let words = ["--hypervisor", "qemu", "--qemu-qmp", "Node-0=/run/a=b.qmp", "--qemu-qmp", "node-1=/run/c"];
+        let HypervisorChoice::Qemu { machines, .. } = hypervisor(&parse(&words).unwrap()).unwrap() else {
+            panic!("another hypervisor");
+        };
+        let sockets: Vec<(&str, &str)> =
+            machines.sockets.iter().map(|(vm, path)| (vm.as_str(), path.to_str().unwrap())).collect();
+        assert_eq!(sockets, [("node-0", "/run/a=b.qmp"), ("node-1", "/run/c")]);
+        for (words, told) in [
+            (&["--hypervisor", "qemu"][..], "needs --qemu-qmp VM=PATH"),
+            (&["--hypervisor", "loop", "--qemu-qmp", "a=/b"], "which is not given"),
+            (&["--qemu-qmp", "a=/b"], "which is not given"),
+            (&["--hypervisor", "qemu", "--qemu-qmp", "a=/b,A=/c"], "the machine A twice"),
+            (&["--hypervisor", "qemu", "--qemu-qmp", "a=/b,c=/b"], "the socket /b for a and for c"),
+        ] {
+            let error = hypervisor(&parse(words).unwrap()).unwrap_err();
+            assert!(error.contains(told), "{words:?}: {error}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_with_what_would() {
         for (words, told) in [
             (["--unverified", "color=blue"], "left-out-of-put=detach|keep"),
             (["--unverified", "left-out-of-put=blue"], "detach|keep"),
             (["--quota", "disks=3"], "PremiumDiskCount"),
             (["--quota", "cores=many"], "is no number"),
+            (["--qemu-qmp", "/run/a.qmp"], "is not VM=PATH"),
+            (["--qemu-qmp", "=/run/a.qmp"], "is not VM=PATH"),
             (["--page-size", "0"], "allowed: a whole number from 1 to"),
             (["--name", "https://azure.test"], "is no host name"),
             (["--time-scale", "0"], "a number from 0.00001 to 1000000"),

@@ -74,6 +74,17 @@ pub(super) struct Equipment<'a> {
     pub(super) programs: &'a [(&'a str, &'a Path)],
     /// By what it reaches file servers.
     pub(super) storage: Storage,
+    /// By what an emulator plugs disks.
+    pub(super) disks: Option<DataDisks<'a>>,
+}
+
+/// A SCSI controller of a guest's own for data disks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DataDisks<'a> {
+    /// Where QEMU serves the protocol by which disks are plugged.
+    pub(super) socket: &'a Path,
+    /// More properties of the controller, each after a comma.
+    pub(super) properties: &'a str,
 }
 
 /// The network by which a guest reaches file servers.
@@ -364,6 +375,12 @@ fn command(agent: &str, equipment: Equipment<'_>, orders: u16) -> Command {
             "-device",
             "virtio-net-pci,netdev=inside,romfile=",
         ]);
+    }
+    if let Some(DataDisks { socket, properties }) = equipment.disks {
+        command
+            .args(["-chardev", &format!("socket,id=disks,path={},server=on,wait=off", socket.display())])
+            .args(["-mon", "chardev=disks,mode=control"])
+            .args(["-device", &format!("virtio-scsi-pci,id=lazuli{properties}")]);
     }
     command
         .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -333,7 +333,7 @@ impl Context<'_> {
             due,
             retry_after,
             late_failure: self.request.late_failure.clone(),
-            held: self.shared.hypervisor.is_loop() && !start.steps.is_empty(),
+            held: self.shared.hypervisor.has_devices() && !start.steps.is_empty(),
             work: Work { effect: start.effect, undo: start.undo },
         });
         self.state.pending.push(Pending { operation: id.clone(), started: self.now, due, steps: start.steps });

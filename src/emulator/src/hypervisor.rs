@@ -3,7 +3,8 @@
 //! ARM says that a disk is attached; the hypervisor makes it so. In mode *none* nothing happens: no
 //! file, no process, no thread, so that tests on paused time can use it. In mode *loop* every disk is a
 //! sparse file and every attachment is a Linux loop device, shown to the node in a folder of its
-//! machine. The hypervisor never decides whether a disk may be attached, and never reads the store.
+//! machine. In mode *qemu* every attachment is a SCSI disk of a machine in QEMU. The hypervisor never decides whether a
+//! disk may be attached, and never reads the store.
 //!
 //! # The written contract
 //!
@@ -58,6 +59,25 @@
 //!   file behind it is exchanged for a copy, so that what the last user still writes is lost and
 //!   reaches no later user of the disk. (Not so while another machine shares the disk.)
 //!
+//! # Machines in QEMU
+//!
+//! In mode *qemu* the kernel of the machine makes the rows of the contract about SCSI itself: its root is `/`, and every
+//! rule but the first two on inotify holds as on a real machine. The hypervisor gives QEMU a disk as `scsi-hd` with the vendor
+//! `Msft` and the model `Virtual Disk` at the LUN, on the controller that QEMU was started with for data disks alone:
+//! `-device virtio-scsi-pci,id=lazuli`, after those of the machine's own disks. It reaches QEMU by the socket that
+//! belongs to the name of the machine: `-qmp unix:PATH,server=on,wait=off`. A machine without a socket has its disks on
+//! paper, as in mode *none*. Where the guest is unlike Azure:
+//!
+//! | | Azure | guest |
+//! |---|---|---|
+//! | driver of the controller | `hv_storvsc` | `virtio_scsi` |
+//! | `device_id` of the controller on the VMBus, by which udev rules tell data disks | `f8b3781b-…` | none: there is no VMBus |
+//! | links in `dev/disk/azure` | made by udev rules of the image | none, unless the guest has the rules |
+//! | resize | reported to the kernel | the same, unless the controller has `param_change=off`: then seen after a rescan |
+//! | appearance | reported to the kernel | the same, unless the controller has `hotplug=off`: then seen after a scan |
+//! | NVMe | by PCI | QEMU plugs no namespaces: a test makes them in the guest, over TCP on its loopback interface |
+//! | highest LUN | 63 | 255; the hypervisor refuses those above 63 |
+//!
 //! # VHDs
 //!
 //! A disk may have its bytes in a file of others: a page blob with a VHD in it **is** the disk. The device ends where
@@ -71,13 +91,18 @@
 //! One emulator at a time uses a root: it holds a lock on `ROOT/lock`, which dies with the process. At
 //! the start the loop devices backed by files of this root, or lent to it, are compared with what should be attached:
 //! right ones are adopted without a blink, others are detached, missing ones are attached. So a killed
-//! emulator can start again, with or without its state. [`Hypervisor::shutdown`] detaches everything.
+//! emulator can start again, with or without its state. So it is with what is plugged in QEMU, by the names of devices and
+//! block nodes there. A QEMU that is started again has no data disks: they come with the next start of the emulator.
+//! [`Hypervisor::shutdown`] detaches everything.
 //! Disk files stay until their disk is deleted.
 
+mod backend;
 mod contract;
+mod disk_files;
 mod loop_backend;
 mod loop_device;
 mod nvme;
+mod qemu;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -85,30 +110,42 @@ mod types;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use types::{Attachment, DiskFacts, HypervisorError, Machine, Shown};
+pub use qemu::QmpError;
+pub use types::{Attachment, DiskFacts, HypervisorError, Machine, QemuMachines, Shown};
 
+use backend::Backend;
 use loop_backend::LoopBackend;
+use qemu::QemuBackend;
 
-/// The hypervisor: none, or loop devices.
+/// The hypervisor: none, loop devices, or machines in QEMU.
 ///
 /// Cheap to clone; all clones are one hypervisor. Calls are carried out one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Hypervisor {
-    loops: Option<Loops>,
+    devices: Option<Devices>,
 }
 
 #[derive(Clone, Debug)]
-struct Loops {
-    /// Kept apart from the backend, so that asking for a path never waits for a device.
-    root: PathBuf,
-    backend: Arc<Mutex<LoopBackend>>,
+struct Devices {
+    /// What people call it.
+    name: &'static str,
+    /// The root folder of the machines' folders, where they have such. Kept apart from the backend, so that asking for a
+    /// path never waits for a device.
+    folders: Option<PathBuf>,
+    backend: Arc<Mutex<Box<dyn Backend>>>,
+}
+
+impl Devices {
+    fn new(name: &'static str, folders: Option<PathBuf>, backend: impl Backend + 'static) -> Self {
+        Self { name, folders, backend: Arc::new(Mutex::new(Box::new(backend))) }
+    }
 }
 
 impl Hypervisor {
     /// Mode none: every call succeeds and does nothing.
     #[must_use]
     pub const fn none() -> Self {
-        Self { loops: None }
+        Self { devices: None }
     }
 
     /// Mode loop, with its files below `root`.
@@ -128,27 +165,53 @@ impl Hypervisor {
         let backend = tokio::task::spawn_blocking(move || LoopBackend::open(&root, &machines, &attached))
             .await
             .map_err(|_| HypervisorError::Worker)??;
-        Ok(Self { loops: Some(Loops { root: backend.root().to_owned(), backend: Arc::new(Mutex::new(backend)) }) })
+        let folders = backend.root().to_owned();
+        Ok(Self { devices: Some(Devices::new("loop devices", Some(folders), backend)) })
+    }
+
+    /// Mode QEMU, with the files of its disks below `root`.
+    ///
+    /// What `attached` names is plugged when this returns, and nothing else is, in machines that run.
+    ///
+    /// # Errors
+    /// When the root is in use, a machine of `qemu` shows its disks by NVMe, or a QEMU that runs refuses.
+    pub async fn start_qemu(
+        root: &Path,
+        qemu: QemuMachines,
+        machines: Vec<Machine>,
+        attached: Vec<Attachment>,
+    ) -> Result<Self, HypervisorError> {
+        let root = root.to_owned();
+        let backend = tokio::task::spawn_blocking(move || QemuBackend::open(&root, &qemu, &machines, &attached))
+            .await
+            .map_err(|_| HypervisorError::Worker)??;
+        Ok(Self { devices: Some(Devices::new("QEMU", None, backend)) })
     }
 
     /// Whether disks become devices.
     #[must_use]
-    pub const fn is_loop(&self) -> bool {
-        self.loops.is_some()
+    pub const fn has_devices(&self) -> bool {
+        self.devices.is_some()
+    }
+
+    /// What people call it: `none`, `loop devices` or `QEMU`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.devices.as_ref().map_or("none", |devices| devices.name)
     }
 
     /// Runs `work` on a thread that may block; does nothing in mode none.
     async fn run<F>(&self, work: F) -> Result<(), HypervisorError>
     where
-        F: FnOnce(&mut LoopBackend) -> Result<(), HypervisorError> + Send + 'static,
+        F: FnOnce(&dyn Backend) -> Result<(), HypervisorError> + Send + 'static,
     {
-        let Some(Loops { backend, .. }) = self.loops.clone() else {
+        let Some(Devices { backend, .. }) = self.devices.clone() else {
             return Ok(());
         };
         tokio::task::spawn_blocking(move || {
             // A panic in another call leaves no half-made state that the next call would not repair:
             // the backend looks at the files, not at its memory.
-            work(&mut backend.lock().unwrap_or_else(PoisonError::into_inner))
+            work(&**backend.lock().unwrap_or_else(PoisonError::into_inner))
         })
         .await
         .map_err(|_| HypervisorError::Worker)?
@@ -252,14 +315,14 @@ impl Hypervisor {
     /// # Errors
     /// The first that happened; the rest is detached all the same.
     pub async fn shutdown(&self) -> Result<(), HypervisorError> {
-        self.run(LoopBackend::detach_all).await
+        self.run(|backend| backend.detach_all()).await
     }
 
-    /// The folder that plays `/` for the node on a machine; none in mode none.
+    /// The folder that plays `/` for the node on a machine; none where no folder does.
     #[must_use]
     pub fn node_root(&self, vm: &str) -> Option<PathBuf> {
-        let loops = self.loops.as_ref()?;
-        let machine = loop_backend::machine(&loops.root, vm).ok()?;
+        let folders = self.devices.as_ref()?.folders.as_ref()?;
+        let machine = loop_backend::machine(folders, vm).ok()?;
         Some(machine.root().to_owned())
     }
 }

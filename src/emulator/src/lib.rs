@@ -231,6 +231,7 @@ mod deploy;
 mod derived;
 mod document;
 mod endpoints;
+mod error_chain;
 mod fault;
 mod history;
 mod imds;
@@ -482,6 +483,11 @@ async fn backends(options: &Options, state: &mut State) -> Result<Backends, Star
         HypervisorChoice::None => Hypervisor::none(),
         HypervisorChoice::Loop(root) => {
             Hypervisor::start_loop(root, machines(state), attachments(state)).await.map_err(StartError::Hypervisor)?
+        }
+        HypervisorChoice::Qemu { root, machines: qemu } => {
+            Hypervisor::start_qemu(root, qemu.clone(), machines(state), attachments(state))
+                .await
+                .map_err(StartError::Hypervisor)?
         }
     };
     let smb = match &options.smb {

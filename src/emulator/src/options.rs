@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::api_versions::ApiVersions;
+use crate::hypervisor::QemuMachines;
 use crate::latency::Profile;
 use crate::scenario::Scenario;
 use crate::served_names::HostName;
@@ -123,6 +124,13 @@ pub enum HypervisorChoice {
     None,
     /// Sparse files on loop devices below this root folder.
     Loop(PathBuf),
+    /// Sparse files below this root folder, plugged in machines that run in QEMU.
+    Qemu {
+        /// The folder.
+        root: PathBuf,
+        /// The machines.
+        machines: QemuMachines,
+    },
 }
 
 /// What a write does with another write of the same machine still running.

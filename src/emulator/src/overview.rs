@@ -263,7 +263,7 @@ pub(crate) fn overview(shared: &Shared, seen: Seen) -> Overview {
         now_unix_ms: now.as_nanosecond() / 1_000_000,
         time_scale: shared.options.time_scale,
         throttling: shared.options.throttling,
-        hypervisor: if shared.hypervisor.is_loop() { "loop devices" } else { "none" },
+        hypervisor: shared.hypervisor.name(),
         revision,
         types: (seen.revision != Some(revision)).then(|| types(&state)),
         running_operations: state.operations.running(),

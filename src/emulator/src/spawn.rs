@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::arm::compute::attachments;
 use crate::blob::vhd;
+use crate::error_chain::chain;
 use crate::fault::Fault;
 use crate::hypervisor::{DiskFacts, HypervisorError};
 use crate::path;
@@ -36,7 +37,7 @@ async fn run(shared: &Shared, work: Pending) {
     if !work.steps.is_empty() {
         let mut failed = carry_all(shared, &work.operation, copies).await;
         let at = work.started + (work.due - work.started).mul_f64(DEVICE_AT);
-        if shared.hypervisor.is_loop() {
+        if shared.hypervisor.has_devices() {
             shared.clock.sleep_until(at).await;
         }
         if failed.is_none() {
@@ -70,8 +71,8 @@ async fn carry_all(shared: &Shared, operation: &str, steps: &[HypervisorStep]) -
             step => carry_step(shared, step).await,
         };
         if let Err(error) = failed {
-            tracing::warn!(operation, error = %error, "the hypervisor failed");
-            let message = format!("The hypervisor failed: {error}");
+            tracing::warn!(operation, error = chain(&error), "the hypervisor failed");
+            let message = format!("The hypervisor failed: {}", chain(&error));
             return Some(Fault::new(500, "InternalExecutionError", message));
         }
     }
@@ -87,7 +88,7 @@ fn hand_over(
     gib: Option<u64>,
 ) -> Result<Option<DiskFacts>, Fault> {
     let mut state = shared.state();
-    if !shared.hypervisor.is_loop() || !state.operations.is_running(operation) {
+    if !shared.hypervisor.has_devices() || !state.operations.is_running(operation) {
         return Ok(None);
     }
     let at = shared.clock.elapsed();
@@ -106,7 +107,7 @@ async fn take_back(shared: &Shared, steps: &[HypervisorStep]) {
         };
         let disk = {
             let state = shared.state();
-            if !shared.hypervisor.is_loop() || is_wanted(&state) {
+            if !shared.hypervisor.has_devices() || is_wanted(&state) {
                 continue;
             }
             vhd::device_of(&state, vm, uri)

@@ -4,49 +4,30 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use uuid::Uuid;
 
+use super::backend::Backend;
 use super::contract::{self, MachineFolder};
+use super::disk_files::{DiskFiles, replace_by_copy};
 use super::loop_device;
 use super::types::{Attachment, DiskFacts, HypervisorError, Machine, Shown};
-use crate::claim::Claim;
-
-/// How often a disk is copied that is written meanwhile. The last copy stands, written or not.
-const COPIES_MOST: u32 = 5;
 
 /// Everything below one root folder.
 #[derive(Debug)]
 pub(super) struct LoopBackend {
-    root: PathBuf,
-    /// Held open: the lock on it ends with this process, however it ends.
-    _lock: Claim,
+    files: DiskFiles,
 }
 
 impl LoopBackend {
     /// Takes the root and brings what is there in line with `machines` and `attached`.
     pub(super) fn open(root: &Path, machines: &[Machine], attached: &[Attachment]) -> Result<Self, HypervisorError> {
         loop_device::check_available()?;
-        for folder in ["disks", "lent", "vms"] {
-            let path = root.join(folder);
-            fs::create_dir_all(&path).map_err(|source| HypervisorError::File {
-                action: "cannot make the folder",
-                path,
-                source,
-            })?;
-        }
-        // The kernel names backing files by their real path.
-        let root = fs::canonicalize(root).map_err(|source| HypervisorError::File {
-            action: "cannot resolve",
-            path: root.to_owned(),
-            source,
-        })?;
-        let backend = Self { _lock: lock(&root)?, root };
+        let backend = Self { files: DiskFiles::open(root, &["lent", "vms"])? };
         for Machine { name, shown } in machines {
             backend.create_machine(name, *shown)?;
         }
@@ -58,12 +39,12 @@ impl LoopBackend {
         let wanted: BTreeMap<(String, u8), &DiskFacts> =
             attached.iter().map(|a| ((a.vm.to_lowercase(), a.lun), &a.disk)).collect();
         let mut adopted = Vec::new();
-        for vm in contract::names(&self.root.join("vms"))? {
+        for vm in contract::names(&self.files.root().join("vms"))? {
             let machine = self.machine(&vm)?;
             for (lun, name) in machine.devices()? {
                 let right = wanted
                     .get(&(vm.clone(), lun))
-                    .and_then(|disk| self.backing(disk).ok())
+                    .and_then(|disk| self.files.backing(disk).ok())
                     .is_some_and(|file| self.device_has(&name, &file));
                 if right {
                     adopted.push(name);
@@ -89,43 +70,17 @@ impl LoopBackend {
     }
 
     pub(super) fn root(&self) -> &Path {
-        &self.root
+        self.files.root()
     }
 
     fn machine(&self, vm: &str) -> Result<MachineFolder, HypervisorError> {
-        machine(&self.root, vm)
-    }
-
-    /// The file of a disk: the name for the reader, the hash of the whole id to tell resource groups
-    /// apart.
-    fn file(&self, id: &str) -> PathBuf {
-        let id = id.to_lowercase();
-        let name: String = id
-            .rsplit('/')
-            .next()
-            .unwrap_or_default()
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
-            .take(80)
-            .collect();
-        let hash = Uuid::new_v5(&Uuid::NAMESPACE_URL, id.as_bytes()).simple().to_string();
-        self.root.join("disks").join(format!("{name}-{}.raw", &hash[..12]))
-    }
-
-    /// The file that has the bytes of a disk, as the kernel names it.
-    fn backing(&self, disk: &DiskFacts) -> Result<PathBuf, HypervisorError> {
-        let Some(file) = &disk.file else { return Ok(self.file(&disk.id)) };
-        fs::canonicalize(file).map_err(|source| HypervisorError::File {
-            action: "cannot resolve",
-            path: file.clone(),
-            source,
-        })
+        machine(self.files.root(), vm)
     }
 
     /// Where it is noted that a file of others is, or was about to be, on a device of this root.
     fn note(&self, file: &Path) -> PathBuf {
         let hash = Uuid::new_v5(&Uuid::NAMESPACE_URL, file.as_os_str().as_bytes()).simple().to_string();
-        self.root.join("lent").join(hash)
+        self.files.root().join("lent").join(hash)
     }
 
     fn lend(&self, file: &Path) -> Result<(), HypervisorError> {
@@ -136,13 +91,13 @@ impl LoopBackend {
 
     /// The files of others that are on devices of this root.
     fn lent(&self) -> Result<Vec<PathBuf>, HypervisorError> {
-        let notes = contract::names(&self.root.join("lent"))?;
-        Ok(notes.iter().filter_map(|note| fs::read_link(self.root.join("lent").join(note)).ok()).collect())
+        let notes = contract::names(&self.files.root().join("lent"))?;
+        Ok(notes.iter().filter_map(|note| fs::read_link(self.files.root().join("lent").join(note)).ok()).collect())
     }
 
     /// Whether a device with this file is of this root.
     fn is_own(&self, file: &Path) -> Result<bool, HypervisorError> {
-        Ok(file.starts_with(self.root.join("disks")) || self.lent()?.contains(&with_name(file)))
+        Ok(file.starts_with(self.files.root().join("disks")) || self.lent()?.contains(&with_name(file)))
     }
 
     /// Whether the file is bound to the device.
@@ -166,8 +121,10 @@ impl LoopBackend {
         }
         contract::remove(&self.note(&with_name(file)))
     }
+}
 
-    pub(super) fn create_machine(&self, vm: &str, shown: Shown) -> Result<(), HypervisorError> {
+impl Backend for LoopBackend {
+    fn create_machine(&self, vm: &str, shown: Shown) -> Result<(), HypervisorError> {
         let machine = self.machine(vm)?;
         // Another one of the name may have been there, and shown its disks otherwise.
         if machine.exists() && machine.shown() != shown {
@@ -176,7 +133,7 @@ impl LoopBackend {
         machine.prepare_as(shown)
     }
 
-    pub(super) fn delete_machine(&self, vm: &str) -> Result<(), HypervisorError> {
+    fn delete_machine(&self, vm: &str) -> Result<(), HypervisorError> {
         let machine = self.machine(vm)?;
         for lun in machine.devices()?.into_keys() {
             self.detach(vm, lun)?;
@@ -184,74 +141,26 @@ impl LoopBackend {
         machine.remove_all()
     }
 
-    pub(super) fn create_disk(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
-        let path = self.file(&disk.id);
-        // A new file, not an emptied one: someone may still have the old one open.
-        contract::remove(&path)?;
-        File::create_new(&path).and_then(|file| file.set_len(disk.size_bytes)).map_err(|source| HypervisorError::File {
-            action: "cannot make the disk file",
-            path,
-            source,
-        })
+    fn create_disk(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        self.files.create(disk)
     }
 
-    pub(super) fn copy_disk(&self, from: &str, to: &DiskFacts) -> Result<(), HypervisorError> {
-        let source = self.file(from);
-        if !source.exists() {
-            return Err(HypervisorError::NoSuchDisk { id: from.to_owned() });
-        }
-        self.copy_file(&source, to)?;
-        self.grow(to)
+    fn copy_disk(&self, from: &str, to: &DiskFacts) -> Result<(), HypervisorError> {
+        self.files.copy(from, to)
     }
 
-    /// Makes the file of a disk a copy of another file. One that was written while it was read is no state that the
-    /// disk ever had.
-    fn copy_file(&self, source: &Path, to: &DiskFacts) -> Result<(), HypervisorError> {
-        for _ in 0..COPIES_MOST {
-            let before = modified(source)?;
-            replace_by_copy(source, &self.file(&to.id))?;
-            if modified(source)? == before {
-                break;
-            }
-        }
-        Ok(())
+    fn import_disk(&self, file: &Path, bytes: u64, to: &DiskFacts) -> Result<(), HypervisorError> {
+        self.files.import(file, bytes, to)
     }
 
-    pub(super) fn import_disk(&self, file: &Path, bytes: u64, to: &DiskFacts) -> Result<(), HypervisorError> {
-        let path = self.file(&to.id);
-        contract::remove(&path)?;
-        self.copy_file(file, to)?;
-        // What is beyond these bytes is none of the disk's, however large that is.
-        File::options()
-            .write(true)
-            .open(&path)
-            .and_then(|file| file.set_len(bytes).and_then(|()| file.set_len(to.size_bytes)))
-            .map_err(|source| HypervisorError::File { action: "cannot cut the disk file", path, source })
+    fn delete_disk(&self, id: &str) -> Result<(), HypervisorError> {
+        self.files.delete(id)
     }
 
-    pub(super) fn delete_disk(&self, id: &str) -> Result<(), HypervisorError> {
-        contract::remove(&self.file(id))
-    }
-
-    /// Makes the file as long as the disk; never shorter.
-    fn grow(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
-        let path = self.file(&disk.id);
-        fs::OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .and_then(|file| {
-                if file.metadata()?.len() < disk.size_bytes {
-                    file.set_len(disk.size_bytes)?;
-                }
-                Ok(())
-            })
-            .map_err(|source| HypervisorError::File { action: "cannot grow the disk file", path, source })
-    }
-
-    pub(super) fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
-        self.grow(disk)?;
-        let file = self.file(&disk.id);
-        for vm in contract::names(&self.root.join("vms"))? {
+    fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        self.files.grow(disk)?;
+        let file = self.files.file(&disk.id);
+        for vm in contract::names(&self.files.root().join("vms"))? {
             let machine = self.machine(&vm)?;
             for (lun, name) in machine.devices()? {
                 if self.device_has(&name, &file) {
@@ -263,9 +172,9 @@ impl LoopBackend {
         Ok(())
     }
 
-    pub(super) fn attach(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
+    fn attach(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
         let machine = self.machine(vm)?;
-        let file = self.backing(disk)?;
+        let file = self.files.backing(disk)?;
         if let Some(name) = machine.devices()?.get(&lun) {
             if self.device_has(name, &file) {
                 return Ok(());
@@ -284,7 +193,7 @@ impl LoopBackend {
         })
     }
 
-    pub(super) fn detach(&self, vm: &str, lun: u8) -> Result<(), HypervisorError> {
+    fn detach(&self, vm: &str, lun: u8) -> Result<(), HypervisorError> {
         let machine = self.machine(vm)?;
         let name = machine.devices()?.remove(&lun);
         machine.hide(lun)?;
@@ -297,8 +206,8 @@ impl LoopBackend {
         }
     }
 
-    pub(super) fn withdraw(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
-        let file = self.backing(disk)?;
+    fn withdraw(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        let file = self.files.backing(disk)?;
         let found = self.machine(vm)?.devices()?.remove(&lun);
         match found.is_some_and(|name| self.device_has(&name, &file)) {
             true => self.detach(vm, lun),
@@ -306,9 +215,9 @@ impl LoopBackend {
         }
     }
 
-    pub(super) fn detach_all(&mut self) -> Result<(), HypervisorError> {
+    fn detach_all(&self) -> Result<(), HypervisorError> {
         let mut first = Ok(());
-        for vm in contract::names(&self.root.join("vms"))? {
+        for vm in contract::names(&self.files.root().join("vms"))? {
             let devices = self.machine(&vm)?.devices()?;
             for lun in devices.into_keys() {
                 let result = self.detach(&vm, lun);
@@ -330,42 +239,9 @@ pub(super) fn machine(root: &Path, vm: &str) -> Result<MachineFolder, Hypervisor
     Ok(MachineFolder::new(root.join("vms").join(vm.to_lowercase())))
 }
 
-/// Takes the lock of a root folder.
-fn lock(root: &Path) -> Result<Claim, HypervisorError> {
-    let path = root.join("lock");
-    match Claim::take(&path) {
-        Ok(Some(claim)) => Ok(claim),
-        Ok(None) => Err(HypervisorError::InUse { root: root.to_owned() }),
-        Err(source) => Err(HypervisorError::File { action: "cannot lock", path, source }),
-    }
-}
-
 /// The name that a file has or had: the kernel marks one that is deleted.
 fn with_name(file: &Path) -> PathBuf {
     let text = file.as_os_str().as_bytes();
     let name = text.strip_suffix(b" (deleted)").unwrap_or(text);
     PathBuf::from(OsStr::from_bytes(name))
-}
-
-/// When a file was last written.
-fn modified(file: &Path) -> Result<SystemTime, HypervisorError> {
-    fs::metadata(file).and_then(|facts| facts.modified()).map_err(|source| HypervisorError::File {
-        action: "cannot look at the disk file",
-        path: file.to_owned(),
-        source,
-    })
-}
-
-/// Copies `from` over `to` in one step, holes kept; they may be the same path.
-fn replace_by_copy(from: &Path, to: &Path) -> Result<(), HypervisorError> {
-    let copy = to.with_extension("copy");
-    loop_device::run(
-        "cp",
-        &["--sparse=always".as_ref(), "--reflink=auto".as_ref(), from.as_os_str(), copy.as_os_str()],
-    )?;
-    fs::rename(&copy, to).map_err(|source| HypervisorError::File {
-        action: "cannot put the copy in place",
-        path: to.to_owned(),
-        source,
-    })
 }

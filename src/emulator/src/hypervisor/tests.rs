@@ -98,7 +98,7 @@ async fn without_a_hypervisor_every_call_succeeds_and_does_nothing() {
     none.resize(&disk).await.unwrap();
     none.detach("vm", 0).await.unwrap();
     none.shutdown().await.unwrap();
-    assert!(!none.is_loop());
+    assert!(!none.has_devices());
     assert_eq!(none.node_root("vm"), None);
 }
 

@@ -1,6 +1,9 @@
 //! What the hypervisor works on, and how it fails.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+use super::qemu::QmpError;
 
 /// How a machine shows its data disks to its kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +54,13 @@ pub struct Attachment {
     pub disk: DiskFacts,
 }
 
+/// The machines that run in QEMU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QemuMachines {
+    /// The socket of QEMU's Machine Protocol by the name of the machine, in any letter case.
+    pub sockets: BTreeMap<String, PathBuf>,
+}
+
 /// The hypervisor could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum HypervisorError {
@@ -99,6 +109,33 @@ pub enum HypervisorError {
     NoSuchDisk {
         /// ARM id.
         id: String,
+    },
+    /// QEMU did not do what it was asked to do.
+    #[error("the QEMU of the machine {vm} ({})", socket.display())]
+    Qemu {
+        /// The machine.
+        vm: String,
+        /// The socket.
+        socket: PathBuf,
+        /// Why not.
+        #[source]
+        source: QmpError,
+    },
+    /// A LUN that no machine of Azure has.
+    #[error("LUN {lun} is too high: Azure's data disks have the LUNs 0 to {last}")]
+    Lun {
+        /// The LUN.
+        lun: u8,
+        /// The highest that there is.
+        last: u8,
+    },
+    /// A machine in QEMU that shows its disks otherwise than QEMU can.
+    #[error(
+        "the machine {vm} shows its disks by NVMe, and QEMU plugs no NVMe namespaces: give it diskController: SCSI"
+    )]
+    NvmeInQemu {
+        /// The machine.
+        vm: String,
     },
     /// The thread that worked on it is gone.
     #[error("the hypervisor's worker ended before its work was done")]

@@ -20,6 +20,7 @@ use super::plan::{self, FolderStep, ServerStep};
 use super::server::{self, Programs, Server};
 use super::types::{FileServer, SmbError};
 use crate::claim::Claim;
+use crate::error_chain::chain;
 
 /// How soon after a start a server that has ended by itself is started again.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
@@ -284,15 +285,4 @@ fn remove(path: &Path) {
             note(outcome.map_err(|source| SmbError::File { action: "cannot remove", path: path.to_owned(), source }));
         }
     }
-}
-
-/// An error with its sources.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text += &format!(": {error}");
-        source = error.source();
-    }
-    text
 }

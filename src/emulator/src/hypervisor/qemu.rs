@@ -1,0 +1,198 @@
+//! Mode QEMU: disk files that machines in QEMU have as SCSI disks, plugged and unplugged by its Machine Protocol.
+//!
+//! Nothing is remembered that the files and QEMU do not say, so a killed process loses nothing: the next one finds by the
+//! names of devices and block nodes what is plugged. One connection serves one call.
+
+mod plan;
+mod qmp;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+
+use self::plan::{Extent, LAST_LUN, Order, Plug, Plugged};
+use self::qmp::Qmp;
+pub use self::qmp::QmpError;
+use super::backend::Backend;
+use super::disk_files::DiskFiles;
+use super::types::{Attachment, DiskFacts, HypervisorError, Machine, QemuMachines, Shown};
+
+/// How long QEMU may take for an answer: seconds only where it competes with others for the processor.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The disk files below one root folder, and machines by their names in lower case.
+#[derive(Debug)]
+pub(super) struct QemuBackend {
+    files: DiskFiles,
+    sockets: BTreeMap<String, PathBuf>,
+}
+
+impl QemuBackend {
+    /// Takes the root and brings the machines that run in line with `attached`.
+    pub(super) fn open(
+        root: &Path,
+        QemuMachines { sockets }: &QemuMachines,
+        machines: &[Machine],
+        attached: &[Attachment],
+    ) -> Result<Self, HypervisorError> {
+        let sockets = sockets.iter().map(|(vm, path)| (vm.to_lowercase(), path.clone())).collect();
+        let backend = Self { files: DiskFiles::open(root, &[])?, sockets };
+        for Machine { name, shown } in machines {
+            backend.create_machine(name, *shown)?;
+        }
+        for (vm, socket) in &backend.sockets {
+            let mut wanted = BTreeMap::new();
+            for Attachment { lun, disk, .. } in attached.iter().filter(|attachment| attachment.vm.to_lowercase() == *vm)
+            {
+                wanted.insert(within_limit(*lun)?, backend.plug(disk)?);
+            }
+            match backend.bring_in_line(vm, |plugged| plan::luns(&wanted, plugged), &wanted) {
+                // Its disks are plugged when an emulator starts while it runs.
+                Err(HypervisorError::Qemu { source, .. }) if source.is_off() => {
+                    tracing::warn!(machine = vm, socket = %socket.display(), "no QEMU listens, so it gets no disks now");
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(backend)
+    }
+
+    /// What to plug for a disk. The file is there afterwards.
+    fn plug(&self, disk: &DiskFacts) -> Result<Plug, HypervisorError> {
+        let file = self.files.backing(disk)?;
+        if disk.file.is_none() && !file.exists() {
+            self.files.create(disk)?;
+        }
+        let extent = if disk.file.is_some() { Extent::First } else { Extent::File };
+        Ok(Plug { file, bytes: disk.size_bytes, extent })
+    }
+
+    /// Gives QEMU the commands for these LUNs of a machine. Nothing happens where the machine is not in QEMU.
+    fn bring_in_line(
+        &self,
+        vm: &str,
+        luns: impl FnOnce(&Plugged) -> BTreeSet<u8>,
+        wanted: &BTreeMap<u8, Plug>,
+    ) -> Result<(), HypervisorError> {
+        let vm = vm.to_lowercase();
+        let Some(socket) = self.sockets.get(&vm) else { return Ok(()) };
+        let work = || {
+            let mut qmp = Qmp::connect(socket, PATIENCE)?;
+            let plugged = look(&mut qmp)?;
+            for lun in luns(&plugged) {
+                for order in plan::plan(lun, wanted.get(&lun), &plugged) {
+                    carry_out(&mut qmp, &order)?;
+                }
+            }
+            Ok(())
+        };
+        work().map_err(|source| HypervisorError::Qemu { vm, socket: socket.clone(), source })
+    }
+
+    /// The same for one LUN.
+    fn set(&self, vm: &str, lun: u8, wanted: Option<Plug>) -> Result<(), HypervisorError> {
+        let wanted = wanted.map(|plug| (lun, plug)).into_iter().collect();
+        self.bring_in_line(vm, |_| BTreeSet::from([lun]), &wanted)
+    }
+}
+
+/// The LUN, where Azure has it.
+fn within_limit(lun: u8) -> Result<u8, HypervisorError> {
+    if lun > LAST_LUN { Err(HypervisorError::Lun { lun, last: LAST_LUN }) } else { Ok(lun) }
+}
+
+/// A machine that is off has no devices.
+fn unless_off(outcome: Result<(), HypervisorError>) -> Result<(), HypervisorError> {
+    match outcome {
+        Err(HypervisorError::Qemu { source, .. }) if source.is_off() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+fn look(qmp: &mut Qmp) -> Result<Plugged, QmpError> {
+    let blocks = qmp.execute("query-block", json!({}))?;
+    let nodes = qmp.execute("query-named-block-nodes", json!({"flat": true}))?;
+    Ok(plan::plugged(&blocks, &nodes))
+}
+
+fn carry_out(qmp: &mut Qmp, order: &Order) -> Result<(), QmpError> {
+    let (command, arguments) = order.command();
+    let done = qmp.execute(command, arguments).map(drop);
+    match order {
+        Order::RemoveDevice { lun } => done.and_then(|()| qmp.wait_until_gone(&plan::device(*lun))),
+        // A block node that no device came of would keep the file open.
+        Order::AddDevice { node, .. } => done.map_err(QmpError::of_device).inspect_err(|_| {
+            let (command, arguments) = Order::RemoveNode { node: node.clone() }.command();
+            // The first error tells more than a second one would.
+            let _ = qmp.execute(command, arguments);
+        }),
+        _ => done,
+    }
+}
+
+impl Backend for QemuBackend {
+    fn create_machine(&self, vm: &str, shown: Shown) -> Result<(), HypervisorError> {
+        if self.sockets.contains_key(&vm.to_lowercase()) && shown != Shown::Scsi {
+            return Err(HypervisorError::NvmeInQemu { vm: vm.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn delete_machine(&self, vm: &str) -> Result<(), HypervisorError> {
+        let nothing = BTreeMap::new();
+        unless_off(self.bring_in_line(vm, |plugged| plan::luns(&nothing, plugged), &nothing))
+    }
+
+    fn create_disk(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        self.files.create(disk)
+    }
+
+    fn copy_disk(&self, from: &str, to: &DiskFacts) -> Result<(), HypervisorError> {
+        self.files.copy(from, to)
+    }
+
+    fn import_disk(&self, file: &Path, bytes: u64, to: &DiskFacts) -> Result<(), HypervisorError> {
+        self.files.import(file, bytes, to)
+    }
+
+    fn delete_disk(&self, id: &str) -> Result<(), HypervisorError> {
+        self.files.delete(id)
+    }
+
+    fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        self.files.grow(disk)?;
+        let plug = Plug { file: self.files.file(&disk.id), bytes: disk.size_bytes, extent: Extent::File };
+        for vm in self.sockets.keys() {
+            let wanted: BTreeMap<u8, Plug> = (0..=LAST_LUN).map(|lun| (lun, plug.clone())).collect();
+            let has_it = |plugged: &Plugged| {
+                let is_it = |(lun, node): (&u8, &Option<String>)| (*node == Some(plug.node(*lun))).then_some(*lun);
+                plugged.devices.iter().filter_map(is_it).collect()
+            };
+            unless_off(self.bring_in_line(vm, has_it, &wanted))?;
+        }
+        Ok(())
+    }
+
+    fn attach(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        self.set(vm, within_limit(lun)?, Some(self.plug(disk)?))
+    }
+
+    fn detach(&self, vm: &str, lun: u8) -> Result<(), HypervisorError> {
+        unless_off(self.set(vm, lun, None))
+    }
+
+    fn withdraw(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        let node = self.plug(disk)?.node(lun);
+        let is_it = |plugged: &Plugged| plugged.nodes.contains_key(&node).then_some(lun).into_iter().collect();
+        unless_off(self.bring_in_line(vm, is_it, &BTreeMap::new()))
+    }
+
+    fn detach_all(&self) -> Result<(), HypervisorError> {
+        let outcomes: Vec<_> = self.sockets.keys().map(|vm| self.delete_machine(vm)).collect();
+        outcomes.into_iter().collect()
+    }
+}

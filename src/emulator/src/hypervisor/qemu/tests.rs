@@ -1,0 +1,247 @@
+//! With a QEMU that has no guest, where one is installed: what it is asked for is what it does. And with none.
+
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::super::Hypervisor;
+use super::*;
+
+const MIB: u64 = 1 << 20;
+const VM: &str = "Node-0";
+
+/// A root folder, with a socket for QEMU.
+struct Root(PathBuf);
+
+impl Root {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("lazuli-qemu-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.join("qmp")
+    }
+
+    async fn try_start(&self, attached: Vec<Attachment>) -> Result<Hypervisor, HypervisorError> {
+        let machines = QemuMachines { sockets: [(VM.to_lowercase(), self.socket())].into() };
+        let machine = Machine { name: VM.to_owned(), shown: Shown::Scsi };
+        Hypervisor::start_qemu(&self.0, machines, vec![machine], attached).await
+    }
+
+    async fn start(&self, attached: Vec<Attachment>) -> Hypervisor {
+        self.try_start(attached).await.unwrap()
+    }
+
+    /// The files of disks.
+    fn files(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.0.join("disks")).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A QEMU whose processor does not run.
+struct Process(Child);
+
+impl Process {
+    fn start(root: &Root, arguments: &[&str]) -> Option<Self> {
+        let qmp = format!("unix:{},server=on,wait=off", root.socket().display());
+        let started = Command::new("qemu-system-x86_64")
+            .args(["-machine", "q35", "-accel", "tcg", "-m", "64", "-S", "-nodefaults", "-no-user-config"])
+            .args(["-display", "none", "-qmp", &qmp])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .spawn();
+        let process = match started {
+            Ok(child) => Self(child),
+            Err(error) => {
+                eprintln!("skipped: qemu-system-x86_64: {error}");
+                return None;
+            }
+        };
+        while Qmp::connect(&root.socket(), PATIENCE).is_err_and(|error| error.is_off()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(process)
+    }
+
+    fn with_controller(root: &Root) -> Option<Self> {
+        Self::start(root, &["-device", "virtio-scsi-pci,id=lazuli"])
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn disk(name: &str, size_bytes: u64) -> DiskFacts {
+    let id = format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/{name}");
+    DiskFacts { id, unique_id: String::new(), size_bytes, file: None }
+}
+
+fn at(lun: u8, disk: &DiskFacts) -> Attachment {
+    Attachment { vm: VM.to_owned(), lun, disk: disk.clone() }
+}
+
+/// What QEMU has: file and size by LUN.
+fn plugged(root: &Root) -> BTreeMap<u8, (String, u64)> {
+    let mut qmp = Qmp::connect(&root.socket(), PATIENCE).unwrap();
+    let blocks = qmp.execute("query-block", json!({})).unwrap();
+    let has = look(&mut qmp).unwrap();
+    assert_eq!(has.nodes.len(), has.devices.len(), "no block node without a device");
+    let of_block = |block: &serde_json::Value| {
+        let lun = block["qdev"].as_str()?.strip_prefix("lazuli-lun-")?.parse().ok()?;
+        let file = block["inserted"]["file"].as_str()?.to_owned();
+        Some((lun, (file, block["inserted"]["image"]["virtual-size"].as_u64()?)))
+    };
+    blocks.as_array().unwrap().iter().filter_map(of_block).collect()
+}
+
+/// LUN and size alone.
+fn sizes(root: &Root) -> Vec<(u8, u64)> {
+    plugged(root).into_iter().map(|(lun, (_, bytes))| (lun, bytes)).collect()
+}
+
+#[tokio::test]
+async fn disks_are_plugged_at_their_luns_grow_and_go() {
+    let root = Root::new();
+    let Some(_qemu) = Process::with_controller(&root) else { return };
+    let hypervisor = root.start(vec![]).await;
+    assert_eq!((hypervisor.name(), hypervisor.node_root(VM)), ("QEMU", None));
+    let (mut one, two) = (disk("one", 4 * MIB), disk("two", 8 * MIB));
+    hypervisor.create_disk(&one).await.unwrap();
+    hypervisor.attach(VM, 63, &one).await.unwrap();
+    hypervisor.attach("node-0", 0, &two).await.unwrap();
+    hypervisor.attach(VM, 63, &one).await.unwrap();
+    assert_eq!(sizes(&root), [(0, 8 * MIB), (63, 4 * MIB)]);
+
+    one.size_bytes = 6 * MIB;
+    hypervisor.resize(&one).await.unwrap();
+    assert_eq!(sizes(&root), [(0, 8 * MIB), (63, 6 * MIB)]);
+    // Another disk at the LUN takes it over.
+    hypervisor.detach(VM, 0).await.unwrap();
+    hypervisor.attach(VM, 63, &two).await.unwrap();
+    let has = plugged(&root);
+    assert!(has.len() == 1 && has[&63].0.contains("/disks/two-"), "{has:?}");
+    hypervisor.withdraw(VM, 63, &one).await.unwrap();
+    assert_eq!(plugged(&root).len(), 1);
+    for _ in 0..2 {
+        hypervisor.detach(VM, 63).await.unwrap();
+        assert_eq!(sizes(&root), []);
+    }
+    hypervisor.delete_disk(&one.id).await.unwrap();
+    hypervisor.delete_disk(&two.id).await.unwrap();
+    assert_eq!(root.files(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
+async fn a_vhd_is_plugged_without_its_footer_and_withdrawn_by_its_file() {
+    let root = Root::new();
+    let Some(_qemu) = Process::with_controller(&root) else { return };
+    let file = root.0.join("blob");
+    fs::File::create(&file).unwrap().set_len(4 * MIB + 512).unwrap();
+    let vhd = DiskFacts { file: Some(file.clone()), ..disk("vhd", 4 * MIB) };
+    let hypervisor = root.start(vec![]).await;
+    hypervisor.attach(VM, 5, &vhd).await.unwrap();
+    assert_eq!(sizes(&root), [(5, 4 * MIB)]);
+    hypervisor.withdraw(VM, 5, &vhd).await.unwrap();
+    assert_eq!(sizes(&root), []);
+    assert_eq!(fs::metadata(&file).unwrap().len(), 4 * MIB + 512);
+}
+
+#[tokio::test]
+async fn the_next_emulator_adopts_what_is_right_and_sets_the_rest_right() {
+    let root = Root::new();
+    let Some(_qemu) = Process::with_controller(&root) else { return };
+    let [kept, wrong, late, gone] = ["kept", "wrong", "late", "gone"].map(|name| disk(name, 2 * MIB));
+    let first = root.start(vec![at(1, &kept), at(2, &wrong), at(3, &gone)]).await;
+    assert!(root.try_start(vec![]).await.is_err_and(|error| matches!(error, HypervisorError::InUse { .. })));
+    // The first ends without a farewell, in the middle of an unplug.
+    drop(first);
+    let mut qmp = Qmp::connect(&root.socket(), PATIENCE).unwrap();
+    qmp.execute("device_del", json!({"id": "lazuli-lun-3"})).unwrap();
+    qmp.wait_until_gone("lazuli-lun-3").unwrap();
+    let before = qmp.execute("qom-list", json!({"path": "/machine/peripheral"})).unwrap();
+    drop(qmp);
+    let second = root.start(vec![at(1, &kept), at(2, &late)]).await;
+    let has = plugged(&root);
+    assert_eq!(has.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    assert!(has[&1].0.contains("/kept-") && has[&2].0.contains("/late-"), "{has:?}");
+    assert!(before.to_string().contains("lazuli-lun-1"));
+    second.shutdown().await.unwrap();
+    assert_eq!(sizes(&root), []);
+}
+
+#[tokio::test]
+async fn a_qemu_without_the_controller_is_told_in_words_and_keeps_no_file_open() {
+    let root = Root::new();
+    let Some(_qemu) = Process::start(&root, &[]) else { return };
+    let hypervisor = root.start(vec![]).await;
+    let error = hypervisor.attach(VM, 0, &disk("one", MIB)).await.unwrap_err();
+    let text = crate::error_chain::chain(&error);
+    assert!(text.contains("node-0") && text.contains("Bus 'lazuli.0' not found"), "{text}");
+    assert!(text.contains("-device virtio-scsi-pci,id=lazuli"), "{text}");
+    assert_eq!(sizes(&root), []);
+}
+
+#[tokio::test]
+async fn a_machine_that_is_off_has_no_devices_and_takes_none() {
+    let root = Root::new();
+    let one = disk("one", MIB);
+    // Another process has gone and left its socket.
+    for _ in 0..2 {
+        let hypervisor = root.start(vec![at(0, &one)]).await;
+        hypervisor.detach(VM, 0).await.unwrap();
+        hypervisor.resize(&one).await.unwrap();
+        let error = hypervisor.attach(VM, 0, &one).await.unwrap_err();
+        assert!(crate::error_chain::chain(&error).contains("does QEMU run with -qmp"), "{error}");
+        hypervisor.delete_machine(VM).await.unwrap();
+        hypervisor.shutdown().await.unwrap();
+        drop(hypervisor);
+        let _ = std::os::unix::net::UnixListener::bind(root.socket());
+    }
+}
+
+#[tokio::test]
+async fn machines_without_a_socket_have_their_disks_on_paper() {
+    let root = Root::new();
+    let hypervisor = root.start(vec![]).await;
+    let one = disk("one", MIB);
+    hypervisor.create_machine("other", Shown::Nvme { multipath: false, system: true }).await.unwrap();
+    hypervisor.attach("other", 0, &one).await.unwrap();
+    fs::File::options().write(true).open(&root.files()[0]).unwrap().write_all_at(b"lapis", 7).unwrap();
+    hypervisor.copy_disk(&one.id, &disk("two", 2 * MIB)).await.unwrap();
+    for file in root.files() {
+        let mut bytes = [0; 5];
+        fs::File::open(file).unwrap().read_exact_at(&mut bytes, 7).unwrap();
+        assert_eq!(&bytes, b"lapis");
+    }
+    hypervisor.detach("other", 0).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_azure_or_qemu_cannot_do_is_refused() {
+    let root = Root::new();
+    let hypervisor = root.start(vec![]).await;
+    let one = disk("one", MIB);
+    let error = hypervisor.attach(VM, 64, &one).await.unwrap_err().to_string();
+    assert_eq!(error, "LUN 64 is too high: Azure's data disks have the LUNs 0 to 63");
+    let nvme = Shown::Nvme { multipath: false, system: true };
+    let error = hypervisor.create_machine(VM, nvme).await.unwrap_err().to_string();
+    assert!(error.contains(VM) && error.contains("diskController: SCSI"), "{error}");
+    drop(hypervisor);
+    let error = root.try_start(vec![at(200, &one)]).await.unwrap_err().to_string();
+    assert!(error.contains("LUN 200"), "{error}");
+}
