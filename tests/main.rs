@@ -7,7 +7,8 @@
 //! | `kubectl` | what kubectl prints, for `it` and for a real cluster | kubectl |
 //! | `model` | random lives of a cluster against the emulator, on paused time, from one seed | nothing |
 //! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
-//! | `guest` | a machine with a kernel of its own in QEMU, for mounts of file shares | root, and what `scripts/guest` installs |
+//! | `reader` | what a machine must show to the reader of its disks, for `privileged` and `guest` | nothing |
+//! | `guest` | a machine with a kernel of its own in QEMU, for mounts of file shares and for disks | root, and what `scripts/guest` installs |
 //! | `privileged::cluster` | the chart installed in a real Kubernetes, its containers as processes: `lazuli-test-cluster` | root, and the programs that `scripts/test cluster` builds |
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
@@ -103,6 +104,7 @@ mod api_server;
 mod guest;
 mod kubectl;
 mod model;
+mod reader;
 
 mod privileged {
     use lazuli_test_cluster::azure;

@@ -33,8 +33,9 @@ use tonic::{Code, Status, transport::Channel};
 
 use super::{
     folder::Folder,
-    machine::{DataDisks, Equipment, Guest},
+    machine::{DataDisks, Equipment, Guest, example},
 };
+use crate::reader::Found;
 
 pub(super) const GIB: i64 = 1 << 30;
 /// The machine that is the guest.
@@ -121,7 +122,8 @@ impl Disks {
         let folder = Folder::make();
         let sockets = [NODE, SECOND_NODE].map(|node| (node.to_owned(), folder.path().join(format!("{node}.qmp"))));
         let machines = QemuMachines { sockets: sockets.into() };
-        let size = "Standard_D64s_v5";
+        // The size with the most data disks that come by SCSI.
+        let size = "Standard_M64s";
         let scenario = Scenario::parse(&format!(
             "virtualMachines:\n- {{name: {NODE}, size: {size}}}\n- {{name: {SECOND_NODE}, size: {size}}}\n\
              - {{name: {NVME_NODE}, size: Standard_D8ds_v6}}\n"
@@ -145,7 +147,8 @@ impl Disks {
     async fn boot(folder: &Folder, node: &str, controller: &str) -> Guest {
         let socket = folder.path().join(format!("{node}.qmp"));
         let disks = Some(DataDisks { socket: &socket, properties: controller });
-        Guest::boot_with(Equipment { disks, ..Equipment::default() }).await
+        let programs = [("/bin/reader", &*example("guest-reader"))];
+        Guest::boot_with(Equipment { disks, programs: &programs, ..Equipment::default() }).await
     }
 
     /// Boots another guest as the second machine.
@@ -164,14 +167,20 @@ impl Disks {
         found[0].clone()
     }
 
-    /// A new volume of this many GiB, without an attachment.
+    /// A new volume of one GiB, without an attachment.
     pub(super) async fn create(&self, name: &str, capability: VolumeCapability) -> Volume {
         let request = CreateVolumeRequest {
             name: name.to_owned(),
             capacity_range: Some(CapacityRange { required_bytes: GIB, limit_bytes: 0 }),
-            volume_capabilities: vec![capability.clone()],
+            volume_capabilities: vec![capability],
             ..Default::default()
         };
+        self.create_as(request).await
+    }
+
+    /// The same as it is asked for.
+    pub(super) async fn create_as(&self, request: CreateVolumeRequest) -> Volume {
+        let capability = request.volume_capabilities[0].clone();
         let made = self.guest.meanwhile(self.controller.clone().create_volume(request)).await.unwrap();
         let made = made.into_inner().volume.unwrap();
         let disk = made.volume_id.rsplit('/').next().unwrap().to_lowercase();
@@ -257,6 +266,21 @@ pub(super) async fn kernel_sees(guest: &Guest) -> BTreeMap<u8, String> {
     let printed = guest.sh(line).await;
     let disk = |line: &str| line.split_once(' ').map(|(lun, name)| (lun.parse().unwrap(), name.to_owned()));
     printed.lines().filter_map(disk).collect()
+}
+
+/// What the product's reader finds in a guest, whose kubelet has its folder on the disk of the operating system.
+pub(super) async fn find(guest: &Guest, there: &[u32], not_there: &[u32]) -> BTreeMap<u32, Found> {
+    let luns = |luns: &[u32]| luns.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let output = guest.exec(&["reader", "/mnt/system", &luns(there), &luns(not_there)]).await;
+    assert!(output.code == 0, "{output:?}");
+    let disk = |line: &str| {
+        let mut words = line.splitn(4, ' ');
+        let mut next = || words.next().unwrap();
+        let lun = next().parse().unwrap();
+        let (bytes, is_certain) = (next().parse().unwrap(), next() == "true");
+        (lun, Found { name: next().to_owned(), bytes, is_certain })
+    };
+    output.stdout.lines().map(disk).collect()
 }
 
 async fn start_plugin(lab: &Lab, guest: &Guest, node: &str) -> NodeClient<Channel> {

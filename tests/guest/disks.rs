@@ -2,17 +2,18 @@
 //!
 //! [`super::disk_driver`] has the table of what is unlike Azure.
 
-use std::{fs::File, os::unix::fs::FileExt as _};
+use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt as _};
 
 use tonic::Code;
 
 use super::{
     disk_driver::{
-        Disks, GIB, NODE, NVME_NODE, Volume, bytes, check, grow, has, is_blank, kind, publish, refused, unpublish,
-        unstage, write,
+        self, Disks, GIB, NODE, NVME_NODE, Volume, bytes, check, grow, has, is_blank, kind, publish, refused,
+        unpublish, unstage, write,
     },
     machine::{Guest, able},
 };
+use crate::reader;
 
 #[tokio::test]
 async fn disks_come_and_go_at_their_luns_and_none_is_taken_for_another() {
@@ -20,6 +21,7 @@ async fn disks_come_and_go_at_their_luns_and_none_is_taken_for_another() {
         return;
     }
     let mut disks = Disks::start().await;
+    reader::each_disk_is_found_at_its_lun(&Scsi(&disks), "scsi").await;
     eight_volumes_live_beside_each_other(&disks).await;
     another_disk_at_the_lun_is_refused(&disks).await;
     what_is_not_blank_is_not_formatted(&disks).await;
@@ -27,8 +29,52 @@ async fn disks_come_and_go_at_their_luns_and_none_is_taken_for_another() {
     disks.finish().await;
 }
 
-/// The LUN at which one disk is attached by hand: Azure's last.
-const LAST_LUN: u8 = 63;
+/// The guest as a machine with SCSI disks.
+struct Scsi<'a>(&'a Disks);
+
+impl reader::Machine for Scsi<'_> {
+    async fn plug(&self, name: &str, lun: u8) {
+        self.0.tool.make_disk(name, 1).await;
+        reader::name_disk(&self.0.file(name), name);
+        self.0.tool.attach(NODE, name, lun).await;
+    }
+
+    async fn pull(&self, name: &str, _lun: u8) {
+        self.0.tool.yank(NODE, name).await;
+        self.0.tool.delete_disk(name).await;
+    }
+
+    async fn find(&self, there: &[u32], not_there: &[u32]) -> BTreeMap<u32, reader::Found> {
+        disk_driver::find(&self.0.guest, there, not_there).await
+    }
+}
+
+/// The same with namespaces.
+struct Nvme<'a>(&'a Guest);
+
+impl reader::Machine for Nvme<'_> {
+    async fn plug(&self, name: &str, lun: u8) {
+        let line = format!(
+            "printf '%s' '{}' | dd of={NAMESPACES}/{} bs=1 seek={} conv=notrunc 2>/dev/null",
+            reader::name_of_disk(name),
+            lun + 2,
+            reader::NAME_AT
+        );
+        self.0.sh(&format!("truncate -s 1G {NAMESPACES}/{} && {line}", lun + 2)).await;
+        add_namespace(self.0, lun + 2, "1G").await;
+    }
+
+    async fn pull(&self, _name: &str, lun: u8) {
+        remove_namespace(self.0, lun + 2).await;
+    }
+
+    async fn find(&self, there: &[u32], not_there: &[u32]) -> BTreeMap<u32, reader::Found> {
+        disk_driver::find(self.0, there, not_there).await
+    }
+}
+
+/// LUNs at which disks are attached by another tool, Azure's last among them.
+const HAND_LUNS: [u8; 4] = [63, 17, 9, 40];
 
 /// Another order each time; what a test prints of it repeats a failure.
 fn shuffle<T>(all: &mut [T]) {
@@ -41,11 +87,16 @@ async fn eight_volumes_live_beside_each_other(disks: &Disks) {
         volumes.push(disks.create(&format!("pvc-{n}"), kind(name)).await);
     }
     shuffle(&mut volumes);
-    disks.tool.attach(NODE, &volumes[0].disk, LAST_LUN).await;
-    for volume in &mut volumes {
+    // Half of them are there already when they are published, so that the order of LUNs is another one than that in which
+    // they come.
+    for (n, volume) in volumes.iter_mut().enumerate() {
+        if n % 2 == 0 {
+            disks.tool.attach(NODE, &volume.disk, HAND_LUNS[n / 2]).await;
+        }
         disks.attach(volume, NODE).await;
+        assert!(n % 2 == 1 || volume.lun() == HAND_LUNS[n / 2], "{volume:?}");
     }
-    // Some leave and come again in another order, so that the order of the kernel's names is not that of the LUNs.
+    // Some leave and come again.
     shuffle(&mut volumes[1..]);
     for volume in &volumes[1..5] {
         disks.detach(volume, NODE).await;
@@ -54,7 +105,6 @@ async fn eight_volumes_live_beside_each_other(disks: &Disks) {
     for volume in &mut volumes[1..5] {
         disks.attach(volume, NODE).await;
     }
-    assert_eq!(volumes[0].lun(), LAST_LUN);
     let names: Vec<(u8, &str)> = volumes.iter().map(|volume| (volume.lun(), &*volume.disk)).collect();
     println!("LUNs: {names:?}");
 
@@ -179,6 +229,7 @@ async fn a_namespace_is_staged_and_grows(disks: &mut Disks) {
     disks.attach(&mut volume, NVME_NODE).await;
     assert_eq!(volume.lun(), 0);
     let (guest, node) = (&disks.guest, &disks.node);
+    reader::each_disk_is_found_at_its_lun(&Nvme(guest), "nvme").await;
     // A smaller one at the next LUN comes first, and gets the first name.
     add_namespace(guest, 3, "16M").await;
     guest.sh("until [ -e /dev/nvme0n2 ]; do sleep 0.05; done").await;

@@ -1,5 +1,7 @@
 //! What takes minutes: outages as a node meets them, a share that several nodes have, and a node plugin that is replaced.
 
+mod disks;
+
 use std::fs;
 
 use csi_proto::csi::{NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, node_client::NodeClient};

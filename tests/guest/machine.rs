@@ -5,7 +5,7 @@
 
 use std::{
     net::Ipv4Addr,
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, Mutex},
     time::Duration,
@@ -351,12 +351,17 @@ async fn over_connection(connection: TcpStream) -> Channel {
     Endpoint::from_static("http://guest").timeout(KUBELET).connect_with_connector(connector).await.unwrap()
 }
 
+/// A program of these tests, which cargo puts beside the others.
+pub(super) fn example(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_BIN_EXE_lazuli")).parent().unwrap().join("examples").join(name);
+    assert!(path.exists(), "no {}: cargo test builds it", path.display());
+    path
+}
+
 /// The script that becomes QEMU. Until then it takes away what it has made when this process ends; QEMU just ends.
 fn command(agent: &str, equipment: Equipment<'_>, orders: u16) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_lazuli"));
-    // cargo puts examples beside the programs.
-    let own = program.parent().unwrap().join("examples/guest-agent");
-    assert!(own.exists(), "no agent at {}: cargo test builds it", own.display());
+    let own = example("guest-agent");
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "bash", "scripts/guest", "boot", "--agent", agent]);
     let usual = [("/bin/agent", &*own), ("/bin/lazuli", program)];
