@@ -259,8 +259,9 @@ run_guest() {
     shift 3
     # The clock is one that QEMU keeps: a processor's own counter is measured at the start, and on a busy machine wrongly, so
     # that the guest's time runs ahead and deadlines pass too early. The rest makes a failure an end.
-    parameters+=" console=ttyS0 quiet loglevel=4 mitigations=off random.trust_cpu=on no_timer_check"
-    parameters+=" clocksource=acpi_pm panic=-1 nvme_core.multipath=N"
+    # What is given counts: of several values the kernel takes the last.
+    parameters="console=ttyS0 quiet loglevel=4 mitigations=off random.trust_cpu=on no_timer_check \
+clocksource=acpi_pm panic=-1 nvme_core.multipath=N $parameters"
     qemu_of "$folder"
     exec setpriv --pdeathsig KILL nice -n 2 "${qemu[@]}" -machine q35 -accel tcg -cpu max -smp 1 -m 768 \
         -nodefaults -no-user-config -display none -no-reboot \

@@ -114,11 +114,11 @@ pub(super) fn kind(name: &str) -> VolumeCapability {
 
 impl Disks {
     pub(super) async fn start() -> Self {
-        Self::start_with("").await
+        Self::start_with("", "").await
     }
 
-    /// The same, with these properties of the controller for data disks.
-    pub(super) async fn start_with(controller: &str) -> Self {
+    /// The same, with these properties of the controller for data disks, and these words for the kernel.
+    pub(super) async fn start_with(controller: &str, kernel: &str) -> Self {
         let folder = Folder::make();
         let sockets = [NODE, SECOND_NODE].map(|node| (node.to_owned(), folder.path().join(format!("{node}.qmp"))));
         let machines = QemuMachines { sockets: sockets.into() };
@@ -137,23 +137,23 @@ impl Disks {
             ..lazuli_emulator::Options::default()
         };
         let mut lab = Lab::start(Options { azure, ..Options::new(folder.path()) }).await.unwrap();
-        let guest = Self::boot(&folder, NODE, controller).await;
+        let guest = Self::boot(&folder, NODE, controller, kernel).await;
         let client = guest.meanwhile(lab.controller("controller")).await.unwrap();
         let tool = guest.meanwhile(Azure { url: lab.emulator.url() }.other_tool()).await;
         let node = start_plugin(&lab, &guest, NODE).await;
         Self { lab, controller: client, tool, guest, node, folder }
     }
 
-    async fn boot(folder: &Folder, node: &str, controller: &str) -> Guest {
+    async fn boot(folder: &Folder, node: &str, controller: &str, kernel: &str) -> Guest {
         let socket = folder.path().join(format!("{node}.qmp"));
         let disks = Some(DataDisks { socket: &socket, properties: controller });
         let programs = [("/bin/reader", &*example("guest-reader"))];
-        Guest::boot_with(Equipment { disks, programs: &programs, ..Equipment::default() }).await
+        Guest::boot_with(Equipment { disks, programs: &programs, kernel, ..Equipment::default() }).await
     }
 
     /// Boots another guest as the second machine.
     pub(super) async fn second(&self) -> (Guest, NodeClient<Channel>) {
-        let guest = Self::boot(&self.folder, SECOND_NODE, "").await;
+        let guest = Self::boot(&self.folder, SECOND_NODE, "", "").await;
         let node = start_plugin(&self.lab, &guest, SECOND_NODE).await;
         (guest, node)
     }

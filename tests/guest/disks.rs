@@ -50,7 +50,7 @@ impl reader::Machine for Scsi<'_> {
 }
 
 /// The same with namespaces.
-struct Nvme<'a>(&'a Guest);
+pub(super) struct Nvme<'a>(pub(super) &'a Guest);
 
 impl reader::Machine for Nvme<'_> {
     async fn plug(&self, name: &str, lun: u8) {
@@ -178,7 +178,7 @@ const NAMESPACES: &str = "/tmp/namespaces";
 
 /// An NVMe controller of Azure's model, with the disk of the "operating system" as namespace 1. It has namespaces 1 and up,
 /// as Azure's: namespace 2 is LUN 0.
-async fn start_nvme(guest: &Guest) {
+pub(super) async fn start_nvme(guest: &Guest) {
     let lines = format!(
         "set -e; modprobe nvmet; modprobe nvmet-tcp; modprobe nvme-tcp; mount -t configfs configfs /sys/kernel/config; \
          mkdir -p {NAMESPACES}; cd {TARGET}; mkdir subsystems/{SUBSYSTEM}; \
@@ -199,7 +199,7 @@ async fn start_nvme(guest: &Guest) {
     assert_eq!(model.trim(), "MSFT NVMe Accelerator v1.0");
 }
 
-async fn add_namespace(guest: &Guest, nsid: u8, size: &str) {
+pub(super) async fn add_namespace(guest: &Guest, nsid: u8, size: &str) {
     let line = format!(
         "set -e; truncate -s {size} {NAMESPACES}/{nsid}; mkdir {TARGET}/subsystems/{SUBSYSTEM}/namespaces/{nsid}; \
          cd {TARGET}/subsystems/{SUBSYSTEM}/namespaces/{nsid}; printf {NAMESPACES}/{nsid} >device_path; \
@@ -216,7 +216,7 @@ async fn grow_namespace(guest: &Guest, nsid: u8, size: &str) {
     guest.sh(&line).await;
 }
 
-async fn remove_namespace(guest: &Guest, nsid: u8) {
+pub(super) async fn remove_namespace(guest: &Guest, nsid: u8) {
     let folder = format!("{TARGET}/subsystems/{SUBSYSTEM}/namespaces/{nsid}");
     guest.sh(&format!("echo 0 >{folder}/enable; rmdir {folder}; rm {NAMESPACES}/{nsid}")).await;
 }

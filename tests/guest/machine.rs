@@ -74,6 +74,8 @@ pub(super) struct Equipment<'a> {
     pub(super) programs: &'a [(&'a str, &'a Path)],
     /// By what it reaches file servers.
     pub(super) storage: Storage,
+    /// More words for the kernel's command line.
+    pub(super) kernel: &'a str,
     /// By what an emulator plugs disks.
     pub(super) disks: Option<DataDisks<'a>>,
 }
@@ -369,6 +371,7 @@ fn command(agent: &str, equipment: Equipment<'_>, orders: u16) -> Command {
         command.args(["--file", &format!("{inside}={}", outside.display())]);
     }
     command
+        .args(["--kernel", equipment.kernel])
         .args(["--", "-mon", "chardev=orders,mode=control"])
         .args(["-chardev", &format!("socket,id=orders,host=127.0.0.1,port={orders},server=off")]);
     if equipment.storage == Storage::Own {

@@ -110,8 +110,7 @@ mod types;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use qemu::QmpError;
-pub use types::{Attachment, DiskFacts, HypervisorError, Machine, QemuMachines, Shown};
+pub use types::{Attachment, DiskFacts, HypervisorError, Machine, QemuMachines, QmpError, Shown};
 
 use backend::Backend;
 use loop_backend::LoopBackend;

@@ -10,12 +10,16 @@ use csi_proto::csi::{
 use futures::future::join_all;
 use tonic::{Code, Status};
 
-use crate::guest::{
-    disk_driver::{
-        Disks, GIB, NODE, SECOND_NODE, Volume, bytes, check, find, grow, has, is_blank, kernel_sees, kind, publish,
-        refused, stage, try_unstage, unpublish, unstage, write,
+use crate::{
+    guest::{
+        disk_driver::{
+            Disks, GIB, NODE, NVME_NODE, SECOND_NODE, Volume, bytes, check, find, grow, has, is_blank, kernel_sees,
+            kind, publish, refused, stage, try_unstage, unpublish, unstage, write,
+        },
+        disks::{Nvme, add_namespace, remove_namespace, start_nvme},
+        machine::able,
     },
-    machine::able,
+    reader,
 };
 
 /// How soon a test asks again.
@@ -93,7 +97,7 @@ async fn thirty_two_disks_come_at_once_and_sixty_four_are_found() {
     for lun in &luns {
         let name = format!("disk-{lun}");
         disks.tool.make_disk(&name, 1).await;
-        crate::reader::name_disk(&disks.file(&name), &name);
+        reader::name_disk(&disks.file(&name), &name);
         disks.tool.attach(NODE, &name, u8::try_from(*lun).unwrap()).await;
     }
     for (lun, disk) in find(&disks.guest, &luns, &[]).await {
@@ -193,51 +197,118 @@ async fn a_kernel_that_is_told_nothing_finds_the_right_disk_and_its_new_size() {
     if !able() {
         return;
     }
-    let disks = Disks::start_with(",hotplug=off,param_change=off").await;
+    let disks = Disks::start_with(",hotplug=off,param_change=off", "").await;
     let (guest, node) = (&disks.guest, &disks.node);
-    let mut old = disks.create("pvc-old", kind("ext4")).await;
-    disks.attach(&mut old, NODE).await;
+    let mut small = disks.create("pvc-small", kind("ext4")).await;
+    disks.attach(&mut small, NODE).await;
     assert!(disks.kernel_sees().await.is_empty(), "the kernel was told");
     // The plugin asks the kernel to scan.
-    disks.stage(&old).await.unwrap();
-    publish(node, &old).await;
-    write(guest, &old).await;
-    disks.expand(&old, 2).await;
-    assert_eq!(grow(node, &old, 2).await, 2 * GIB);
-    check(guest, &old).await;
-    unpublish(node, &old).await;
-    unstage(node, &old).await;
-    disks.detach(&old, NODE).await;
-    assert!(disks.kernel_sees().await.contains_key(&old.lun()), "the kernel was told");
-    let before = bytes(&disks.file(&old.disk));
-    // Another disk of another size comes to the LUN, where the kernel still has the entry of the old one.
-    let mut new = disks.create("pvc-new", kind("ext4")).await;
-    disks.attach(&mut new, NODE).await;
-    assert_eq!(new.lun(), old.lun());
-    let outcome = disks.stage(&new).await;
-    println!("a new disk behind a stale entry: {outcome:?}");
-    match outcome {
-        Ok(()) => {
-            publish(node, &new).await;
-            write(guest, &new).await;
-            let sectors = guest.sh("cat /sys/class/scsi_device/1:0:0:0/device/block/*/size").await;
-            assert_eq!(sectors, (GIB / 512).to_string(), "the size of the old disk");
-            unpublish(node, &new).await;
-            unstage(node, &new).await;
-            assert!(has(&disks.file(&new.disk), &new.content()));
-        }
-        Err(status) => {
-            assert!(is_repeated(&status), "{status}");
-            assert!(is_blank(&disks.file(&new.disk)));
-        }
+    disks.stage(&small).await.unwrap();
+    publish(node, &small).await;
+    write(guest, &small).await;
+    unpublish(node, &small).await;
+    unstage(node, &small).await;
+    disks.detach(&small, NODE).await;
+    assert!(disks.kernel_sees().await.contains_key(&small.lun()), "the kernel was told");
+    let before = bytes(&disks.file(&small.disk));
+
+    // A larger disk comes to the LUN, where the kernel still has the entry of the small one.
+    let request = CreateVolumeRequest {
+        name: "pvc-large".to_owned(),
+        capacity_range: Some(CapacityRange { required_bytes: 2 * GIB, limit_bytes: 0 }),
+        volume_capabilities: vec![kind("ext4")],
+        ..Default::default()
+    };
+    let mut large = disks.create_as(request).await;
+    disks.attach(&mut large, NODE).await;
+    assert_eq!(large.lun(), small.lun());
+    repeat(&disks, || disks.stage(&large)).await;
+    publish(node, &large).await;
+    write(guest, &large).await;
+    disks.expand(&large, 3).await;
+    assert_eq!(grow(node, &large, 3).await, 3 * GIB);
+    check(guest, &large).await;
+    unpublish(node, &large).await;
+    unstage(node, &large).await;
+    disks.detach(&large, NODE).await;
+    assert!(has(&disks.file(&large.disk), &large.content()));
+    assert!(bytes(&disks.file(&small.disk)) == before, "the disk that was there before was written");
+
+    // The small one comes again, and the kernel takes it for as large as the other.
+    let before = bytes(&disks.file(&large.disk));
+    disks.attach(&mut small, NODE).await;
+    let outcome = disks.stage(&small).await;
+    println!("a small disk behind the entry of a larger one: {outcome:?}");
+    if outcome.is_err() {
+        guest.sh("echo 1 >/sys/class/scsi_device/1:0:0:0/device/rescan").await;
+        repeat(&disks, || disks.stage(&small)).await;
     }
-    disks.detach(&new, NODE).await;
-    assert!(bytes(&disks.file(&old.disk)) == before, "the old disk was written");
-    for volume in [&old, &new] {
+    publish(node, &small).await;
+    check(guest, &small).await;
+    unpublish(node, &small).await;
+    unstage(node, &small).await;
+    disks.detach(&small, NODE).await;
+    assert!(bytes(&disks.file(&large.disk)) == before, "the disk that was there before was written");
+    for volume in [&small, &large] {
         disks.delete(volume).await;
     }
     guest.sh("for entry in /sys/class/scsi_device/1:0:0:*; do echo 1 >$entry/device/delete; done").await;
     disks.finish().await;
+}
+
+#[tokio::test]
+async fn namespaces_come_and_go_under_load_and_none_is_taken_for_another() {
+    if !able() {
+        return;
+    }
+    for multipath in ["N", "Y"] {
+        let mut disks = Disks::start_with("", &format!("nvme_core.multipath={multipath}")).await;
+        start_nvme(&disks.guest).await;
+        let paths = disks.guest.sh("ls -d /sys/class/nvme/nvme0/nvme0c0n1 2>/dev/null; true").await;
+        assert_eq!(!paths.is_empty(), multipath == "Y", "{paths}");
+        disks.restart_plugin(NVME_NODE, "--state-dir /mnt/system/state").await;
+        let mut volume = disks.create("pvc-nvme", kind("ext4")).await;
+        disks.attach(&mut volume, NVME_NODE).await;
+        let (guest, node) = (&disks.guest, &disks.node);
+        reader::each_disk_is_found_at_its_lun(&Nvme(guest), "nvme").await;
+        add_namespace(guest, 2, "1G").await;
+        disks.stage(&volume).await.unwrap();
+        publish(node, &volume).await;
+        write(guest, &volume).await;
+        let place = format!("{}/numbers", volume.target);
+        guest
+            .sh(&format!(
+                "rm -f /tmp/enough; (n=0; until [ -e /tmp/enough ]; do printf '%-511s\\n' $n | dd of={place} bs=512 seek=$n \
+                 conv=notrunc,fsync 2>/dev/null || echo $n >>/tmp/lost; n=$((n + 1)); done; echo $n >/tmp/over) \
+                 >/dev/null 2>&1 </dev/null &"
+            ))
+            .await;
+        for round in 0..6_u8 {
+            for nsid in 3..6 {
+                add_namespace(guest, nsid + round % 2, "1G").await;
+            }
+            let luns: Vec<u32> = (1..4).map(|lun| lun + u32::from(round) % 2).collect();
+            assert_eq!(find(guest, &luns, &[6]).await.len(), 3);
+            for nsid in 3..6 {
+                remove_namespace(guest, nsid + round % 2).await;
+            }
+            find(guest, &[], &[1, 2, 3, 4]).await;
+        }
+        guest.sh("touch /tmp/enough; until [ -s /tmp/over ]; do sleep 0.05; done; [ ! -e /tmp/lost ]").await;
+        let count: u64 = guest.sh("cat /tmp/over; rm /tmp/over").await.parse().unwrap();
+        println!("multipath={multipath}: {count} numbers were written under load");
+        let wrong = format!(
+            "n=0; while [ $n -lt {count} ]; do read -r found || exit 1; [ $found = $n ] || exit 1; n=$((n + 1)); done <{place}"
+        );
+        guest.sh(&wrong).await;
+        check(guest, &volume).await;
+        unpublish(node, &volume).await;
+        unstage(node, &volume).await;
+        remove_namespace(guest, 2).await;
+        disks.detach(&volume, NVME_NODE).await;
+        disks.delete(&volume).await;
+        disks.finish().await;
+    }
 }
 
 /// How often mkfs is killed, for each file system.

@@ -16,10 +16,9 @@ use serde_json::json;
 
 use self::plan::{Extent, LAST_LUN, Order, Plug, Plugged};
 use self::qmp::Qmp;
-pub use self::qmp::QmpError;
 use super::backend::Backend;
 use super::disk_files::DiskFiles;
-use super::types::{Attachment, DiskFacts, HypervisorError, Machine, QemuMachines, Shown};
+use super::types::{Attachment, DiskFacts, HypervisorError, Machine, QemuMachines, QmpError, Shown};
 
 /// How long QEMU may take for an answer: seconds only where it competes with others for the processor.
 const PATIENCE: Duration = Duration::from_secs(30);

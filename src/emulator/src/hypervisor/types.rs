@@ -1,9 +1,9 @@
 //! What the hypervisor works on, and how it fails.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
-
-use super::qemu::QmpError;
+use std::time::Duration;
 
 /// How a machine shows its data disks to its kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +61,92 @@ pub struct QemuMachines {
     pub sockets: BTreeMap<String, PathBuf>,
 }
 
+/// The id that the SCSI controller for data disks has in the arguments of QEMU.
+pub(super) const QEMU_CONTROLLER: &str = "lazuli";
+
+/// How QEMU did not do what it was asked to do.
+#[derive(Debug, thiserror::Error)]
+pub enum QmpError {
+    /// No QEMU listens.
+    #[error("cannot connect: does QEMU run with -qmp unix:PATH,server=on,wait=off and this path?")]
+    Connect(#[source] io::Error),
+    /// It was connected to, and says nothing.
+    #[error("QEMU sent no greeting within {} s: a QMP socket serves one client at a time, is another connected?", within.as_secs())]
+    NoGreeting {
+        /// How long it was waited for.
+        within: Duration,
+    },
+    /// What listens is no QMP server.
+    #[error("expected the greeting of a QMP server, got {got}")]
+    NoQmp {
+        /// What it said.
+        got: String,
+    },
+    /// The connection broke.
+    #[error("the connection broke during {command}")]
+    Broken {
+        /// The command.
+        command: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// QEMU has ended.
+    #[error("QEMU ended during {command}")]
+    Ended {
+        /// The command.
+        command: String,
+    },
+    /// No answer.
+    #[error("QEMU did not answer {command} within {} s", within.as_secs())]
+    Late {
+        /// The command, or what was to happen.
+        command: String,
+        /// How long it was waited for.
+        within: Duration,
+    },
+    /// An answer that is no JSON object.
+    #[error("the answer to {command} is not JSON: {got}")]
+    NoJson {
+        /// The command.
+        command: String,
+        /// What it said.
+        got: String,
+    },
+    /// QEMU refuses to make a disk.
+    #[error("QEMU takes no disk: {why}: was it started with -device virtio-scsi-pci,id={QEMU_CONTROLLER}?")]
+    NoDevice {
+        /// What it said.
+        why: String,
+    },
+    /// QEMU refuses.
+    #[error("QEMU refused {command}: {why} ({class})")]
+    Refused {
+        /// The command.
+        command: String,
+        /// The class of the error.
+        class: String,
+        /// What it said.
+        why: String,
+    },
+}
+
+impl QmpError {
+    /// Whether no process listens: the machine is off.
+    pub(super) fn is_off(&self) -> bool {
+        let kinds = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+        matches!(self, Self::Connect(source) if kinds.contains(&source.kind()))
+    }
+
+    /// The same of a disk that was to be made.
+    pub(super) fn of_device(self) -> Self {
+        match self {
+            Self::Refused { why, .. } => Self::NoDevice { why },
+            error => error,
+        }
+    }
+}
+
 /// The hypervisor could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum HypervisorError {
@@ -69,7 +155,7 @@ pub enum HypervisorError {
     NotRoot,
     /// There is no `losetup`.
     #[error("--hypervisor loop needs the program losetup (package util-linux or mount)")]
-    NoLosetup(#[source] std::io::Error),
+    NoLosetup(#[source] io::Error),
     /// There are no loop devices.
     #[error("--hypervisor loop needs loop devices: /dev/loop-control is not there (modprobe loop)")]
     NoLoopControl,
@@ -94,7 +180,7 @@ pub enum HypervisorError {
         path: PathBuf,
         /// Why it failed.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A program failed.
     #[error("{command} failed: {stderr}")]

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::super::types::QEMU_CONTROLLER;
+
 /// The highest LUN of a data disk (source: Azure's limits of virtual machines, 64 data disks). QEMU takes higher ones, of
 /// which its guests do not see those above 255.
 pub(super) const LAST_LUN: u8 = 63;
-/// The id that the controller for data disks has in QEMU's arguments.
-pub(super) const CONTROLLER: &str = "lazuli";
 /// How the ids of devices begin. What QEMU has by another id is not this hypervisor's.
 const DEVICE: &str = "lazuli-lun-";
 /// How the names of block nodes begin.
@@ -89,7 +89,7 @@ impl Order {
             }
             Self::AddDevice { lun, node } => (
                 "device_add",
-                json!({"driver": "scsi-hd", "id": device(*lun), "drive": node, "bus": format!("{CONTROLLER}.0"),
+                json!({"driver": "scsi-hd", "id": device(*lun), "drive": node, "bus": format!("{QEMU_CONTROLLER}.0"),
                     "channel": 0, "scsi-id": 0, "lun": lun, "vendor": "Msft", "product": "Virtual Disk", "ver": "1.0"}),
             ),
             Self::RemoveDevice { lun } => ("device_del", json!({"id": device(*lun)})),
