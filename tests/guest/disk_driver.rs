@@ -15,6 +15,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
+    net::Ipv4Addr,
     path::{Path, PathBuf},
 };
 
@@ -29,6 +30,7 @@ use csi_proto::csi::{
 use lazuli_emulator::{HypervisorChoice, hypervisor::QemuMachines, scenario::Scenario};
 use lazuli_rig::{Lab, Options};
 use lazuli_test_cluster::azure::{Azure, OtherTool};
+use tokio::net::{TcpListener, UnixStream};
 use tonic::{Code, Status, transport::Channel};
 
 use super::{
@@ -44,7 +46,7 @@ pub(super) const NODE: &str = "node-0";
 pub(super) const NVME_NODE: &str = "node-nvme";
 /// A machine that is a second guest, where a test starts one.
 pub(super) const SECOND_NODE: &str = "node-1";
-const SOCKET: &str = "/csi/disk.sock";
+pub(super) const SOCKET: &str = "/csi/disk.sock";
 /// Where the node plugin keeps its records.
 pub(super) const STATE: &str = "/mnt/state";
 
@@ -119,6 +121,11 @@ impl Disks {
 
     /// The same, with these properties of the controller for data disks, and these words for the kernel.
     pub(super) async fn start_with(controller: &str, kernel: &str) -> Self {
+        Self::start_in(Equipment { kernel, ..Equipment::default() }, controller).await
+    }
+
+    /// The same, in a guest with more.
+    pub(super) async fn start_in(equipment: Equipment<'_>, controller: &str) -> Self {
         let folder = Folder::make();
         let sockets = [NODE, SECOND_NODE].map(|node| (node.to_owned(), folder.path().join(format!("{node}.qmp"))));
         let machines = QemuMachines { sockets: sockets.into() };
@@ -132,28 +139,31 @@ impl Disks {
         let root = folder.path().join("azure");
         let azure = lazuli_emulator::Options {
             throttling: false,
+            // Operations are over at once, and may be asked about at once.
+            retry_after: Some(0),
             scenario,
             hypervisor: HypervisorChoice::Qemu { root, machines },
             ..lazuli_emulator::Options::default()
         };
         let mut lab = Lab::start(Options { azure, ..Options::new(folder.path()) }).await.unwrap();
-        let guest = Self::boot(&folder, NODE, controller, kernel).await;
+        let guest = Self::boot(&folder, NODE, controller, equipment).await;
         let client = guest.meanwhile(lab.controller("controller")).await.unwrap();
         let tool = guest.meanwhile(Azure { url: lab.emulator.url() }.other_tool()).await;
         let node = start_plugin(&lab, &guest, NODE).await;
         Self { lab, controller: client, tool, guest, node, folder }
     }
 
-    async fn boot(folder: &Folder, node: &str, controller: &str, kernel: &str) -> Guest {
+    async fn boot(folder: &Folder, node: &str, controller: &str, equipment: Equipment<'_>) -> Guest {
         let socket = folder.path().join(format!("{node}.qmp"));
         let disks = Some(DataDisks { socket: &socket, properties: controller });
-        let programs = [("/bin/reader", &*example("guest-reader"))];
-        Guest::boot_with(Equipment { disks, programs: &programs, kernel, ..Equipment::default() }).await
+        let reader = example("guest-reader");
+        let programs = [equipment.programs, &[("/bin/reader", &*reader)]].concat();
+        Guest::boot_with(Equipment { disks, programs: &programs, ..equipment }).await
     }
 
     /// Boots another guest as the second machine.
     pub(super) async fn second(&self) -> (Guest, NodeClient<Channel>) {
-        let guest = Self::boot(&self.folder, SECOND_NODE, "", "").await;
+        let guest = Self::boot(&self.folder, SECOND_NODE, "", Equipment::default()).await;
         let node = start_plugin(&self.lab, &guest, SECOND_NODE).await;
         (guest, node)
     }
@@ -232,6 +242,20 @@ impl Disks {
             ..Default::default()
         };
         self.guest.meanwhile(self.controller.clone().controller_expand_volume(request)).await.unwrap();
+    }
+
+    /// Serves the controller on the loopback interface too, which the guest reaches; gives the port.
+    pub(super) async fn serve_controller(&self) -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let socket = self.folder.path().join("controller.sock");
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let mut server = UnixStream::connect(&socket).await.unwrap();
+                tokio::spawn(async move { tokio::io::copy_bidirectional(&mut client, &mut server).await });
+            }
+        });
+        port
     }
 
     pub(super) async fn stage(&self, volume: &Volume) -> Result<(), Status> {

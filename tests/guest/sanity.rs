@@ -20,7 +20,7 @@ const GIB: i64 = 1 << 30;
 const ALLOWED: [&str; 3] = ["not supported", "No MaxVolumesPerNode", "node does not report accessible topology"];
 
 /// Where csi-sanity is.
-fn suite() -> PathBuf {
+pub(super) fn suite() -> PathBuf {
     let output = Command::new("scripts/guest").arg("sanity").current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
@@ -85,7 +85,7 @@ async fn the_file_driver_passes_the_community_s_suite_with_a_real_kernel() {
 }
 
 /// The specs that skipped themselves, and why, by the suite's report: an element for each spec, with its name first.
-fn skipped(report: &str) -> Vec<(String, String)> {
+pub(super) fn skipped(report: &str) -> Vec<(String, String)> {
     let between = |text: &str, before: &str, after: &str| -> Option<String> {
         let (_, rest) = text.split_once(before)?;
         Some(rest.split_once(after)?.0.to_owned())
