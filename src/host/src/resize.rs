@@ -167,7 +167,11 @@ fn current(host: &Host, device: &Device) -> Result<Device, ResizeError> {
     }
 }
 
-async fn ask(host: &Host, device: &Device, deadline: Deadline) -> Result<(), ResizeError> {
+/// Makes the kernel read the disk's size again. What it has read shows soon after.
+///
+/// # Errors
+/// See [`ResizeError`].
+pub async fn ask(host: &Host, device: &Device, deadline: Deadline) -> Result<(), ResizeError> {
     let mut places = vec![host.sys().join("class/block").join(&device.name).join("device/rescan")];
     if let Some(address) = &device.scsi {
         let class = host.sys().join("class/scsi_device");

@@ -162,7 +162,7 @@ pub struct Seen {
     pub disk: Option<Device>,
     /// What the machine shows of NVMe.
     pub nvme: Option<nvme::Machine>,
-    /// The same disk when the kernel was given time to see its size.
+    /// The same disk when the kernel has read its size anew and was given time to see it.
     pub grown: Option<Device>,
     /// The partition; `Some(None)`: the disk lacks it.
     pub part: Option<Option<Device>>,
@@ -379,7 +379,8 @@ impl Seen {
     }
 
     /// The disk at the LUN, the same before and after the metadata was asked, and as large as the volume and the metadata
-    /// say. A larger one is fine: it was grown.
+    /// say. A larger one is fine when its size was read anew: it was grown, and what the metadata says is old. Without
+    /// that the kernel may go by the size of the disk that was at the LUN before.
     fn disk(&self, request: &Request) -> Course<(&Device, &Identity)> {
         let (Some(found), Some(identity)) = (&self.found, &self.identity) else { return look(Look::DiskAndIdentity) };
         not_elsewhere(identity).or_else(refuse)?;
@@ -389,7 +390,8 @@ impl Seen {
         self.borne_out(disk, identity)?;
         let Some(least) = identity.size().max(request.size) else { return Ok((disk, identity)) };
         let wanted = request.fewest_bytes(least);
-        if disk.size_bytes >= wanted {
+        let is_larger = identity.size().is_some_and(|size| disk.size_bytes > size.bytes());
+        if disk.size_bytes >= wanted && !is_larger {
             return Ok((disk, identity));
         }
         let Some(grown) = &self.grown else { return look(Look::Size(disk.clone(), wanted)) };

@@ -300,9 +300,10 @@ impl Call<'_> {
     }
 }
 
-/// The disk, when it has so many bytes or time is over.
+/// The disk with the size that the kernel reads anew, when that is so many bytes or time is over.
 async fn grown(node: &Node, disk: Device, least: u64) -> Result<Device, NodeError> {
     let deadline = Deadline::after(node.config.timeouts.size);
+    resize::ask(&node.host, &disk, deadline).await.map_err(NodeError::Grow)?;
     match resize::rescan(&node.host, &disk, least, deadline).await {
         Err(ResizeError::TooSmall { now, .. }) => Ok(Device { size_bytes: now, ..disk }),
         other => other.map_err(NodeError::Grow),

@@ -59,6 +59,7 @@ fn identities() -> Vec<Identity> {
     vec![
         of(Metadata::Confirms(None), None),
         of(Metadata::Confirms(Some(Gib::new(4))), None),
+        of(Metadata::Confirms(Some(Gib::new(1))), None),
         of(Metadata::Contradicts, disk()),
         of(Metadata::Contradicts, lun()),
         of(Metadata::Silent, None),
@@ -371,8 +372,10 @@ fn judge(course: &Course<'_>) {
         law(disks.into_iter().flatten().all(one), "a device that changed is not used");
         let Metadata::Confirms(size) = course.identity().metadata else { return judge_unconfirmed(course, &law) };
         let least = course.fewest_bytes(size.max(request.size));
-        let size = seen.grown.as_ref().or(seen.disk.as_ref()).unwrap().size_bytes;
-        law(size >= least, "a device that is too small is not used");
+        let found = seen.grown.as_ref().or(seen.disk.as_ref()).unwrap().size_bytes;
+        law(found >= least, "a device that is too small is not used");
+        let is_larger = size.is_some_and(|listed| found > listed.bytes());
+        law(!is_larger || seen.grown.is_some(), "a size that is not the metadata's is read anew");
     }
     judge_unconfirmed(course, &law);
 }
