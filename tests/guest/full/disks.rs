@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 use crate::{
     guest::{
         disk_driver::{
-            Disks, GIB, NODE, NVME_NODE, SECOND_NODE, SOCKET, Volume, bytes, check, find, grow, has, is_blank,
+            Disks, GIB, NODE, NVME_NODE, SECOND_NODE, SOCKET, STATE, Volume, bytes, check, find, grow, has, is_blank,
             kernel_sees, kind, publish, refused, stage, try_unstage, unpublish, unstage, write,
         },
         disks::{Nvme, add_namespace, remove_namespace, start_nvme},
@@ -357,6 +357,62 @@ async fn a_killed_mkfs_leaves_a_volume_that_is_formatted_again() {
         println!("{name}: {struck} of {KILLS} kills have struck");
         assert!(struck > 0, "no kill has struck mkfs.{name}");
     }
+    disks.finish().await;
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_killed_or_replaced_is_followed_by_one_that_goes_on() {
+    if !able() {
+        return;
+    }
+    let mut disks = Disks::start().await;
+    let mut kept = disks.create("pvc-kept", kind("xfs")).await;
+    disks.attach(&mut kept, NODE).await;
+    disks.stage(&kept).await.unwrap();
+    publish(&disks.node, &kept).await;
+    write(&disks.guest, &kept).await;
+    let kill = "kill -9 $(cat /tmp/node.pid)";
+    let arguments = format!("--state-dir {STATE}");
+    for (n, name) in ["ext4", "xfs", "btrfs", "ext4", "xfs", "btrfs"].into_iter().enumerate() {
+        let mut volume = disks.create(&format!("pvc-{n}"), kind(name)).await;
+        disks.attach(&mut volume, NODE).await;
+        // Killed at some point of staging, which is another one each time.
+        let call = tokio::spawn({
+            let (node, volume) = (disks.node.clone(), volume.clone());
+            async move { stage(&node, &volume).await }
+        });
+        tokio::time::sleep(Duration::from_millis(250 * (n as u64 + 1))).await;
+        disks.guest.sh(kill).await;
+        println!(
+            "{name}: the plugin was killed, and the call ended with {:?}",
+            call.await.unwrap().err().map(|end| end.code())
+        );
+        disks.restart_plugin(NODE, &arguments).await;
+        repeat(&disks, || disks.stage(&volume)).await;
+        publish(&disks.node, &volume).await;
+        write(&disks.guest, &volume).await;
+        check(&disks.guest, &volume).await;
+        unpublish(&disks.node, &volume).await;
+        let call = tokio::spawn({
+            let (node, volume) = (disks.node.clone(), volume.clone());
+            async move { try_unstage(&node, &volume).await }
+        });
+        tokio::time::sleep(Duration::from_millis(20 * n as u64)).await;
+        // What is installed meanwhile is what starts.
+        disks.guest.sh(&format!("cp /bin/lazuli /bin/new && mv /bin/new /bin/lazuli; {kill}")).await;
+        let _ = call.await.unwrap();
+        disks.restart_plugin(NODE, &arguments).await;
+        repeat(&disks, || try_unstage(&disks.node, &volume)).await;
+        disks.detach(&volume, NODE).await;
+        assert!(has(&disks.file(&volume.disk), &volume.content()), "{name}");
+        disks.delete(&volume).await;
+        check(&disks.guest, &kept).await;
+        disks.stage(&kept).await.unwrap();
+    }
+    unpublish(&disks.node, &kept).await;
+    unstage(&disks.node, &kept).await;
+    disks.detach(&kept, NODE).await;
+    disks.delete(&kept).await;
     disks.finish().await;
 }
 
