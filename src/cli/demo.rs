@@ -62,7 +62,10 @@ pub(super) async fn run(options: Options) -> Outcome {
     );
     let missing = if options.no_mounts { Some("--no-mounts".to_owned()) } else { lab::missing_for_mounts() };
     match &missing {
-        None => println!("Disks are real block devices here: they are formatted, mounted and moved with their bytes."),
+        None => println!(
+            "Disks are real block devices here, loop devices of {}: they are formatted, mounted and moved with their bytes.",
+            kernel()
+        ),
         Some(why) => println!("No block devices and no mounts this time ({why}); everything else is shown."),
     }
     let fs_type = options.fs_type.unwrap_or_else(|| {
@@ -98,6 +101,13 @@ pub(super) async fn run(options: Options) -> Outcome {
 }
 
 /// An Azure, with block devices where disks are mounted.
+/// The kernel that this process runs on.
+fn kernel() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    release
+        .map_or_else(|_| "a kernel that does not say its release".into(), |release| format!("Linux {}", release.trim()))
+}
+
 fn azure(latency: Profile, mounts: bool, folder: &Path) -> lazuli_emulator::Options {
     let mut azure = lazuli_emulator::Options { latency, start_time: jiff::Timestamp::now(), ..Default::default() };
     if mounts {
