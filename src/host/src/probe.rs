@@ -20,6 +20,8 @@ use super::{Deadline, Host};
 
 /// How much of each end must be zero.
 const ENDS: u64 = 4 * MIB;
+/// How much is read at once.
+const PIECE: usize = 512 * 1024;
 
 /// Blocks looked at between the ends.
 const SAMPLES: u64 = 64;
@@ -229,7 +231,7 @@ fn look(disk: &RawDisk, thoroughly: bool) -> Result<Content, RawError> {
         content.xfs_in_progress = first.bytes().starts_with(b"XFSB") && first.bytes()[126] != 0;
     }
     if thoroughly {
-        for (offset, len) in zones(size) {
+        for (offset, len) in zones(size).into_iter().flat_map(pieces) {
             let bytes = disk.read(offset, len)?;
             if let Some(at) = first_dirt(bytes.bytes(), offset, &places) {
                 content.dirt = Some(at);
@@ -259,6 +261,11 @@ fn zones(size: u64) -> Vec<(u64, usize)> {
         spots.into_iter().map(align_down).filter(|spot| spot + BLOCK as u64 <= sectors).map(|spot| (spot, BLOCK)),
     );
     zones
+}
+
+/// A zone in parts that are read one after the other: many disks may be looked at at once, and each has a buffer.
+fn pieces((offset, len): (u64, usize)) -> impl Iterator<Item = (u64, usize)> {
+    (0..len).step_by(PIECE).map(move |at| (offset + at as u64, PIECE.min(len - at)))
 }
 
 fn first_dirt(bytes: &[u8], offset: u64, intents: &[u64]) -> Option<u64> {
@@ -426,6 +433,12 @@ mod tests {
                 assert!(offset + len as u64 <= size, "{size}: {offset}+{len}");
                 assert_eq!(offset % BLOCK as u64, 0);
                 assert_eq!(len % 512, 0);
+                // Its parts follow each other and are aligned.
+                let end = pieces((offset, len)).fold(offset, |next, (at, len)| {
+                    assert!(at == next && at % BLOCK as u64 == 0 && (1..=PIECE).contains(&len), "{size}: {at}+{len}");
+                    at + len as u64
+                });
+                assert_eq!(end, offset + len as u64);
             }
         }
     }
