@@ -144,6 +144,11 @@ pub enum Unplaced {
         /// The offset that is given.
         given: u32,
     },
+    /// The disk is on no controller with the system, and nothing says how the ids of the others count.
+    Beside {
+        /// The other controllers of remote disks.
+        controllers: Vec<String>,
+    },
     /// An operator gives an offset, and there are several controllers of remote disks.
     SeveralControllers(Vec<String>),
     /// By the offset that an operator gives, no namespace is at the LUN.
@@ -161,7 +166,7 @@ impl Unplaced {
     /// Whether a disk that appears may end it.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::NoNamespace { .. })
+        matches!(self, Self::NoNamespace { .. } | Self::Beside { .. })
     }
 }
 
@@ -181,6 +186,13 @@ impl fmt::Display for Unplaced {
                 f,
                 "--nvme-lun-offset is {given}, and the operating system's disk is namespace 1 of {controller}, which proves \
                  the offset {PROVED_OFFSET}: leave the option out"
+            ),
+            Self::Beside { controllers } => write!(
+                f,
+                "no namespace with the disk's id is on the controller of the operating system's disk, and nothing proves which \
+                 namespace of {} has which LUN; where the offset is {PROVED_OFFSET} there too, say so to the node plugin with \
+                 --nvme-lun-offset={PROVED_OFFSET}",
+                controllers.join(" and ")
             ),
             Self::SeveralControllers(controllers) => write!(
                 f,
@@ -296,6 +308,10 @@ impl Machine {
             (Some(controller), Some(given)) if given != PROVED_OFFSET => {
                 Err(Unplaced::GivenOtherThanProved { controller: controller.name.clone(), given })
             }
+            // Of the ids on the other controllers the system proves nothing.
+            (Some(_), Some(given)) if !self.beside(&proved).is_empty() => {
+                Ok((self.remote().collect(), Offset::Given, given))
+            }
             (Some(_), _) => Ok((proved, Offset::Proved, PROVED_OFFSET)),
             (None, None) => Err(Unplaced::NotProved { controllers: names(), system: self.system.clone() }),
             (None, Some(given)) => match self.remote().count() {
@@ -305,11 +321,18 @@ impl Machine {
         }
     }
 
+    /// The other controllers of remote disks that have some.
+    fn beside(&self, searched: &[&Controller]) -> Vec<&Controller> {
+        let is_searched = |one: &Controller| searched.iter().any(|other| other.name == one.name);
+        self.remote().filter(|one| !one.namespaces.is_empty() && !is_searched(one)).collect()
+    }
+
     /// By what the LUNs of remote disks are known; `None` where no disk comes by NVMe.
     #[must_use]
     pub fn luns(&self, given: Option<u32>) -> Option<Luns> {
         self.remote().next()?;
         Some(match self.searched(given) {
+            Ok((searched, Offset::Proved, _)) if !self.beside(&searched).is_empty() => Luns::Unknown,
             Ok((_, Offset::Proved, _)) => Luns::Proved,
             Ok((_, Offset::Given, _)) => Luns::Given,
             Err(_) => Luns::Unknown,
@@ -330,16 +353,25 @@ impl Machine {
             Err(unplaced) => return Place::Unplaced(unplaced),
         };
         let nsid = lun.saturating_add(number);
-        let found: Vec<(&Controller, &Namespace)> =
-            searched.iter().filter_map(|controller| Some((*controller, controller.namespace(nsid)?))).collect();
-        match (found.as_slice(), offset, searched.first()) {
-            ([(controller, namespace)], ..) => {
+        let beside = self.beside(&searched);
+        let all = searched.iter().chain(&beside);
+        let with_id: Vec<(&Controller, &Namespace)> =
+            all.filter_map(|controller| Some((*controller, controller.namespace(nsid)?))).collect();
+        let is_searched = |(one, _): &(&Controller, &Namespace)| searched.iter().any(|other| other.name == one.name);
+        match (with_id.as_slice(), offset, searched.first()) {
+            ([found @ (controller, namespace)], ..) if is_searched(found) => {
                 let disk = NvmeDisk { controller: controller.name.clone(), nsid, offset };
                 Place::At(namespace.name.clone(), disk)
             }
-            ([], Offset::Given, Some(controller)) => {
-                let seen = controller.namespaces.iter().map(|namespace| namespace.nsid).collect();
-                Place::Unplaced(Unplaced::NoNamespace { controller: controller.name.clone(), nsid, seen })
+            ([], Offset::Given, Some(_)) => {
+                let names: Vec<&str> = searched.iter().map(|controller| &*controller.name).collect();
+                let namespaces = searched.iter().flat_map(|controller| &controller.namespaces);
+                let seen = namespaces.map(|namespace| namespace.nsid).collect();
+                Place::Unplaced(Unplaced::NoNamespace { controller: names.join(" and "), nsid, seen })
+            }
+            ([] | [_], ..) if !beside.is_empty() => {
+                let controllers = beside.iter().map(|controller| controller.name.clone()).collect();
+                Place::Unplaced(Unplaced::Beside { controllers })
             }
             ([], ..) => Place::Nothing(luns(&searched, number)),
             (several, ..) => Place::Ambiguous(several.iter().map(|(_, namespace)| namespace.name.clone()).collect()),
@@ -354,8 +386,7 @@ impl Machine {
     /// What speaks against it.
     pub fn bears_out(&self, disk: &NvmeDisk, lun: u32, listed: &[Listed]) -> Result<(), Disagreement> {
         let offset = disk.nsid.saturating_sub(lun);
-        let namespaces = self.remote().filter(|controller| controller.name == disk.controller);
-        let namespaces: Vec<&Namespace> = namespaces.flat_map(|controller| &controller.namespaces).collect();
+        let namespaces: Vec<&Namespace> = self.remote().flat_map(|controller| &controller.namespaces).collect();
         if listed.is_empty() {
             return Err(Disagreement::NothingListed);
         }

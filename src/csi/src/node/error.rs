@@ -214,7 +214,12 @@ impl CallError for NodeError {
             Self::Incompatible { .. } | Self::OtherVolumeMode { .. } => Code::AlreadyExists,
             Self::Release(ReleaseError::InUse { .. }) => Code::FailedPrecondition,
             Self::Release(ReleaseError::Call(_)) => Code::Unavailable,
-            Self::Grow(ResizeError::TooSmall { .. } | ResizeError::Call(_)) => Code::Unavailable,
+            Self::Grow(
+                ResizeError::TooSmall { .. }
+                | ResizeError::Call(_)
+                | ResizeError::Rescan { .. }
+                | ResizeError::Find { .. },
+            ) => Code::Unavailable,
             Self::Stats(StatsError::Call(_)) => Code::Unavailable,
             Self::Range { .. } => Code::OutOfRange,
             Self::NoVolume(_) => Code::NotFound,

@@ -191,6 +191,46 @@ fn an_offset_that_is_given_counts_where_none_is_proved_and_never_against_one_tha
     assert!(why.to_string().contains("nvme0 and nvme1"), "{why}");
 }
 
+/// The system on one controller, and the data disks on another of the same model.
+#[test]
+fn beside_the_controller_of_the_system_nothing_is_proved_and_nothing_counts_as_gone() {
+    let of_system = remote([1]);
+    let renamed = |one: &Namespace| Namespace { name: one.name.replace("nvme0", "nvme1"), ..one.clone() };
+    let another = |nsids: &[u32]| {
+        let controller = remote(nsids.iter().copied());
+        let namespaces = controller.namespaces.iter().map(renamed).collect();
+        Controller { name: "nvme1".to_owned(), namespaces, ..controller }
+    };
+    let machine = |of_system: Controller, data: Controller| {
+        let mut machine = proved(of_system);
+        machine.controllers.push(data);
+        machine
+    };
+    let two = machine(of_system.clone(), another(&[2, 3]));
+    for lun in [0, 1, 7] {
+        let Place::Unplaced(why) = two.place(lun, None) else { panic!("{lun}") };
+        assert!(matches!(why, Unplaced::Beside { .. }) && why.may_pass(), "{why:?}");
+        assert!(why.to_string().contains("namespace of nvme1 has which LUN"), "{why}");
+    }
+    assert_eq!((two.luns(None), two.luns(Some(2))), (Some(Luns::Unknown), Some(Luns::Given)));
+    // The word counts, and the metadata must bear it out.
+    let Place::At(name, disk) = two.place(1, Some(2)) else { panic!("{two:?}") };
+    assert_eq!(
+        (disk.nsid, disk.offset, &*disk.controller, name.starts_with("nvme1")),
+        (3, Offset::Given, "nvme1", true)
+    );
+    assert_eq!(two.bears_out(&disk, 1, &[listed(0, Some(4)), listed(1, Some(4))]), Ok(()));
+    assert!(two.bears_out(&disk, 1, &[listed(1, Some(4))]).is_err());
+    assert!(matches!(two.place(5, Some(2)), Place::Unplaced(Unplaced::NoNamespace { nsid: 7, .. })));
+    // An id that both have is nobody's; what the system's controller has alone is the disk.
+    let both = machine(remote([1, 2, 4]), another(&[2, 3]));
+    assert!(matches!(both.place(0, None), Place::Ambiguous(names) if names.len() == 2));
+    assert!(matches!(both.place(2, None), Place::At(_, NvmeDisk { nsid: 4, offset: Offset::Proved, .. })));
+    // An empty one changes nothing.
+    let empty = machine(remote([1, 2]), another(&[]));
+    assert!(matches!(empty.place(0, None), Place::At(..)) && matches!(empty.place(1, None), Place::Nothing(_)));
+}
+
 #[test]
 fn a_controller_that_is_not_live_hides_what_is_there() {
     for state in ["resetting", "connecting", "dead", ""] {
