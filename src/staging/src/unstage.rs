@@ -156,20 +156,28 @@ impl Seen {
     fn recorded(&self, record: &Record) -> Next {
         let Some(number) = record.device else { return Next::Nothing };
         let is_it = |device: &Device| record.names(device) != RecordedDevice::Other;
+        // A LUN with nothing or another disk says that the disk has left, but for the device that the record names beyond doubt:
+        // which LUN a disk has may not have been known when the record was written, or may not be known now.
+        let mut has_left = false;
         if let Some(lun) = record.lun {
             let is_part = |disk: &Device| record.device_name.as_deref().is_some_and(|name| disk.has_part(name));
             match &self.at_lun {
                 None => return Next::Look(Look::AtLun(lun)),
                 Some(AtLun::Disk(disk)) if is_it(disk) => return Next::Release(disk.clone()),
-                Some(AtLun::Nothing) => return Next::Nothing,
+                Some(AtLun::Nothing) => has_left = true,
                 // Another disk is there now; the record may still name a partition of it.
-                Some(AtLun::Disk(disk)) if !is_part(disk) && disk.is_lun_certain() => return Next::Nothing,
+                Some(AtLun::Disk(disk)) if !is_part(disk) && disk.is_lun_certain() => has_left = true,
                 Some(AtLun::Disk(_) | AtLun::Unclear) => {}
             }
         }
+        let is_there = |device: &Device| match record.names(device) {
+            RecordedDevice::Same => true,
+            RecordedDevice::SameNumber => !has_left,
+            RecordedDevice::Other => false,
+        };
         match &self.numbered {
             None => Next::Look(Look::Numbered(number)),
-            Some(device) => device.clone().filter(is_it).into(),
+            Some(device) => device.clone().filter(is_there).into(),
         }
     }
 

@@ -123,9 +123,17 @@ fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record
                 ];
                 let is_left = match (mount, &record) {
                     (Some(_), _) => seen.numbered != Some(None),
-                    (None, Some(_)) => devices.iter().flatten().any(is_about),
+                    // Where its LUN says that it has left, its number alone is another's by now.
+                    (None, Some(record)) => devices.iter().flatten().any(|device| match &seen.at_lun {
+                        Some(AtLun::Nothing) => record.names(device) == RecordedDevice::Same,
+                        Some(AtLun::Disk(disk)) if disk != device => record.names(device) == RecordedDevice::Same,
+                        _ => is_about(device),
+                    }),
                     (None, None) => seen.at_listed.clone().flatten().is_some(),
                 };
+                // The device that the record names may be there although its LUN shows another, or none.
+                let has_record = mount.is_none() && record.as_ref().is_some_and(|record| record.device.is_some());
+                assert!(!has_record || seen.numbered.is_some(), "{seen:?}");
                 // Silence proves no absence.
                 assert!(!matches!(seen.listed, Some(ListedAt::Silent(_))), "{seen:?}");
                 assert!(!is_left, "the volume's device is there and nothing is proved of it: {seen:?}");
