@@ -84,7 +84,7 @@ pub struct Machine {
 pub enum Offset {
     /// The system lies on namespace 1.
     Proved,
-    /// An operator gave the offset.
+    /// An operator gave the offset, or another one than is proved: the metadata must bear it out.
     Given,
 }
 
@@ -137,7 +137,7 @@ pub enum Unplaced {
         /// Where the system lies.
         system: SystemDisks,
     },
-    /// An operator gives another offset than the one that is proved.
+    /// An operator gives another offset than the one that is proved, and there are disks on other controllers.
     GivenOtherThanProved {
         /// The controller.
         controller: String,
@@ -185,7 +185,7 @@ impl fmt::Display for Unplaced {
             Self::GivenOtherThanProved { controller, given } => write!(
                 f,
                 "--nvme-lun-offset is {given}, and the operating system's disk is namespace 1 of {controller}, which proves \
-                 the offset {PROVED_OFFSET}: leave the option out"
+                 the offset {PROVED_OFFSET} there; data disks are on other controllers too, and one offset must hold for all"
             ),
             Self::Beside { controllers } => write!(
                 f,
@@ -201,11 +201,7 @@ impl fmt::Display for Unplaced {
             ),
             Self::NoNamespace { controller, nsid, seen } => {
                 let seen: Vec<String> = seen.iter().map(u32::to_string).collect();
-                write!(
-                    f,
-                    "{controller} has no namespace {nsid}, where --nvme-lun-offset puts the disk; it has {}",
-                    seen.join(", ")
-                )
+                write!(f, "{controller} has no namespace {nsid}, where the disk should be; it has {}", seen.join(", "))
             }
         }
     }
@@ -305,13 +301,14 @@ impl Machine {
         let names = || self.remote().map(|controller| controller.name.clone()).collect::<Vec<_>>();
         let proved: Vec<&Controller> = self.remote().filter(|controller| controller.is_proved(&self.system)).collect();
         match (proved.first(), given) {
-            (Some(controller), Some(given)) if given != PROVED_OFFSET => {
-                Err(Unplaced::GivenOtherThanProved { controller: controller.name.clone(), given })
-            }
             // Of the ids on the other controllers the system proves nothing.
-            (Some(_), Some(given)) if !self.beside(&proved).is_empty() => {
-                Ok((self.remote().collect(), Offset::Given, given))
-            }
+            (Some(controller), Some(given)) if !self.beside(&proved).is_empty() => match given {
+                PROVED_OFFSET => Ok((self.remote().collect(), Offset::Given, given)),
+                _ => Err(Unplaced::GivenOtherThanProved { controller: controller.name.clone(), given }),
+            },
+            // One option may be for machines of several kinds. The proof outweighs it, but counts only as far as the metadata
+            // bears it out: somebody knows otherwise.
+            (Some(_), Some(given)) if given != PROVED_OFFSET => Ok((proved, Offset::Given, PROVED_OFFSET)),
             (Some(_), _) => Ok((proved, Offset::Proved, PROVED_OFFSET)),
             (None, None) => Err(Unplaced::NotProved { controllers: names(), system: self.system.clone() }),
             (None, Some(given)) => match self.remote().count() {
@@ -366,7 +363,8 @@ impl Machine {
             ([], Offset::Given, Some(_)) => {
                 let names: Vec<&str> = searched.iter().map(|controller| &*controller.name).collect();
                 let namespaces = searched.iter().flat_map(|controller| &controller.namespaces);
-                let seen = namespaces.map(|namespace| namespace.nsid).collect();
+                let mut seen: Vec<u32> = namespaces.map(|namespace| namespace.nsid).collect();
+                seen.sort_unstable();
                 Place::Unplaced(Unplaced::NoNamespace { controller: names.join(" and "), nsid, seen })
             }
             ([] | [_], ..) if !beside.is_empty() => {

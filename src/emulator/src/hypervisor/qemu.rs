@@ -43,6 +43,11 @@ impl QemuBackend {
         for Machine { name, shown } in machines {
             backend.create_machine(name, *shown)?;
         }
+        for vm in backend.sockets.keys() {
+            if !machines.iter().any(|machine| machine.name.eq_ignore_ascii_case(vm)) {
+                tracing::warn!(machine = vm, "--qemu-qmp names a virtual machine that is not there, or not yet");
+            }
+        }
         for (vm, socket) in &backend.sockets {
             let mut wanted = BTreeMap::new();
             for Attachment { lun, disk, .. } in attached.iter().filter(|attachment| attachment.vm.to_lowercase() == *vm)
