@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Became, Judge, Who, is_ours};
+use super::{super::facts::AccountFacts, Became, Judge, Who, is_ours};
 
 impl Judge {
     /// Attachments and disks without a request, whose maker has an excuse: a tool, or a replica whose write was on
@@ -66,7 +66,8 @@ impl Judge {
         };
         let disks = self.facts.disks.iter().filter(|(_, disk)| disk.ours).map(|(name, _)| name);
         let snapshots = self.facts.snapshots.iter().filter(|(_, snapshot)| snapshot.ours).map(|(name, _)| name);
-        let accounts = self.facts.accounts.iter().filter(|(_, account)| account.of.is_some() && !account.has_others);
+        let is_left = |account: &AccountFacts| account.of.is_some() && !account.has_others && !self.keeps_accounts;
+        let accounts = self.facts.accounts.iter().filter(|(_, account)| is_left(account));
         let accounts = accounts.map(|(name, _)| name);
         disks.chain(snapshots).chain(accounts).filter(|name| !is_late(name)).cloned().collect()
     }
