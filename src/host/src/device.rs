@@ -138,8 +138,8 @@ pub async fn wait_for_lun(host: &Host, lun: u32, deadline: Deadline) -> Result<D
     }
 }
 
-/// Asks every SCSI host to look for devices, and every controller of remote NVMe disks for namespaces. No call waits for it: a scan of all LUNs can take many
-/// seconds, and what it finds announces itself.
+/// Asks every SCSI host to look for devices, and every controller of remote NVMe disks for namespaces. No call waits for
+/// it: a scan of all LUNs can take many seconds, and what it finds announces itself.
 fn scan(host: &Host, what: String) {
     let folder = host.sys().join("class/scsi_host");
     let host = host.clone();

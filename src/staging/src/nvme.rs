@@ -377,8 +377,8 @@ impl Machine {
     }
 
     /// Whether the metadata bears out an offset that an operator gave: each disk that it lists is found with its size, and
-    /// each namespace but the operating system's is one of them. With a wrong offset one of the two fails, also while the
-    /// metadata does not list a new disk yet.
+    /// each namespace but the operating system's is one of them. With a wrong offset one of the two fails, but for disks of one
+    /// size while metadata or kernel does not show all of them, and namespace 1 is partitioned or the operating system's.
     ///
     /// # Errors
     /// What speaks against it.

@@ -16,9 +16,9 @@
 //! - That there is no account of a name is said by a list that was sent then or less than [`NONE_LASTS`] before: what asks
 //!   for a lost account asks again and again, and Azure takes few lists.
 //! - The account of an address is looked for in the resource group of the cluster, then in the subscription.
-//! - What is known may be old: an account that a call did not find is forgotten, and lists that still show it are not
-//!   believed for a while, as those that lack one which a read has shown. What an account holds is listed anew for each request, by a list that all who wait share: the
-//!   claim may come back to a process that did not lead meanwhile.
+//! - What is known may be old: an account that a call did not find is forgotten. Lists that still show it are not believed
+//!   for a while, as those that lack one which a read has shown. What an account holds is listed anew for each request, by
+//!   a list that all who wait share: the claim may come back to a process that did not lead meanwhile.
 //! - A creation is waited for while a request needs it: what is not sent by then is not sent ([`Action::Leave`]).
 
 use std::{
