@@ -1,9 +1,11 @@
 //! How long a caller waits.
 
 use std::{
-    future::Future,
+    fmt,
+    future::{Future, poll_fn},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
@@ -23,6 +25,17 @@ pub struct Until {
     deadline: Deadline,
     cancel: CancellationToken,
     wanted: Option<CancellationToken>,
+    leads: Option<Leads>,
+}
+
+/// Whether this replica leads, asked anew each time.
+#[derive(Clone)]
+struct Leads(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl fmt::Debug for Leads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Leads").field(&(self.0)()).finish()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -53,6 +66,7 @@ pub(crate) enum Interrupted {
     Deadline,
     Cancelled,
     Unwanted,
+    LeadsNoMore,
 }
 
 impl Interrupted {
@@ -61,13 +75,14 @@ impl Interrupted {
             Self::Deadline => "the time for this call is over",
             Self::Cancelled => "the call was cancelled",
             Self::Unwanted => "no caller waits for this request any more; it was not sent",
+            Self::LeadsNoMore => "this replica leads no more",
         }
     }
 }
 
 impl Until {
     fn of(deadline: Deadline, cancel: CancellationToken) -> Self {
-        Self { deadline, cancel, wanted: None }
+        Self { deadline, cancel, wanted: None, leads: None }
     }
 
     /// Until a moment, or until it is cancelled.
@@ -103,6 +118,14 @@ impl Until {
         self
     }
 
+    /// Only while this says that this replica leads. It is asked before each step of a write, up to the last before its bytes
+    /// go out: a process that stood still goes on where it stopped, and another replica may lead by then.
+    #[must_use]
+    pub fn while_leading(mut self, leads: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.leads = Some(Leads(Arc::new(leads)));
+        self
+    }
+
     /// The same for the requests that follow a write that was sent: they are needed also when no caller waits.
     pub(crate) fn after_sending(&self) -> Self {
         Self { wanted: None, ..self.clone() }
@@ -133,6 +156,23 @@ impl Until {
             () = self.cancel.cancelled() => Err(Interrupted::Cancelled),
             output = future => Ok(output),
             () = deadline => Err(Interrupted::Deadline),
+        }
+    }
+
+    /// Runs a future that sends a write, unless the caller stops waiting first, and only while this replica leads.
+    pub(crate) async fn run_write<F: Future>(&self, write: F) -> Result<F::Output, Interrupted> {
+        let mut write = pin!(write);
+        let leading = poll_fn(|context| match self.check_leads() {
+            Ok(()) => write.as_mut().poll(context).map(Ok),
+            Err(why) => Poll::Ready(Err(why)),
+        });
+        self.run(leading).await?
+    }
+
+    fn check_leads(&self) -> Result<(), Interrupted> {
+        match &self.leads {
+            Some(Leads(leads)) if !leads() => Err(Interrupted::LeadsNoMore),
+            _ => Ok(()),
         }
     }
 
@@ -174,6 +214,7 @@ impl Until {
         if nothing_done && self.wanted.as_ref().is_some_and(CancellationToken::is_cancelled) {
             return Err(Interrupted::Unwanted);
         }
+        self.check_leads()?;
         self.check()
     }
 
@@ -286,5 +327,30 @@ mod tests {
         };
         let (waited, ()) = tokio::join!(until.run_queued(false, seconds(20)), cancelled);
         assert_eq!(waited, Err(Interrupted::Cancelled));
+    }
+
+    /// The first poll connects, the second sends. The process stands still between the two.
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_not_sent_by_a_replica_whose_lease_ran_out_while_it_stood_still() {
+        for (stood_still, expected) in [(14, Poll::Ready(Ok(()))), (16, Poll::Ready(Err(Interrupted::LeadsNoMore)))] {
+            let lease = Instant::now() + Duration::from_secs(15);
+            let until = Until::within(Duration::from_secs(60)).while_leading(move || Instant::now() < lease);
+            let mut polls = 0;
+            let mut write = pin!(until.run_write(poll_fn(|context| {
+                polls += 1;
+                if polls > 1 {
+                    return Poll::Ready(());
+                }
+                context.waker().wake_by_ref();
+                Poll::Pending
+            })));
+            let first = poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
+            assert_eq!(first, Poll::Pending);
+            tokio::time::advance(Duration::from_secs(stood_still)).await;
+            let second = poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
+            assert_eq!(second, expected, "{stood_still} s");
+            let is_checked = until.check_before_sending(true);
+            assert_eq!(is_checked.is_ok(), stood_still < 15, "{is_checked:?}");
+        }
     }
 }

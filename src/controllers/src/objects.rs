@@ -32,7 +32,10 @@ use lazuli_quota::{
     permit::Priority,
     read::{Accept, By},
 };
-use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
+use lazuli_reconcile::{
+    Lease,
+    object::{Adapter, Observed, Polled, Written},
+};
 use lazuli_services::{
     network::{
         load_balancer::{self, WriteTarget},
@@ -49,12 +52,18 @@ use crate::informed::Informed;
 /// How long a read may take, with its waits for permits.
 pub(crate) const READ: Duration = Duration::from_secs(120);
 /// How long one write may take until Azure has accepted it.
-pub(crate) const WRITE: Duration = Duration::from_secs(60);
+const WRITE: Duration = Duration::from_secs(60);
 /// How long the end of an operation is waited for by one poll. Afterwards the step decides.
 const OPERATION: Duration = Duration::from_secs(300);
 
 /// What Azure calls a reference to an object that is not provisioned. Source: the Go manager, which repairs the public IP.
 const NOT_PROVISIONED: &str = "ReferencedResourceNotProvisioned";
+
+/// How long a write may take: nothing of it is sent any more once this replica leads no more.
+pub(crate) fn until_written(lease: &Lease) -> Until {
+    let lease = lease.clone();
+    Until::within(WRITE).while_leading(move || lease.is_held())
+}
 
 /// Where a write goes.
 pub(crate) enum Target {
@@ -612,7 +621,7 @@ where
             let inputs = O::inputs(&informed, &key);
             let (body, etag) = raw.map_or((None, None), |raw| (Some(raw.body()), raw.etag));
             informed.writes(&key);
-            let until = Until::within(WRITE);
+            let until = until_written(&informed.lease);
             let put = |body| NetworkWrite::Put { body, etag: etag.clone() };
             let network = &informed.network;
             let resource_type = O::resource_type(&key);

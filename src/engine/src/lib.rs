@@ -101,6 +101,11 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// Whether this replica leads now.
+    pub fn is_held(&self, now: Duration) -> bool {
+        self.until.is_some_and(|until| until > now)
+    }
+
     /// Whether a write may start now.
     pub fn covers_write(&self, now: Duration) -> bool {
         self.until.is_some_and(|until| until >= now.saturating_add(self.least))
@@ -197,6 +202,8 @@ mod tests {
         let lease = |until| Lease { until, least };
         let now = Duration::from_secs(100);
         assert!(!lease(None).covers_write(now));
+        assert!(!lease(None).is_held(now) && !lease(Some(now)).is_held(now));
+        assert!(lease(Some(now + Duration::from_millis(1))).is_held(now));
         assert!(!lease(Some(Duration::from_millis(104_999))).covers_write(now));
         assert!(lease(Some(Duration::from_secs(105))).covers_write(now));
     }

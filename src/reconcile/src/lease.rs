@@ -47,6 +47,11 @@ impl Lease {
         engine::Lease { until: *self.until.borrow(), least: self.least }
     }
 
+    /// Whether this replica leads now.
+    pub fn is_held(&self) -> bool {
+        self.now().is_held(self.clock.now())
+    }
+
     /// Waits until the lease has run out, or was given up, after it was held.
     pub async fn lost(&mut self) {
         loop {

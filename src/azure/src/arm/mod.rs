@@ -470,7 +470,11 @@ impl Arm {
             let (in_flight, sent_at) = (permit.sent(), Instant::now());
             let sent =
                 inner.transport.send(call.verb.method(), call.url, headers, call.body.clone().unwrap_or_default());
-            let sent = until.run(sent).await.map_err(|why| {
+            let sent = match call.acts() {
+                true => until.run_write(sent).await,
+                false => until.run(sent).await,
+            };
+            let sent = sent.map_err(|why| {
                 history.lost |= call.acts();
                 call.interrupted(why, &history).with_client_request_id(&client_request_id)
             })?;

@@ -34,7 +34,7 @@ use tracing::{error, info, warn};
 
 use super::known::Known;
 use crate::{
-    objects::{READ, Raw, WRITE, failure, model, permit, polled, written},
+    objects::{READ, Raw, failure, model, permit, polled, until_written, written},
     operations::{self, Features, What},
 };
 
@@ -295,7 +295,7 @@ where
             let put = NetworkWrite::Put { body, etag };
             O::writes(&known);
             let work = Work { begun: Instant::now(), routes: O::routes(&op) };
-            let answer = known.network.write(O::TYPE, &key, put, permit, &Until::within(WRITE)).await;
+            let answer = known.network.write(O::TYPE, &key, put, permit, &until_written(&known.lease)).await;
             work.written(&known, written(answer, failure))
         })
     }
