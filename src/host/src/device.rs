@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use lazuli_staging::Device;
-use lazuli_staging::nvme::{NvmeDisk, Place, Unplaced};
+use lazuli_staging::nvme::{NvmeDisk, Place, SystemDisks, Unplaced};
 
 use super::device_number::{self, DeviceNumber};
 use super::watch::Watch;
@@ -316,9 +316,11 @@ fn find(host: &Host, lun: u32) -> Result<Device, FindError> {
     let mut excluded = Vec::new();
     let mut candidates = Vec::new();
     let mut diskless = None;
-    let own = OwnDisks::gather(host);
+    let nvme = nvme::read(host)?;
+    let place = nvme.place(lun, host.nvme_lun_offset);
+    let own = OwnDisks::gather(host, nvme.system);
     let not_ready = |why: String| FindError::NotReady { lun, why };
-    match nvme::read(host)?.place(lun, host.nvme_lun_offset) {
+    match place {
         Place::NoDisks => {}
         Place::Unplaced(why) => return Err(FindError::Unplaced { lun, why }),
         Place::NotReady(why) => return Err(not_ready(why)),
@@ -455,11 +457,13 @@ struct OwnDisks {
     linked_numbers: BTreeMap<DeviceNumber, String>,
     /// The device numbers that hold `/`.
     roots: BTreeSet<DeviceNumber>,
+    /// Where the system lies, on a machine whose disks come by NVMe.
+    system: SystemDisks,
 }
 
 impl OwnDisks {
-    fn gather(host: &Host) -> Self {
-        let mut own = Self { linked: BTreeMap::new(), linked_numbers: BTreeMap::new(), roots: BTreeSet::new() };
+    fn gather(host: &Host, system: SystemDisks) -> Self {
+        let mut own = Self { linked: BTreeMap::new(), linked_numbers: BTreeMap::new(), roots: BTreeSet::new(), system };
         let azure = host.dev().join("disk/azure");
         let mut links = vec![azure.join("root"), azure.join("resource")];
         links.extend(fs::read_dir(azure.join("scsi0")).into_iter().flatten().flatten().map(|entry| entry.path()));
@@ -506,13 +510,18 @@ impl OwnDisks {
         {
             return Some(format!("is on the machine's own controller {id}"));
         }
-        if let Some(link) = self.linked.get(&disk.name) {
-            return Some(format!("is {link}"));
-        }
         let folder = host.sys().join("class/block").join(&disk.name);
         let whole = number_in(&folder);
-        if let Some(link) = whole.and_then(|number| self.linked_numbers.get(&number)) {
-            return Some(format!("is {link}"));
+        // The rules that make these links have called data disks of a second NVMe controller the system's (azure-vm-utils#99).
+        let is_linked = || self.linked.get(&disk.name).or_else(|| self.linked_numbers.get(&whole?));
+        match &disk.at {
+            Address::Nvme(_) if self.system.has(&disk.name) => return Some("holds the system".to_owned()),
+            Address::Nvme(_) => {}
+            Address::Scsi(_) => {
+                if let Some(link) = is_linked() {
+                    return Some(format!("is {link}"));
+                }
+            }
         }
         let parts = fs::read_dir(&folder)
             .into_iter()

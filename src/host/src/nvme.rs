@@ -15,11 +15,11 @@ use std::{
 };
 
 pub use lazuli_staging::nvme::Luns;
-use lazuli_staging::nvme::{Controller, Machine, Namespace, SystemDisks};
+use lazuli_staging::nvme::{Controller, Machine, Namespace, RootNamed, SystemDisks};
 
 use super::{
     Host,
-    device::{FindError, is_absence, write_attribute},
+    device::{Device, FindError, describe, is_absence, write_attribute},
     device_number::DeviceNumber,
     mount, mountinfo,
 };
@@ -47,12 +47,15 @@ pub async fn summary(host: &Host) -> Result<Option<Summary>, FindError> {
 }
 
 /// What a folder of a controller is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Shape {
     /// `nvme0n1`: a namespace with a block device.
     Namespace,
-    /// `nvme0c0n1`: a path to a namespace.
-    Path,
+    /// `nvme0c1n2`: a path to a namespace.
+    Path {
+        /// The name of its block device, `nvme0n2`: of the subsystem and of the namespace in it.
+        head: String,
+    },
 }
 
 /// The shape of a folder by its name.
@@ -64,7 +67,9 @@ fn shape(name: &str) -> Option<Shape> {
     }
     match first.split_once('c') {
         None if numbered(first) => Some(Shape::Namespace),
-        Some((subsystem, controller)) if numbered(subsystem) && numbered(controller) => Some(Shape::Path),
+        Some((subsystem, controller)) if numbered(subsystem) && numbered(controller) => {
+            Some(Shape::Path { head: format!("nvme{subsystem}n{namespace}") })
+        }
         _ => None,
     }
 }
@@ -80,6 +85,16 @@ pub async fn machine(host: &Host) -> Result<Machine, FindError> {
     tokio::task::spawn_blocking(move || read(&host)).await.unwrap_or(Err(lost))
 }
 
+/// The disks of which any may be at a LUN whose namespace is not known; `None` while a controller does not show them.
+///
+/// # Errors
+/// [`FindError::Read`] for anything but absence.
+pub async fn data_disks(host: &Host) -> Result<Option<Vec<Device>>, FindError> {
+    let Some(names) = machine(host).await?.data_disks() else { return Ok(None) };
+    let disks = names.iter().filter_map(|name| describe(host, name).transpose());
+    disks.collect::<Result<Vec<Device>, FindError>>().map(Some)
+}
+
 /// The same, for a thread that may block.
 ///
 /// # Errors
@@ -89,14 +104,19 @@ pub(super) fn read(host: &Host) -> Result<Machine, FindError> {
     let class = host.sys().join("class/nvme");
     for name in names(&class)? {
         let folder = class.join(&name);
-        let Some(model) = text(&folder.join("model"))? else { continue };
+        // A disk of any maker may say what is no text.
+        let Some(model) = bytes(&folder.join("model"))? else { continue };
+        let model = String::from_utf8_lossy(&model).trim().to_owned();
         let state = text(&folder.join("state"))?.unwrap_or_else(|| "gone".to_owned());
         let namespaces = namespaces(host, &name)?;
         controllers.push(Controller { name, model, state, namespaces });
     }
     // The common machine has none, and is not searched for its system.
     let system = match controllers.iter().any(Controller::has_remote_disks) {
-        true => SystemDisks { root: root_disks(host)?, kubelet: kubelet_disks(host)? },
+        true => {
+            let (root, root_named) = root_disks(host)?;
+            SystemDisks { root, root_named, kubelet: kubelet_disks(host)? }
+        }
         false => SystemDisks::default(),
     };
     Ok(Machine { controllers, system })
@@ -106,15 +126,15 @@ pub(super) fn read(host: &Host) -> Result<Machine, FindError> {
 fn namespaces(host: &Host, controller: &str) -> Result<Vec<Namespace>, FindError> {
     let folder = host.sys().join("class/nvme").join(controller);
     let mut found: Vec<Namespace> = Vec::new();
-    let mut paths = BTreeSet::new();
+    let mut heads = BTreeSet::new();
     for name in names(&folder)? {
         match shape(&name) {
             Some(Shape::Namespace) => found.extend(namespace(host, &folder, &name)?),
-            Some(Shape::Path) => paths.extend(number(&folder.join(&name).join("nsid"))?),
+            Some(Shape::Path { head }) => _ = heads.insert(head),
             None => {}
         }
     }
-    if paths.is_empty() {
+    if heads.is_empty() {
         return Ok(found);
     }
     let class = host.sys().join("class/nvme-subsystem");
@@ -123,11 +143,11 @@ fn namespaces(host: &Host, controller: &str) -> Result<Vec<Namespace>, FindError
         if !folder.join(controller).exists() {
             continue;
         }
-        for name in names(&folder)?.iter().filter(|name| shape(name) == Some(Shape::Namespace)) {
-            let head = namespace(host, &folder, name)?;
-            // A namespace to which this controller has no path is another one's.
+        // A namespace to which this controller has no path is another one's.
+        for name in names(&folder)?.iter().filter(|name| heads.contains(*name)) {
             let is_new = |head: &Namespace| found.iter().all(|one| one.name != head.name);
-            found.extend(head.filter(|head| paths.contains(&u64::from(head.nsid)) && is_new(head)));
+            let head = namespace(host, &folder, name)?;
+            found.extend(head.filter(is_new));
         }
     }
     Ok(found)
@@ -181,10 +201,12 @@ pub(super) fn folders(host: &Host) -> Vec<PathBuf> {
     classes.iter().flat_map(within).chain(classes.clone()).collect()
 }
 
-/// The whole disks under what the kernel was started with as `root=`; none where that names no disk here.
-fn root_disks(host: &Host) -> Result<Vec<String>, FindError> {
-    let Some(line) = text(&host.root().join("proc/cmdline"))? else { return Ok(Vec::new()) };
-    let Some(place) = root_of(&line) else { return Ok(Vec::new()) };
+/// The whole disks under what the kernel was started with as `root=`, and how it names them; none where it names no disk
+/// here.
+fn root_disks(host: &Host) -> Result<(Vec<String>, RootNamed), FindError> {
+    let none = (Vec::new(), RootNamed::default());
+    let Some(line) = text(&host.root().join("proc/cmdline"))? else { return Ok(none) };
+    let Some(place) = root_of(&line) else { return Ok(none) };
     let dev = host.dev();
     let path = match place.split_once('=') {
         Some(("UUID", uuid)) => dev.join("disk/by-uuid").join(uuid),
@@ -193,17 +215,20 @@ fn root_disks(host: &Host) -> Result<Vec<String>, FindError> {
         Some(("PARTLABEL", label)) => dev.join("disk/by-partlabel").join(label),
         _ => match place.strip_prefix("/dev/") {
             Some(node) => dev.join(node),
-            None => return Ok(Vec::new()),
+            None => return Ok(none),
         },
     };
+    let links = ["disk/by-uuid", "disk/by-label", "disk/by-partuuid", "disk/by-partlabel"];
+    let is_content = links.iter().any(|folder| path.starts_with(dev.join(folder)));
+    let root_named = if is_content { RootNamed::Content } else { RootNamed::Node };
     let block = host.sys().join("class/block");
     let named = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
     // By its own name, by that of what it links to, or of where the links end.
     let ways = [Some(path.clone()), fs::read_link(&path).ok(), fs::canonicalize(&path).ok()];
     let name = ways.iter().flatten().filter_map(|path| named(path)).find(|name| block.join(name).exists());
     match name {
-        Some(name) => Ok(under(host, &name, 0)?.into_iter().collect()),
-        None => Ok(Vec::new()),
+        Some(name) => Ok((under(host, &name, 0)?.into_iter().collect(), root_named)),
+        None => Ok(none),
     }
 }
 
@@ -271,8 +296,14 @@ fn names(folder: &Path) -> Result<Vec<String>, FindError> {
 
 /// What an attribute says, without its padding.
 fn text(path: &Path) -> Result<Option<String>, FindError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
+    let Some(bytes) = bytes(path)? else { return Ok(None) };
+    let invalid = |_| FindError::Read { path: path.to_owned(), source: io::ErrorKind::InvalidData.into() };
+    String::from_utf8(bytes).map(|text| Some(text.trim().to_owned())).map_err(invalid)
+}
+
+fn bytes(path: &Path) -> Result<Option<Vec<u8>>, FindError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if is_absence(&error) => Ok(None),
         Err(source) => Err(FindError::Read { path: path.to_owned(), source }),
     }
@@ -296,8 +327,8 @@ mod tests {
         for (name, is) in [
             ("nvme0n1", Some(Shape::Namespace)),
             ("nvme12n34", Some(Shape::Namespace)),
-            ("nvme0c0n1", Some(Shape::Path)),
-            ("nvme1c12n3", Some(Shape::Path)),
+            ("nvme0c0n1", Some(Shape::Path { head: "nvme0n1".to_owned() })),
+            ("nvme1c12n3", Some(Shape::Path { head: "nvme1n3".to_owned() })),
             ("nvme0", None),
             ("nvme0n1p1", None),
             ("ng0n1", None),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use lazuli_staging::nvme::{NvmeDisk, Offset, REMOTE_DISKS, SystemDisks, Unplaced};
+use lazuli_staging::nvme::{NvmeDisk, Offset, REMOTE_DISKS, RootNamed, SystemDisks, Unplaced};
 
 use super::device::{FindError, find_by_lun, wait_for_lun};
 use super::lab::{FakeRoot, LoopDisk, able, long, number};
@@ -65,6 +65,7 @@ async fn what_the_system_lies_on_is_found_through_links_partitions_and_device_ma
         ("dev/mapper", "rootvg-rootlv", "../dm-1"),
         ("dev/disk/by-uuid", "a-b", "../../nvme1n1p1"),
         ("dev/disk/by-label", "cloudimg", "../../nvme1n1p1"),
+        ("dev/disk/by-id", "nvme-one-part1", "../../nvme1n1p1"),
         ("dev/disk/by-partuuid", "c-d", "../../nvme1n1p1"),
         ("dev/disk/by-partlabel", "local", "../../nvme0n1p1"),
     ] {
@@ -78,7 +79,9 @@ async fn what_the_system_lies_on_is_found_through_links_partitions_and_device_ma
         ("root=/dev/nvme1n1p1 ro", system.clone()),
         ("root=UUID=a-b", system.clone()),
         ("root=LABEL=cloudimg", system.clone()),
-        ("root=PARTUUID=c-d", system),
+        ("root=PARTUUID=c-d", system.clone()),
+        ("root=/dev/disk/by-uuid/a-b", system.clone()),
+        ("root=/dev/disk/by-id/nvme-one-part1", system),
         ("root=/dev/mapper/rootvg-rootlv", vec!["nvme1n1", "nvme1n2"]),
         ("root=PARTLABEL=local", local.clone()),
         ("root=/dev/nvme0n1", local),
@@ -90,7 +93,9 @@ async fn what_the_system_lies_on_is_found_through_links_partitions_and_device_ma
         root.boot(line);
         let found = machine(&root.host()).await.expect("read");
         let disks: Vec<String> = disks.into_iter().map(str::to_owned).collect();
-        assert_eq!(found.system, SystemDisks { root: disks, kubelet: Vec::new() }, "{line}");
+        let is_content = ["=UUID", "=LABEL", "=PART", "/by-uuid"].iter().any(|part| line.contains(part));
+        let root_named = if is_content && !disks.is_empty() { RootNamed::Content } else { RootNamed::Node };
+        assert_eq!(found.system, SystemDisks { root: disks, root_named, kubelet: Vec::new() }, "{line}");
     }
     assert!(block.join("nvme1n1p1").exists());
 }

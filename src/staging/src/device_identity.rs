@@ -12,7 +12,8 @@
 //!
 //! A disk of an NVMe machine that is larger than the metadata says is refused until the two agree, unless its content is the
 //! volume's own: a disk that is grown shows so, and so does a neighbour of the disk. A disk whose LUN rests on an operator's
-//! word alone is used where the metadata confirms it, or where its content is the volume's own; see [`crate::nvme`].
+//! word alone is used where the metadata has confirmed it for longer than it lags, or where its content is the volume's
+//! own; see [`crate::nvme`].
 //!
 //! A file system that is unlike the one that the volume had on this node, or that is known as another volume's, is a
 //! *mismatch*, and so is a raw device that is not the disk from which the volume was staged since the machine has started;
@@ -165,6 +166,9 @@ pub enum Decision {
     UseAsAccepted,
     /// A mismatch that the metadata confirms, and may confirm because it lags; so long it has to confirm it yet.
     WaitForLag(Duration),
+    /// An operator's offset found the disk, and the metadata bears it out, but may lack disks because it lags; so long it
+    /// has to go on doing so.
+    WaitForOffset(Duration),
     /// A mismatch that the metadata does not confirm: refused, for as long as that is so.
     Mismatch,
     /// The disk has another size than the metadata says: refused, for as long as that is so.
@@ -199,11 +203,14 @@ pub fn decide(evidence: &Evidence) -> Decision {
         _ if (is_mismatch || is_contradicted) && evidence.accepted => Decision::UseAsAccepted,
         _ if is_contradicted => Decision::Contradicted,
         Metadata::Confirms(_) if evidence.is_other_size && !content.is_own() => Decision::OtherSize,
-        Metadata::Confirms(_) if is_mismatch => match evidence.lag.saturating_sub(evidence.confirmed_for) {
-            Duration::ZERO => Decision::UseAsConfirmed,
-            more => Decision::WaitForLag(more),
+        Metadata::Confirms(_) => match (is_mismatch, evidence.lag.saturating_sub(evidence.confirmed_for)) {
+            (true, Duration::ZERO) => Decision::UseAsConfirmed,
+            (true, more) => Decision::WaitForLag(more),
+            (false, Duration::ZERO) => Decision::Use,
+            // With a list that lacks a disk a wrong offset may agree as well as the right one.
+            (false, more) if evidence.is_lun_given && !content.is_own() => Decision::WaitForOffset(more),
+            (false, _) => Decision::Use,
         },
-        Metadata::Confirms(_) => Decision::Use,
         _ if is_mismatch => Decision::Mismatch,
         Metadata::Unused => Decision::Use,
         Metadata::Silent | Metadata::Unlisted if content.is_own() => Decision::Use,

@@ -8,11 +8,14 @@
 //!
 //! | what is seen | what follows |
 //! |---|---|
-//! | the kernel's `root=` lies on namespace 1 of the controller | the offset is 2 |
-//! | `root=` is not found among the disks, and kubelet's folder lies on namespace 1 | the same |
+//! | the kernel's `root=` names a device, and that lies on namespace 1 of the controller | the offset is 2 |
+//! | `root=` names a UUID or a label, and its disk and kubelet's folder both lie on namespace 1 | the same |
+//! | `root=` is not found among the disks, and kubelet's folder lies on namespace 1, which has partitions | the same |
 //! | `root=` lies elsewhere, whatever kubelet's folder says | nothing is proved |
 //! | nothing is proved, and an operator gives an offset | it counts while every disk of the metadata is found by it with its size, and no namespace is left over |
 //! | nothing is proved, and none is given | no LUN is known |
+//!
+//! Who may write to a disk can give it the UUID or the label of another. So such a `root=` needs a second witness.
 //!
 //! The name that the kernel gives to a namespace counts for nothing: it is the order in which the namespaces appeared.
 
@@ -61,11 +64,23 @@ pub struct Controller {
     pub namespaces: Vec<Namespace>,
 }
 
+/// How `root=` names its device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RootNamed {
+    /// By a node: `/dev/nvme0n1p1`.
+    #[default]
+    Node,
+    /// By what is written on it: a UUID or a label.
+    Content,
+}
+
 /// On which whole disks the system lies, by the kernel's names; empty where that is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SystemDisks {
     /// Those under what the kernel was started with as `root=`.
     pub root: Vec<String>,
+    /// How that names its device.
+    pub root_named: RootNamed,
     /// Those under kubelet's folder.
     pub kubelet: Vec<String>,
 }
@@ -175,10 +190,15 @@ impl fmt::Display for Unplaced {
         match self {
             Self::NotProved { controllers, system } => write!(
                 f,
-                "disks come by NVMe here, and nothing proves which namespace of {} has which LUN: the kernel's root= lies on {} \
-                 and kubelet's folder on {}, and neither proves that namespace 1 is the operating system's disk; where the \
-                 offset between namespace ids and LUNs is known, give it to the node plugin with --nvme-lun-offset",
+                "disks come by NVMe here, and nothing proves which namespace of {} has which LUN: the kernel's root= {} {} \
+                 and kubelet's folder lies on {}, and that does not prove that namespace 1 is the operating system's disk; \
+                 where the offset between namespace ids and LUNs is known, give it to the node plugin with \
+                 --nvme-lun-offset",
                 controllers.join(" and "),
+                match system.root_named {
+                    RootNamed::Node => "lies on",
+                    RootNamed::Content => "names a UUID or a label, which is on",
+                },
                 named(&system.root),
                 named(&system.kubelet)
             ),
@@ -286,8 +306,21 @@ impl Controller {
     fn is_proved(&self, system: &SystemDisks) -> bool {
         // A data disk may be mounted at kubelet's folder, and it may be namespace 1 where the system is not on this
         // controller. So where it is known on which disk the system is, nothing else counts.
-        let witness = if system.root.is_empty() { &system.kubelet } else { &system.root };
-        self.namespace(SYSTEM_NSID).is_some_and(|first| witness.contains(&first.name))
+        let Some(first) = self.namespace(SYSTEM_NSID) else { return false };
+        let (is_root, is_kubelet) = (system.root.contains(&first.name), system.kubelet.contains(&first.name));
+        match (system.root.is_empty(), system.root_named) {
+            (true, _) => is_kubelet && first.is_partitioned,
+            (false, RootNamed::Node) => is_root,
+            (false, RootNamed::Content) => is_root && is_kubelet,
+        }
+    }
+}
+
+impl SystemDisks {
+    /// Whether the system lies on the disk of this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.root.iter().chain(&self.kubelet).any(|disk| disk == name)
     }
 }
 
@@ -336,6 +369,18 @@ impl Machine {
         })
     }
 
+    /// The block devices of remote disks, by the kernel's names, but those on which the system lies: of any of them a disk
+    /// may be the namespace whose LUN is not known. `None` while a controller does not show what it has.
+    #[must_use]
+    pub fn data_disks(&self) -> Option<Vec<String>> {
+        if self.remote().any(|controller| controller.state != LIVE) {
+            return None;
+        }
+        let namespaces = self.remote().flat_map(|controller| &controller.namespaces);
+        let names = namespaces.map(|namespace| &namespace.name).filter(|name| !self.system.has(name));
+        Some(names.cloned().collect())
+    }
+
     /// What is at a LUN, where an operator may have given an offset.
     #[must_use]
     pub fn place(&self, lun: u32, given: Option<u32>) -> Place {
@@ -378,7 +423,8 @@ impl Machine {
 
     /// Whether the metadata bears out an offset that an operator gave: each disk that it lists is found with its size, and
     /// each namespace but the operating system's is one of them. With a wrong offset one of the two fails, but for disks of one
-    /// size while metadata or kernel does not show all of them, and namespace 1 is partitioned or the operating system's.
+    /// size while metadata or kernel does not show all of them, and namespace 1 is partitioned or the operating system's. So
+    /// a disk is used by it only once the metadata has confirmed it for longer than it lags.
     ///
     /// # Errors
     /// What speaks against it.
@@ -400,8 +446,13 @@ impl Machine {
             }
         }
         let is_listed = |nsid: u32| listed.iter().any(|disk| u32::from(disk.lun.get()).saturating_add(offset) == nsid);
-        // A data disk that is new has no partitions, and would be passed over as the operating system's.
-        let is_system = |one: &Namespace| one.nsid == SYSTEM_NSID && one.nsid < offset && one.is_partitioned;
+        // A data disk that is new has no partitions, and would be passed over as the operating system's. One with
+        // partitions would be too, where it is not known on which disk the system is.
+        let is_root = |one: &Namespace| match (self.system.root.is_empty(), self.system.root_named) {
+            (false, RootNamed::Node) => self.system.root.contains(&one.name),
+            (true, _) | (false, RootNamed::Content) => one.is_partitioned,
+        };
+        let is_system = |one: &Namespace| one.nsid == SYSTEM_NSID && one.nsid < offset && is_root(one);
         match namespaces.iter().find(|namespace| !is_listed(namespace.nsid) && !is_system(namespace)) {
             Some(Namespace { name, nsid, .. }) => Err(Disagreement::LeftOver { name: name.clone(), nsid: *nsid }),
             None => Ok(()),

@@ -103,6 +103,17 @@ impl Record {
         }
     }
 
+    /// Whether the volume was certainly staged with this disk, or with a partition of it.
+    #[must_use]
+    pub fn is_on(&self, disk: &Device) -> bool {
+        let is_part = self.device_name.as_deref().is_some_and(|name| disk.has_part(name));
+        // A partition has the sequence of its disk.
+        match is_part {
+            true => self.sequence.is_some() && self.sequence == disk.sequence,
+            false => self.names(disk) == RecordedDevice::Same,
+        }
+    }
+
     /// Whether the volume was staged, since the machine has started, with another disk. In another boot the kernel has counted
     /// its disks anew, so the record says nothing of it.
     #[must_use]

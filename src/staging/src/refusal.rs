@@ -34,6 +34,8 @@ pub struct Past {
 pub enum Unproved {
     /// It holds something else than remembered. The metadata names it, and may lag; so long it has to name it yet.
     WaitForLag(Duration, Past),
+    /// An operator's offset found it. The metadata bears that out, and may lag; so long it has to do so yet.
+    WaitForOffset(Duration),
     /// It holds something else than remembered, and the metadata does not name it.
     Mismatch(Past),
     /// The metadata has named another disk since it last named the volume there.
@@ -153,4 +155,12 @@ pub enum Refusal {
     },
     /// The device is not known to be the one with which the volume was staged.
     NotStaged,
+}
+
+impl Refusal {
+    /// Whether it speaks against what has stood for the volume until now, so that the time of that does not count.
+    #[must_use]
+    pub fn ends_sighting(&self) -> bool {
+        matches!(self, Self::OffsetNotBorneOut { .. })
+    }
 }

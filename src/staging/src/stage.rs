@@ -520,6 +520,7 @@ impl Seen {
             Decision::UseByLun => (Admission::ByLun, None),
             Decision::UseAsAccepted => (Admission::AsAccepted(past, key.clone()), Some(key)),
             Decision::WaitForLag(more) => return unproved(Unproved::WaitForLag(more, past)),
+            Decision::WaitForOffset(more) => return unproved(Unproved::WaitForOffset(more)),
             Decision::Mismatch => return unproved(Unproved::Mismatch(past)),
             Decision::Contradicted => return unproved(Unproved::Contradicted(identity.contradiction.clone())),
             Decision::OtherSize => {

@@ -4,6 +4,10 @@
 //! record the metadata (a raw block volume that another driver staged). Metadata that do not answer then leave it open whether
 //! a disk is attached of which nothing was proved, so the volume stays staged. A device that has the number of one that left is
 //! none of the volume's: another volume uses it, and says nothing of whether this one is free.
+//!
+//! The metadata may have a disk at a LUN while it is not known which disk that is: disks come by NVMe, and nothing proves how
+//! their ids count. A volume whose stage was refused for that has no record. So all disks that may be it are proved released,
+//! but for those from which other volumes are staged.
 
 use std::path::Path;
 
@@ -71,7 +75,20 @@ pub struct Seen {
     /// Where the metadata lists the volume.
     pub listed: Option<ListedAt>,
     /// What is at that LUN.
-    pub at_listed: Option<Option<Device>>,
+    pub at_listed: Option<AtListed>,
+    /// The disks of which any may be at a LUN; `None` within where a controller does not show its disks now.
+    pub data_disks: Option<Option<Vec<Device>>>,
+}
+
+/// What is at the LUN where the metadata has a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AtListed {
+    /// This disk.
+    Disk(Device),
+    /// No disk.
+    Nothing,
+    /// It is not known which disk that is.
+    Unplaced,
 }
 
 /// What to look at. Each look fills the field of [`Seen`] that it is named for.
@@ -91,6 +108,8 @@ pub enum Look {
     Listed,
     /// The disk at this LUN, which must be readable: `at_listed`.
     AtListed(Lun),
+    /// The data disks of which none is known to be at a LUN: `data_disks`.
+    DataDisks,
 }
 
 /// What follows from what was seen.
@@ -104,14 +123,11 @@ pub enum Next {
     Nothing,
     /// Leave it: the staging path is this other volume's.
     PathOfAnother(String),
-    /// Leave it: nothing but an offset that an operator gave says that this device is the one at this LUN, where the metadata
-    /// has the volume.
-    LunGiven {
-        /// The LUN.
-        lun: Lun,
-        /// Kernel name.
-        device: String,
-    },
+    /// Unmount the staging path, and prove that each of these devices is released: any of them may be the one at this LUN,
+    /// where the metadata has the volume.
+    ReleaseAll(Lun, Vec<Device>),
+    /// Leave it: the metadata has the volume at this LUN, it is not known which disk that is, and not all disks are seen now.
+    DisksHidden(Lun),
     /// Leave it: the metadata alone could say whether the volume's disk is attached, and is silent for this reason.
     Silent(String),
 }
@@ -187,11 +203,27 @@ impl Seen {
             (Some(ListedAt::Nowhere | ListedAt::Unused), _) => Next::Nothing,
             (Some(ListedAt::Silent(why)), _) => Next::Silent(why.clone()),
             (Some(ListedAt::Lun(lun)), None) => Next::Look(Look::AtListed(*lun)),
-            // It may be another disk that is proved free.
-            (Some(ListedAt::Lun(lun)), Some(Some(device))) if !device.is_lun_certain() => {
-                Next::LunGiven { lun: *lun, device: device.name.clone() }
+            (Some(ListedAt::Lun(_)), Some(AtListed::Disk(device))) if device.is_lun_certain() => {
+                Next::Release(device.clone())
             }
-            (Some(ListedAt::Lun(_)), Some(device)) => device.clone().into(),
+            (Some(ListedAt::Lun(_)), Some(AtListed::Nothing)) => Next::Nothing,
+            // By an operator's offset alone it may be another disk that is proved free.
+            (Some(ListedAt::Lun(lun)), Some(AtListed::Disk(_) | AtListed::Unplaced)) => self.any_disk(*lun),
+        }
+    }
+
+    /// All disks that may be the volume's: none from which another volume is staged.
+    fn any_disk(&self, lun: Lun) -> Next {
+        let disks = match &self.data_disks {
+            None => return Next::Look(Look::DataDisks),
+            Some(None) => return Next::DisksHidden(lun),
+            Some(Some(disks)) => disks,
+        };
+        let Some(records) = &self.records else { return Next::Look(Look::Records) };
+        let is_staged = |disk: &Device| records.iter().any(|record| record.is_on(disk));
+        match disks.iter().filter(|disk| !is_staged(disk)).cloned().collect::<Vec<_>>() {
+            none if none.is_empty() => Next::Nothing,
+            disks => Next::ReleaseAll(lun, disks),
         }
     }
 

@@ -43,11 +43,20 @@ pub(super) enum NodeError {
     )]
     OffsetNotBorneOut { device: String, nsid: u32, lun: Lun, why: Disagreement },
     #[error(
-        "the instance metadata has the disk at LUN {lun}, and nothing but --nvme-lun-offset says that this is {device}; this \
-         node has no record of the volume, so it cannot tell whether its disk is still in use: see that nothing uses it, \
-         and detach it from the machine"
+        "{device} is the disk at LUN {lun} by --nvme-lun-offset, and the instance metadata agrees, but may lack disks because \
+         it lags; the volume is used once it has agreed for {} s more", more.as_secs()
     )]
-    LunGiven { lun: Lun, device: String },
+    OffsetNew { device: String, lun: Lun, more: Duration },
+    #[error(
+        "the instance metadata has the disk at LUN {lun}, it is not known which disk of this node that is, and {device} may be \
+         it, which is not released; this node has no record of the volume, so no other disk will do"
+    )]
+    AnyRelease { lun: Lun, device: String, source: ReleaseError },
+    #[error(
+        "the instance metadata has the disk at LUN {lun}, it is not known which disk of this node that is, and an NVMe \
+         controller does not show its disks now; this node has no record of the volume, so it waits for all of them"
+    )]
+    DisksHidden { lun: Lun },
     #[error("partition {partition} of {device} is not there")]
     NoPartition { partition: u32, device: String },
     #[error("LUN {lun} holds {found}, not {wanted}")]
@@ -175,7 +184,9 @@ impl CallError for NodeError {
             | Self::OtherDisk { .. }
             | Self::OtherLun { .. }
             | Self::OffsetNotBorneOut { .. }
-            | Self::LunGiven { .. }
+            | Self::OffsetNew { .. }
+            | Self::AnyRelease { .. }
+            | Self::DisksHidden { .. }
             | Self::Size { .. }
             | Self::Changed { .. }
             | Self::IdentityMismatch { .. }

@@ -14,7 +14,10 @@ use std::{
 };
 
 use lazuli_host::device::Device;
-use lazuli_staging::device_identity::{Identity, Metadata, Sighting, Stood};
+use lazuli_staging::{
+    Refusal,
+    device_identity::{Identity, Metadata, Sighting, Stood},
+};
 use tokio::time::Instant;
 
 /// How many volumes that are here no more are remembered.
@@ -53,6 +56,13 @@ impl IdentityChecks {
     /// Notes what the metadata says: where it names another disk, what stood for the volume was another disk.
     pub(super) fn heard(&self, volume: &str, identity: &Identity) {
         if identity.contradicts().is_some() {
+            self.forget(volume);
+        }
+    }
+
+    /// Notes that the volume was refused: for some reasons what stands for it does not count from now on.
+    pub(super) fn refused(&self, volume: &str, refusal: &Refusal) {
+        if refusal.ends_sighting() {
             self.forget(volume);
         }
     }

@@ -93,6 +93,7 @@ impl Context<'_> {
             Unproved::WaitForLag(more, past) => {
                 NodeError::IdentityMismatch { device, found, had: remembered(&past), more }
             }
+            Unproved::WaitForOffset(more) => NodeError::OffsetNew { device, lun: self.lun, more },
             Unproved::Mismatch(past) => {
                 NodeError::IdentityUnconfirmed { device, found, had: remembered(&past), why, acceptance }
             }

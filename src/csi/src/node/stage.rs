@@ -42,7 +42,10 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
             Next::Look(look) => call.look(look).await?,
             Next::Do(act) => call.act(act).await?,
             Next::Stage(staged) => return call.finish(&staged).await,
-            Next::Refuse(refusal) => return Err(call.refused(*refusal)),
+            Next::Refuse(refusal) => {
+                node.identity_checks.refused(call.volume(), &refusal);
+                return Err(call.refused(*refusal));
+            }
         }
     }
 }

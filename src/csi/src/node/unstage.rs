@@ -6,12 +6,12 @@ use std::path::Path;
 use lazuli_host::{
     Deadline,
     device::{self, FindError},
-    mount,
+    mount, nvme,
     release::{self, ReleaseError, Released},
 };
-use lazuli_model::VolumeId;
-use lazuli_staging::Record;
-use lazuli_staging::unstage::{AtLun, ListedAt, Look, Next, Request, Seen};
+use lazuli_model::{Lun, VolumeId};
+use lazuli_staging::unstage::{AtListed, AtLun, ListedAt, Look, Next, Request, Seen};
+use lazuli_staging::{Device, Record};
 
 use super::{Node, attachment::locate, error::NodeError};
 use crate::server::chain;
@@ -27,8 +27,12 @@ pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result
             Next::Look(look) => gather(node, request, look, deadline, &mut seen).await?,
             Next::Release(device) => break Some(device),
             Next::Nothing => break None,
+            Next::ReleaseAll(lun, disks) => {
+                any_released(node, lun, &disks, deadline).await?;
+                break None;
+            }
+            Next::DisksHidden(lun) => return Err(NodeError::DisksHidden { lun }),
             Next::Silent(why) => return Err(NodeError::ReleaseUnproved { path: staging.to_owned(), why }),
-            Next::LunGiven { lun, device } => return Err(NodeError::LunGiven { lun, device }),
             Next::PathOfAnother(other) => return Err(NodeError::StagingOfAnother { path: staging.to_owned(), other }),
         }
     };
@@ -51,6 +55,15 @@ pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result
         }
     }
     node.retire(volume).await
+}
+
+/// Proves of each of these disks that it is released: any of them may be the one at the LUN.
+async fn any_released(node: &Node, lun: Lun, disks: &[Device], deadline: Deadline) -> Result<(), NodeError> {
+    for disk in disks {
+        let released = release::ensure_released(&node.host, disk, deadline).await;
+        released.map_err(|source| NodeError::AnyRelease { lun, device: disk.name.clone(), source })?;
+    }
+    Ok(())
 }
 
 /// Writes a record for a repeated unstage. Without it this one is carried out all the same.
@@ -99,11 +112,13 @@ async fn gather(
         }
         Look::AtListed(lun) => {
             seen.at_listed = Some(match device::find_by_lun(host, lun.get().into()).await {
-                Ok(disk) => Some(disk),
-                Err(FindError::NotFound { .. }) => None,
+                Ok(disk) => AtListed::Disk(disk),
+                Err(FindError::NotFound { .. }) => AtListed::Nothing,
+                Err(FindError::Unplaced { .. }) => AtListed::Unplaced,
                 Err(error) => return Err(NodeError::Find(error)),
             });
         }
+        Look::DataDisks => seen.data_disks = Some(nvme::data_disks(host).await.map_err(NodeError::Find)?),
     }
     Ok(())
 }

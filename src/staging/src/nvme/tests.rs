@@ -31,7 +31,7 @@ fn name_of(controller: &Controller, nsid: u32) -> String {
 /// A machine whose system is known to lie on namespace 1.
 fn proved(controller: Controller) -> Machine {
     let root = vec![name_of(&controller, 1)];
-    Machine { controllers: vec![controller], system: SystemDisks { root, kubelet: Vec::new() } }
+    Machine { controllers: vec![controller], system: SystemDisks { root, ..SystemDisks::default() } }
 }
 
 fn unproved(controller: Controller) -> Machine {
@@ -137,7 +137,7 @@ fn a_controller_of_another_model_has_no_data_disks() {
         // Beside the controller of remote disks it changes nothing.
         let controller = remote([1, 5]);
         let root = vec![name_of(&controller, 1)];
-        let system = SystemDisks { root, kubelet: Vec::new() };
+        let system = SystemDisks { root, ..SystemDisks::default() };
         let machine = Machine { controllers: vec![local, controller], system };
         assert!(matches!(machine.place(0, None), Place::Nothing(_)), "{model}");
         assert!(matches!(machine.place(3, None), Place::At(_, disk) if disk.controller == "nvme0"), "{model}");
@@ -148,29 +148,68 @@ fn a_controller_of_another_model_has_no_data_disks() {
 fn where_root_lies_outweighs_where_kubelet_s_folder_lies() {
     let controller = remote([1, 2, 3]);
     let (first, second) = (name_of(&controller, 1), name_of(&controller, 2));
-    let place = |root: &[&String], kubelet: &[&String]| {
+    let place = |root: &[&String], root_named: RootNamed, kubelet: &[&String]| {
         let named = |names: &[&String]| names.iter().map(|name| (*name).clone()).collect();
-        let system = SystemDisks { root: named(root), kubelet: named(kubelet) };
+        let system = SystemDisks { root: named(root), root_named, kubelet: named(kubelet) };
         Machine { controllers: vec![controller.clone()], system }.place(0, None)
     };
     let other = "sda".to_owned();
-    for (root, kubelet, is_proved) in [
-        (vec![&first], vec![], true),
-        (vec![&first], vec![&second], true),
+    // Whether it is proved where `root=` names a node, and where it names what is written on a disk.
+    for (root, kubelet, by_node, by_content) in [
+        (vec![&first], vec![], true, false),
+        (vec![&first], vec![&second], true, false),
+        (vec![&first], vec![&first], true, true),
         // A volume group over two disks.
-        (vec![&second, &first], vec![], true),
-        (vec![], vec![&first], true),
-        (vec![], vec![&second], false),
-        (vec![&other], vec![&first], false),
-        (vec![&second], vec![&first], false),
+        (vec![&second, &first], vec![], true, false),
+        (vec![&second, &first], vec![&first], true, true),
+        (vec![], vec![&first], true, true),
+        (vec![], vec![&second], false, false),
+        (vec![&other], vec![&first], false, false),
+        (vec![&second], vec![&first], false, false),
+        (vec![&second], vec![&second], false, false),
     ] {
-        let place = place(&root, &kubelet);
-        assert_eq!(
-            matches!(place, Place::At(_, NvmeDisk { nsid: 2, .. })),
-            is_proved,
-            "{root:?} {kubelet:?}: {place:?}"
-        );
+        for (root_named, is_proved) in [(RootNamed::Node, by_node), (RootNamed::Content, by_content)] {
+            let place = place(&root, root_named, &kubelet);
+            assert_eq!(
+                matches!(place, Place::At(_, NvmeDisk { nsid: 2, .. })),
+                is_proved,
+                "{root:?} {root_named:?} {kubelet:?}: {place:?}"
+            );
+        }
     }
+    // A data disk on which nothing was installed, mounted at kubelet's folder.
+    let mut bare = controller.clone();
+    bare.namespaces.iter_mut().for_each(|namespace| namespace.is_partitioned = false);
+    let system = SystemDisks { kubelet: vec![first], ..SystemDisks::default() };
+    let place = Machine { controllers: vec![bare], system }.place(0, None);
+    assert!(matches!(place, Place::Unplaced(Unplaced::NotProved { .. })), "{place:?}");
+}
+
+/// The system is on another disk than namespace 1, which has partitions.
+#[test]
+fn a_namespace_1_that_is_known_to_be_no_system_disk_is_left_over_whatever_is_on_it() {
+    let controller = remote([1, 2, 3]);
+    let list = [listed(0, Some(4)), listed(1, Some(4))];
+    let outcome = |root: &str, root_named: RootNamed| {
+        let system = SystemDisks { root: vec![root.to_owned()], root_named, kubelet: Vec::new() };
+        Machine { controllers: vec![controller.clone()], system }.bears_out(&given(&controller, 0, 2), 0, &list)
+    };
+    assert!(matches!(outcome("sda", RootNamed::Node), Err(Disagreement::LeftOver { nsid: 1, .. })));
+    assert_eq!(outcome(&name_of(&controller, 1), RootNamed::Node), Ok(()));
+    // Content may be a tenant's: it proves nothing in either direction.
+    assert_eq!(outcome("sda", RootNamed::Content), Ok(()));
+}
+
+#[test]
+fn all_namespaces_but_the_system_s_are_data_disks_while_all_controllers_show_theirs() {
+    let controller = remote([1, 2, 3]);
+    let data = |machine: &Machine| machine.data_disks().map(BTreeSet::from_iter);
+    let names = |nsids: &[u32]| Some(nsids.iter().map(|nsid| name_of(&controller, *nsid)).collect::<BTreeSet<_>>());
+    assert_eq!(data(&unproved(controller.clone())), names(&[1, 2, 3]));
+    assert_eq!(data(&proved(controller.clone())), names(&[2, 3]));
+    let resetting = Controller { name: "nvme1".to_owned(), state: "resetting".to_owned(), ..remote([]) };
+    let machine = Machine { controllers: vec![controller.clone(), resetting], system: SystemDisks::default() };
+    assert_eq!(data(&machine), None);
 }
 
 #[test]

@@ -39,8 +39,20 @@ fn listed(lun: u8, gib: u32) -> Listed {
     Listed { lun, disk: ListedDisk::Unnamed, size: Some(Gib::new(gib)) }
 }
 
-/// What follows for a blank disk that nothing speaks against, in the end.
+/// What follows for a disk whose offset the metadata has borne out for longer than it lags.
 fn outcome(disk: &Device, metadata: Metadata, listed: &[Listed], content: &OnDevice, records: &Records) -> Next {
+    outcome_after(LAG, disk, metadata, listed, content, records)
+}
+
+/// What follows for a disk that nothing speaks against, in the end.
+fn outcome_after(
+    confirmed_for: Duration,
+    disk: &Device,
+    metadata: Metadata,
+    listed: &[Listed],
+    content: &OnDevice,
+    records: &Records,
+) -> Next {
     let request = Request { on_silence: OnSilence::Tolerate, ..request(writable(FsType::Ext4)) };
     let mut seen = Seen::default();
     loop {
@@ -67,7 +79,7 @@ fn outcome(disk: &Device, metadata: Metadata, listed: &[Listed], content: &OnDev
             Look::Content(_) => seen.content = Some(content.clone()),
             Look::Records(_) => seen.records = Some(records.clone()),
             Look::Stood(..) => {
-                seen.stood = Some(Stood { seen_for: Duration::from_secs(3600), confirmed_for: Duration::ZERO });
+                seen.stood = Some(Stood { seen_for: Duration::from_secs(3600), confirmed_for });
             }
             Look::Acceptance(key) => seen.acceptance = Some(Acceptance { key, is_given: true }),
             Look::Partition(..) | Look::BtrfsTurn | Look::BtrfsMembers(..) => panic!("{look:?}"),
@@ -79,6 +91,8 @@ fn blank(disk: &Device, metadata: Metadata, listed: &[Listed]) -> Next {
     outcome(disk, metadata, listed, &OnDevice::Nothing, &Records::default())
 }
 
+/// As [`request`] has it.
+const LAG: Duration = Duration::from_secs(120);
 const HERE: Metadata = Metadata::Confirms(Some(Gib::new(4)));
 
 #[test]
@@ -101,6 +115,28 @@ fn a_given_offset_formats_a_disk_only_where_every_disk_of_the_metadata_is_found_
             assert!(matches!(blank(&disk(Offset::Proved), metadata, &listed), Next::Do(Act::Format(..))));
         }
     }
+}
+
+/// Disks of one size, and a list that lacks one: a wrong offset may agree with it.
+#[test]
+fn a_given_offset_formats_a_disk_only_once_the_metadata_has_agreed_for_longer_than_it_lags() {
+    let (given, both) = (disk(Offset::Given), [listed(2, 4), listed(3, 4)]);
+    let after = |confirmed_for: Duration, disk: &Device, content: &OnDevice, records: &Records| {
+        outcome_after(confirmed_for, disk, HERE, &both, content, records)
+    };
+    let unknown = OnDevice::Filesystem { found: stage::filesystem("ext4", "y"), is_unfinished: false };
+    for content in [OnDevice::Nothing, unknown] {
+        let none = Records::default();
+        let refused = after(LAG - Duration::from_secs(1), &given, &content, &none);
+        let Next::Refuse(refusal) = &refused else { panic!("{refused:?}") };
+        let more = Unproved::WaitForOffset(Duration::from_secs(1));
+        assert_eq!(**refusal, Refusal::Unproved { device: given.path.clone(), why: more });
+        assert!(matches!(after(LAG, &given, &content, &none), Next::Do(_)));
+        assert!(matches!(after(Duration::ZERO, &disk(Offset::Proved), &content, &none), Next::Do(_)));
+    }
+    let known = Records { past: Some(record("a", &given, Some("x"))), ..Records::default() };
+    let own = OnDevice::Filesystem { found: stage::filesystem("ext4", "x"), is_unfinished: false };
+    assert!(matches!(after(Duration::ZERO, &given, &own, &known), Next::Do(Act::Repair(_))));
 }
 
 #[test]
@@ -186,8 +222,27 @@ fn what_an_operator_s_offset_finds_at_a_lun_takes_no_disk_from_its_record() {
         at_path: Some(AtPath::Nothing),
         own: Some(None),
         listed: Some(unstage::ListedAt::Lun(lun)),
-        at_listed: Some(Some(other.clone())),
+        at_listed: Some(unstage::AtListed::Disk(other.clone())),
         ..unstage::Seen::default()
     };
-    assert_eq!(seen.next(request), unstage::Next::LunGiven { lun, device: other.name });
+    assert_eq!(seen.next(request), unstage::Next::Look(unstage::Look::DataDisks));
+    let third = Device { nvme: None, lun: None, ..device(3) };
+    let seen = unstage::Seen { data_disks: Some(Some(vec![other.clone(), third.clone()])), ..seen };
+    assert_eq!(seen.next(request), unstage::Next::Look(unstage::Look::Records));
+    let all = |records: Vec<Record>| unstage::Seen { records: Some(records), ..seen.clone() }.next(request);
+    assert_eq!(all(vec![]), unstage::Next::ReleaseAll(lun, vec![other.clone(), third.clone()]));
+    // From what another volume is staged the volume is not; a record of another boot says nothing.
+    let of_third = record("b", &third, None);
+    let old = Record { sequence: Some("earlier/diskseq/3".to_owned()), ..of_third.clone() };
+    assert_eq!(all(vec![old]), unstage::Next::ReleaseAll(lun, vec![other.clone(), third.clone()]));
+    let part = DeviceNumber { major: 8, minor: 131 };
+    let of_part = Record { device_name: Some("sd3p1".to_owned()), device: Some(part), ..of_third.clone() };
+    let old_part = Record { sequence: Some("earlier/diskseq/3".to_owned()), ..of_part.clone() };
+    assert_eq!(all(vec![old_part]), unstage::Next::ReleaseAll(lun, vec![other.clone(), third.clone()]));
+    for record in [of_part, of_third] {
+        assert_eq!(all(vec![record]), unstage::Next::ReleaseAll(lun, vec![other.clone()]));
+    }
+    assert_eq!(all(vec![record("b", &third, None), record("c", &other, None)]), unstage::Next::Nothing);
+    let hidden = unstage::Seen { data_disks: Some(None), ..seen.clone() };
+    assert_eq!(hidden.next(request), unstage::Next::DisksHidden(lun));
 }

@@ -62,7 +62,12 @@ fn answers(seen: &Seen, look: Look) -> Vec<Seen> {
                 .map(|listed| Seen { listed: Some(listed), ..seen.clone() })
                 .into()
         }
-        Look::AtListed(_) => [None, Some(two)].map(|at| Seen { at_listed: Some(at), ..seen.clone() }).into(),
+        Look::AtListed(_) => [AtListed::Nothing, AtListed::Unplaced, AtListed::Disk(two)]
+            .map(|at| Seen { at_listed: Some(at), ..seen.clone() })
+            .into(),
+        Look::DataDisks => [None, Some(vec![]), Some(vec![one, two, device(3)])]
+            .map(|disks| Seen { data_disks: Some(disks), ..seen.clone() })
+            .into(),
     }
 }
 
@@ -80,7 +85,7 @@ fn every_course(seen: &Seen, depth: u32, visit: &mut dyn FnMut(&Seen, &Next)) {
 
 #[test]
 fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record_or_the_metadata_names() {
-    let (mut released, mut nothing, mut refused, mut silent) = (0, 0, 0, 0);
+    let (mut released, mut nothing, mut refused, mut silent, mut any, mut hidden) = (0, 0, 0, 0, 0, 0);
     every_course(&Seen::default(), 0, &mut |seen, end| {
         let mount = match seen.at_path.as_ref().unwrap() {
             AtPath::Mounted(top) | AtPath::Dead { top: Some(top), .. } => Some(top.mount.device),
@@ -109,7 +114,7 @@ fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record
                 match (mount, &record) {
                     (Some(number), _) => assert_eq!(device.number, number, "{seen:?}"),
                     (None, Some(_)) => assert!(is_about(device), "{seen:?} {device:?}"),
-                    (None, None) => assert_eq!(seen.at_listed, Some(Some(device.clone()))),
+                    (None, None) => assert_eq!(seen.at_listed, Some(AtListed::Disk(device.clone()))),
                 }
             }
             Next::Nothing => {
@@ -129,7 +134,14 @@ fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record
                         Some(AtLun::Disk(disk)) if disk != device => record.names(device) == RecordedDevice::Same,
                         _ => is_about(device),
                     }),
-                    (None, None) => seen.at_listed.clone().flatten().is_some(),
+                    (None, None) => match (&seen.at_listed, &seen.data_disks) {
+                        (Some(AtListed::Unplaced), Some(Some(disks))) => {
+                            let records = seen.records.as_ref().unwrap();
+                            disks.iter().any(|disk| !records.iter().any(|record| record.is_on(disk)))
+                        }
+                        (Some(AtListed::Disk(_) | AtListed::Unplaced), _) => true,
+                        (Some(AtListed::Nothing) | None, _) => false,
+                    },
                 };
                 // The device that the record names may be there although its LUN shows another, or none.
                 let has_record = mount.is_none() && record.as_ref().is_some_and(|record| record.device.is_some());
@@ -155,11 +167,24 @@ fn an_unstage_proves_the_released_device_to_be_the_one_that_the_mount_the_record
                 silent += 1;
                 assert_eq!((mount, &record, why.as_str()), (None, &None, "timeout"), "{seen:?}");
             }
-            Next::LunGiven { .. } => panic!("no SCSI disk is placed by an operator: {seen:?}"),
+            Next::ReleaseAll(_, disks) => {
+                any += 1;
+                assert_eq!((mount, &record, &seen.at_listed), (None, &None, &Some(AtListed::Unplaced)));
+                let records = seen.records.as_ref().unwrap();
+                for disk in seen.data_disks.iter().flatten().flatten() {
+                    let is_another_s = records.iter().any(|record| record.is_on(disk));
+                    assert_ne!(disks.contains(disk), is_another_s, "{seen:?}");
+                }
+            }
+            Next::DisksHidden(_) => {
+                hidden += 1;
+                assert_eq!((&seen.at_listed, &seen.data_disks), (&Some(AtListed::Unplaced), &Some(None)));
+            }
             Next::Look(look) => panic!("{look:?} is no end"),
         }
     });
     assert!(released > 8 && nothing > 8 && refused > 1 && silent > 0, "{released} {nothing} {refused} {silent}");
+    assert!(any > 1 && hidden > 0, "{any} {hidden}");
 }
 
 #[test]

@@ -101,6 +101,12 @@ impl Disk {
         assert_eq!(device::node_number(&self.node), number);
     }
 
+    /// Claims the device, as a mount does, until the file is dropped.
+    pub(super) fn hold(&self) -> fs::File {
+        use std::os::unix::fs::OpenOptionsExt;
+        fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&self.node).unwrap()
+    }
+
     pub(super) fn name(&self) -> String {
         self.node.file_name().unwrap().to_string_lossy().into_owned()
     }

@@ -193,7 +193,22 @@ async fn an_offset_that_an_operator_gives_counts_while_the_metadata_bears_it_out
     machine.metadata.lock().unwrap().down = false;
     let (_, message) = code(machine.stage_as(1, "d1", mounted_as("ext4")).await);
     assert!(message.contains("nvme0n3, namespace 3, is no disk that"), "{message}");
+    // The list may lack other disks still, and a wrong offset would agree with it too. Where they stop to agree, the time
+    // that counts begins anew.
+    let lag = Timeouts::default().identity_check;
+    for _ in 0..2 {
+        machine.tell(2, "d2");
+        let (refusal, message) = code(machine.stage_as(1, "d1", mounted_as("ext4")).await);
+        assert_eq!(refusal, Grpc::Unavailable);
+        assert!(message.contains("agreed for 120 s more"), "{message}");
+        machine.service.0.identity_checks.age(lag);
+        machine.metadata.lock().unwrap().disks.pop();
+        assert!(code(machine.stage_as(1, "d1", mounted_as("ext4")).await).1.contains("is no disk that"));
+    }
     machine.tell(2, "d2");
+    assert!(code(machine.stage_as(1, "d1", mounted_as("ext4")).await).1.contains("agreed for"));
+    assert!(untouched(&machine, 0..3));
+    machine.service.0.identity_checks.age(lag);
     machine.stage_as(1, "d1", mounted_as("ext4")).await.unwrap();
     let mounted = machine.mounted(&machine.staging("d1")).unwrap();
     assert_eq!(Some(mounted.device), device::node_number(&machine.disk(1).node));
@@ -207,6 +222,62 @@ async fn an_offset_that_an_operator_gives_counts_while_the_metadata_bears_it_out
     machine.unstage("d1").await.unwrap();
     drop(open);
     assert!(machine.disk(0).is_untouched() && machine.disk(2).is_untouched());
+}
+
+/// Its stage was refused, so the node has no record of it. Kubelet unstages it all the same.
+#[tokio::test]
+async fn a_volume_whose_namespace_was_never_known_is_let_go_once_all_that_it_may_be_are_released() {
+    if !able() {
+        return;
+    }
+    for layout in [Layout::Plain, Layout::Multipath] {
+        let (mut machine, _sent) = machine(config(), "/dev/nvme0n1", None).await;
+        add_system(&machine, layout);
+        attach(&mut machine, layout, "a", ("nvme0n2", 5), 3);
+        let place = attach(&mut machine, layout, "b", ("nvme0n3", 6), 4);
+        machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+        // From now on nothing proves the offset: what is written on a disk says that the system is on it, and that alone.
+        let links = machine.scratch.join("root/dev/disk/by-uuid");
+        fs::create_dir_all(&links).unwrap();
+        std::os::unix::fs::symlink("../../nvme0n1", links.join("a-b")).unwrap();
+        fs::write(machine.scratch.join("root/proc/cmdline"), "root=UUID=a-b\n").unwrap();
+        let (_, message) = code(machine.stage_as(4, "b", mounted_as("ext4")).await);
+        assert!(message.contains("it is not known which disk"), "{message}");
+        for offset in [None, Some(2)] {
+            machine.restart_seeing(|host| host.with_nvme_lun_offset(offset)).await;
+            let held = machine.disk(place).hold();
+            let (refusal, message) = code(machine.unstage("b").await);
+            assert_eq!(refusal, Grpc::Unavailable, "{message}");
+            assert!(message.contains("nvme0n3 may be it, which is not released"), "{message}");
+            drop(held);
+            // What the kernel does not show is not released.
+            let state = machine.scratch.join("root/sys/class/nvme/nvme0/state");
+            fs::write(&state, "resetting\n").unwrap();
+            let (refusal, message) = code(machine.unstage("b").await);
+            assert_eq!(refusal, Grpc::Unavailable, "{message}");
+            fs::write(&state, "live\n").unwrap();
+            // The other volume's disk is in use all the while.
+            machine.unstage("b").await.unwrap();
+        }
+        assert!(machine.mounted(&machine.staging("a")).is_some() && machine.disk(place).is_untouched());
+        machine.unstage("a").await.unwrap();
+    }
+}
+
+/// The link that some published rules make for the first namespace of any controller.
+#[tokio::test]
+async fn a_link_that_calls_a_proved_data_disk_the_system_s_counts_for_nothing() {
+    if !able() {
+        return;
+    }
+    let (mut machine, _sent) = machine(config(), "/dev/nvme0n1", None).await;
+    add_system(&machine, Layout::Plain);
+    attach(&mut machine, Layout::Plain, "a", ("nvme0n2", 5), 3);
+    let links = machine.scratch.join("root/dev/disk/azure");
+    fs::create_dir_all(&links).unwrap();
+    std::os::unix::fs::symlink("../../nvme0n2", links.join("root")).unwrap();
+    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+    machine.unstage("a").await.unwrap();
 }
 
 #[tokio::test]
