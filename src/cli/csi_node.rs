@@ -19,7 +19,7 @@ use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
 use lazuli_csi::{
     file,
     identity::{DISK_DRIVER, FILE_DRIVER, driver_name},
-    node::{AttachedReader, LabelsReader, NodeConfig, NodeService, OnSilence, ZoneSupport},
+    node::{AttachedReader, LabelsReader, NodeConfig, NodeService, OnSilence, Timeouts, ZoneSupport},
     registration::Registration,
     server::{self, Drained, Endpoint, GoDriver, Listener, RpcLayer, RpcMetrics},
 };
@@ -97,6 +97,10 @@ pub(super) struct Options {
     /// list a disk at its LUN. refuse: wait for it, for another disk may be at the LUN. tolerate: go by LUN and size.
     #[arg(long, env = "LAZULI_ON_SILENT_IMDS", value_enum, default_value_t = OnSilentImds::Refuse)]
     on_silent_imds: OnSilentImds,
+    /// For how many seconds the instance metadata may still list what has left the machine, or lack what has come. For so
+    /// long it must have named a disk that is not as the volume was here before, or that only --nvme-lun-offset finds.
+    #[arg(long, env = "LAZULI_IMDS_LAG_SECONDS", value_parser = whole::<u64>(1..=3600), default_value_t = 120)]
+    imds_lag_seconds: u64,
     /// What to take from the id of an NVMe namespace to have the LUN of its disk, on machines whose sizes show disks
     /// over NVMe and where nothing proves it. A disk is used while every disk of the instance metadata is found so,
     /// with its size. Default: 2 where the operating system's disk is namespace 1, which no option changes, and no disk is
@@ -356,6 +360,7 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
         } else {
             ZoneSupport::On
         },
+        timeouts: Timeouts { identity_check: Duration::from_secs(options.imds_lag_seconds), ..Timeouts::default() },
         on_silence: match options.on_silent_imds {
             OnSilentImds::Refuse => OnSilence::Refuse,
             OnSilentImds::Tolerate => OnSilence::Tolerate,

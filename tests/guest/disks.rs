@@ -188,11 +188,18 @@ pub(super) async fn start_nvme(guest: &Guest) {
          echo 4420 >addr_trsvcid; ln -s {TARGET}/subsystems/{SUBSYSTEM} subsystems/{SUBSYSTEM}"
     );
     guest.sh(&lines).await;
+    // One partition from the first MiB on, as an installed system has at least.
+    let table = format!(
+        "truncate -s 64M {NAMESPACES}/1; printf '\\0\\0\\2\\0\\203\\376\\377\\377\\0\\10\\0\\0\\0\\370\\1\\0' | \
+         dd of={NAMESPACES}/1 bs=1 seek=446 conv=notrunc 2>/dev/null; \
+         printf '\\125\\252' | dd of={NAMESPACES}/1 bs=1 seek=510 conv=notrunc 2>/dev/null"
+    );
+    guest.sh(&table).await;
     add_namespace(guest, 1, "64M").await;
     let connect = format!(
         "printf 'transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn={SUBSYSTEM}' >/dev/nvme-fabrics && \
-         until [ -e /dev/nvme0n1 ]; do sleep 0.05; done; mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt/system && \
-         /bin/mount /dev/nvme0n1 /mnt/system"
+         until [ -e /dev/nvme0n1p1 ]; do sleep 0.05; done; mkfs.ext4 -q /dev/nvme0n1p1 && mkdir -p /mnt/system && \
+         /bin/mount /dev/nvme0n1p1 /mnt/system"
     );
     guest.sh(&connect).await;
     let model = guest.sh("cat /sys/class/nvme/nvme0/model").await;

@@ -186,10 +186,16 @@ async fn blank_disks_of_one_size_that_are_shifted_by_one_are_never_formatted() {
             }
         }
         cloud.nodes.get_mut(node).unwrap().kill();
-        let process = cloud.another_node(node, &["--nvme-lun-offset=1"]);
+        let process = cloud.another_node(node, &["--nvme-lun-offset=1", "--imds-lag-seconds=2"]);
         cloud.nodes.insert(node, process);
+        // The metadata has to agree for longer than it lags.
+        let message = refused(cloud.call(Step::Stage, &volumes[0], node).await, Code::Unavailable);
+        assert!(message.contains("agreed for"), "{message}");
         for (n, volume) in (0..).zip(&volumes) {
-            cloud.stage(volume, node).await;
+            while let Err(refused) = cloud.call(Step::Stage, volume, node).await {
+                assert!(refused.message().contains("agreed for"), "{refused}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
             cloud.publish(volume, node).await;
             content::write(volume, n);
         }

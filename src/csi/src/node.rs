@@ -132,7 +132,8 @@ pub struct Timeouts {
     pub release: Duration,
     /// For measuring.
     pub stats: Duration,
-    /// How long the metadata must have confirmed a disk that is not as it was when the volume was here before.
+    /// How long the metadata must have confirmed a disk that is not as it was when the volume was here before, or that only an
+    /// operator's offset finds: for so long it may lag.
     pub identity_check: Duration,
 }
 
