@@ -42,6 +42,11 @@ fn subnet_id(scenario: &Scenario, network: &str, subnet: &str) -> String {
     format!("{}/subnets/{subnet}", within(scenario, home, kinds::NETWORK, network))
 }
 
+/// What ARM says of the disk of an operating system that is on a local NVMe disk.
+fn local_disk() -> Value {
+    json!({"option": "Local", "placement": "NvmeDisk"})
+}
+
 fn tags(tags: &BTreeMap<String, String>) -> Option<Value> {
     (!tags.is_empty()).then(|| json!(tags))
 }
@@ -210,6 +215,9 @@ impl State {
                 },
             },
         });
+        if planned.os_disk.placement == Some(Placement::NvmeDisk) {
+            body["properties"]["virtualMachineProfile"]["storageProfile"]["osDisk"]["diffDiskSettings"] = local_disk();
+        }
         if !planned.zones.is_empty() {
             body["zones"] = json!(planned.zones);
         }
@@ -306,7 +314,7 @@ impl State {
             }
         }
         if os.placement == Some(Placement::NvmeDisk) {
-            os_shown["diffDiskSettings"] = json!({"option": "Local", "placement": "NvmeDisk"});
+            os_shown["diffDiskSettings"] = local_disk();
         }
         os_shown["deleteOption"] = json!("Detach");
         os_shown["diskSizeGB"] = json!(os.size_gib);

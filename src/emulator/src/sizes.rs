@@ -66,7 +66,7 @@ pub(crate) fn of_machine(doc: &serde_json::Value) -> &str {
 
 /// The first version of sizes whose disks come by NVMe unless the machine says otherwise (documented: the pages of the sizes
 /// of version 6).
-const FIRST_NVME_VERSION: u8 = 6;
+pub(crate) const FIRST_NVME_VERSION: u8 = 6;
 
 /// Whether machines of a size show their disks by NVMe by default.
 pub(crate) fn is_nvme(size: &str) -> bool {

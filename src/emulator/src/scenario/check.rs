@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::{Machine, Scenario, ScenarioError};
+use super::{DiskController, Machine, OsDisk, Placement, Scenario, ScenarioError};
 use crate::arm::regions;
 use crate::{cidr, disk_skus, path, sizes};
 
@@ -167,6 +167,15 @@ impl Scenario {
             if vm.os_disk.storage_account.is_some() && (vm.zone.is_some() || !vm.zones.is_empty()) {
                 return Err(wrong(key("osDisk"), "a machine whose system disk is a blob cannot be in a zone"));
             }
+            let about = format!("{:?} of the size {}", vm.name, size.name);
+            let by_nvme = match vm.disk_controller {
+                Some(controller) => controller == DiskController::Nvme,
+                None => sizes::is_nvme(size.name),
+            };
+            if vm.nvme_multipath && !by_nvme {
+                return Err(wrong(key("nvmeMultipath"), by_scsi(&about, true)));
+            }
+            local_system_disk(&key("osDisk.placement"), &vm.os_disk, &about, by_nvme, true)?;
         }
         let machines = self.machines();
         unique("virtualMachines", ".name", machines.iter().map(|m| &m.name))?;
@@ -200,6 +209,8 @@ impl Scenario {
             if set.os_disk.storage_account.is_some() {
                 return Err(wrong(key("osDisk"), "a scale set has managed disks, and no storageAccount"));
             }
+            let about = format!("{:?} of the size {}", set.name, size.name);
+            local_system_disk(&key("osDisk.placement"), &set.os_disk, &about, sizes::is_nvme(size.name), false)?;
         }
         unique("scaleSets", ".name", self.scale_sets.iter().map(|set| &set.name))
     }
@@ -249,6 +260,35 @@ impl Scenario {
 
 /// Common sizes, of the more than two thousand that are known.
 const SOME_SIZES: [&str; 4] = ["Standard_B2s", "Standard_D2s_v3", "Standard_D8s_v3", "Standard_E16s_v5"];
+
+/// A size whose disks come by NVMe.
+const A_SIZE_WITH_NVME: &str = "Standard_D8ds_v6";
+
+/// Why a key of NVMe is refused where disks come by SCSI, and what is allowed. A scale set has no `diskController`.
+fn by_scsi(about: &str, has_controller: bool) -> String {
+    let or = if has_controller { ", or diskController: NVMe" } else { "" };
+    format!(
+        "the disks of {about} come by SCSI, so that this has no effect; leave it out, or give a size of version {} or newer, \
+         such as {A_SIZE_WITH_NVME}{or}",
+        sizes::FIRST_NVME_VERSION
+    )
+}
+
+/// Refuses an operating system on a local NVMe disk where it has none.
+fn local_system_disk(
+    key: &str,
+    disk: &OsDisk,
+    about: &str,
+    by_nvme: bool,
+    has_controller: bool,
+) -> Result<(), ScenarioError> {
+    match (disk.placement, &disk.storage_account) {
+        (None, _) => Ok(()),
+        (Some(_), Some(_)) => Err(wrong(key, format!("the system disk of {about} is a blob, and no local disk"))),
+        (Some(Placement::NvmeDisk), None) if by_nvme => Ok(()),
+        (Some(Placement::NvmeDisk), None) => Err(wrong(key, by_scsi(about, has_controller))),
+    }
+}
 
 /// Refuses a location that no region has.
 fn location(key: impl Into<String>, value: &str) -> Result<(), ScenarioError> {

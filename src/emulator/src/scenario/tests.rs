@@ -113,6 +113,44 @@ fn what_does_not_fit_is_refused_with_what_would() {
 }
 
 #[test]
+fn keys_of_nvme_are_refused_where_disks_come_by_scsi() {
+    let scsi = "\"a\" of the size Standard_D8s_v3 come by SCSI, so that this has no effect";
+    for (text, key, told) in [
+        ("virtualMachines: [{name: a, nvmeMultipath: true}]", "virtualMachines[0].nvmeMultipath", scsi),
+        ("virtualMachines: [{name: a, osDisk: {placement: NvmeDisk}}]", "virtualMachines[0].osDisk.placement", scsi),
+        (
+            "virtualMachines: [{name: a, size: Standard_D8ds_v6, diskController: SCSI, nvmeMultipath: true}]",
+            "virtualMachines[0].nvmeMultipath",
+            "Standard_D8ds_v6 come by SCSI",
+        ),
+        (
+            "virtualMachines: [{name: a, size: Standard_D8ds_v6, osDisk: {placement: NvmeDisk, storageAccount: acct}}]",
+            "virtualMachines[0].osDisk.placement",
+            "is a blob",
+        ),
+        ("scaleSets: [{name: a, count: 1, osDisk: {placement: NvmeDisk}}]", "scaleSets[0].osDisk.placement", scsi),
+    ] {
+        let error = error(text);
+        assert!(error.starts_with(&format!("{key}: ")) && error.contains(told), "{text}: {error}");
+        // What is allowed is named, as far as there is such a key.
+        if told == scsi {
+            assert!(error.contains("version 6 or newer, such as Standard_D8ds_v6"), "{error}");
+            assert_eq!(error.contains("diskController: NVMe"), key.starts_with("virtualMachines"), "{error}");
+        }
+    }
+    for own in ["size: Standard_D8ds_v6", "size: standard_d8ds_V6", "diskController: NVMe"] {
+        let text =
+            format!("virtualMachines: [{{name: a, {own}, nvmeMultipath: true, osDisk: {{placement: NvmeDisk}}}}]");
+        Scenario::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+    // How disks come is said of every machine, also where its size has it so.
+    for own in ["diskController: SCSI", "size: Standard_D8ds_v6, diskController: NVMe", "nvmeMultipath: false"] {
+        let text = format!("virtualMachines: [{{name: a, {own}}}]");
+        Scenario::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+}
+
+#[test]
 fn an_error_of_yaml_is_told_once_and_in_one_line_with_its_place() {
     let error = error("virtualMachine: []\n");
     assert!(error.starts_with("not a scenario in YAML: line 1 column 1: unknown field `virtualMachine`"), "{error}");

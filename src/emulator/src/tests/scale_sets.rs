@@ -490,6 +490,24 @@ fn a_scenario_of_impossible_sets_is_refused_by_the_key() {
     assert_eq!(scenario.unwrap().scale_sets.len(), 1);
 }
 
+#[tokio::test]
+async fn instances_of_a_scenario_have_their_system_where_their_set_says() {
+    let os = "osDisk: {placement: NvmeDisk}";
+    let text = format!(
+        "scaleSets:\n- {{name: local, count: 1, size: Standard_D8ds_v6, {os}}}\n\
+         - {{name: flex, count: 1, size: Standard_D8ds_v6, orchestration: flexible, {os}}}\n\
+         - {{name: remote, count: 1, size: Standard_D8ds_v6}}\n"
+    );
+    let options = Options { scenario: Scenario::parse(&text).unwrap(), ..Options::default() };
+    let rig = Rig::new(options).await;
+    let machines = rig.control().store(|store| store.machines());
+    for (set, system) in [("local", false), ("flex", false), ("remote", true)] {
+        let instance = machines.iter().find(|machine| machine["name"].as_str().unwrap().starts_with(set)).unwrap();
+        let shown = crate::arm::compute::disk_controller::shown(instance, false);
+        assert_eq!(shown, crate::hypervisor::Shown::Nvme { multipath: false, system }, "{instance:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn writes_of_sets_and_instances_in_flight_at_a_kill_are_at_their_end_after_the_next_start() {
     let folder = recovery::Folder::new("scale-sets");
