@@ -56,8 +56,8 @@ pub fn nodes(nodes: &[Node]) -> Vec<Finding> {
     find(
         Grade::Wrong,
         luns(NvmeLuns::Unknown),
-        "disks come by NVMe, and the node plugin finds nothing that proves which namespace has which LUN, so that it mounts \
-         none: where the offset is known, give it with --nvme-lun-offset",
+        "disks come by NVMe, and it is not known which namespace has which LUN, so that no disk is mounted, or none of a second \
+         controller: the node plugin logs at its start what it saw, and what to give with --nvme-lun-offset",
     );
     let is_unseen = |node: &Node| node.seen.is_none() && node.size.as_deref().is_some_and(is_nvme);
     find(

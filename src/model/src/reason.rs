@@ -376,7 +376,9 @@ impl Reason {
                 "StageVolume",
                 Duration::from_secs(60),
                 "See that http://169.254.169.254 can be reached from the node, and compare the VM's data disks in Azure \
-                 with /dev/disk/azure/scsi1 on the node.",
+                 with those of the node: in /dev/disk/azure/scsi1 or, by NVMe, in /sys/block/nvme*/nsid. There a LUN is \
+                 the id less 2 where the operating system's disk is namespace 1, else less --nvme-lun-offset. lazuli doctor \
+                 names the Nodes where neither is known.",
             ),
             // Source of the names of these eight: the service controller of Kubernetes' cloud-provider library.
             Self::EnsuringLoadBalancer => ("EnsuringLoadBalancer", SYNC, AT_ONCE, "Nothing is to be done."),

@@ -38,8 +38,9 @@ pub(super) enum NodeError {
     #[error("{}", not_found(.0))]
     Find(#[source] FindError),
     #[error(
-        "{device}, namespace {nsid}, would be the disk at LUN {lun} by --nvme-lun-offset, and is not used for as long as \
-         that offset disagrees with the instance metadata: {why}"
+        "{device}, namespace {nsid}, would be the disk at LUN {lun} by the offset {}; because --nvme-lun-offset is given, it is \
+         used only while the instance metadata bears that offset out, and now it does not: {why}",
+        nsid.saturating_sub(u32::from(lun.get()))
     )]
     OffsetNotBorneOut { device: String, nsid: u32, lun: Lun, why: Disagreement },
     #[error(

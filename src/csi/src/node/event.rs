@@ -111,7 +111,7 @@ mod tests {
                     lun,
                     why: Disagreement::Missing { lun, nsid: 5 },
                 },
-                vec!["nvme0n3, namespace 5", "LUN 3", "there is no namespace 5"],
+                vec!["nvme0n3, namespace 5", "LUN 3 by the offset 2", "there is no namespace 5"],
             ),
             (
                 NodeError::Find(FindError::Unplaced {
