@@ -19,7 +19,7 @@ use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
 use lazuli_csi::{
     file,
     identity::{DISK_DRIVER, FILE_DRIVER, driver_name},
-    node::{AttachedReader, LabelsReader, NodeConfig, NodeService, OnSilence, Timeouts, ZoneSupport},
+    node::{AttachedReader, LabelsReader, NodeConfig, NodeService, OnSilence, Timeouts, ZoneSupport, luns_unknown},
     registration::Registration,
     server::{self, Drained, Endpoint, GoDriver, Listener, RpcLayer, RpcMetrics},
 };
@@ -332,6 +332,11 @@ pub(super) async fn serve(options: Options, stop: CancellationToken) -> Outcome 
         .with_root(std::path::absolute(&options.host_root)?)
         .with_kubelet(std::path::absolute(&options.state_dir)?)
         .with_nvme_lun_offset(options.nvme_lun_offset);
+    match luns_unknown(&host, options.nvme_lun_offset).await {
+        Ok(Some(why)) => tracing::warn!("{why}"),
+        Ok(None) => {}
+        Err(error) => tracing::warn!(error = server::chain(&error), "what this machine shows of NVMe cannot be read"),
+    }
     let publishing = client.clone().zip(imds.clone()).map(|(client, imds)| {
         tokio::spawn(publish_facts(client, options.node_id.clone(), imds, host.clone(), stop.clone()))
     });

@@ -44,6 +44,7 @@ mod error;
 mod event;
 mod identity_check;
 mod info;
+mod luns_unknown;
 mod measure;
 mod publish;
 mod raw;
@@ -87,6 +88,7 @@ use lazuli_model::{event::Event, fault::Code, node::MachineLabels, size::SizeLim
 use lazuli_staging::Records;
 pub use lazuli_staging::device_identity::OnSilence;
 use lazuli_telemetry::lossy;
+pub use luns_unknown::luns_unknown;
 use request::{Publish, Stage};
 use tokio::sync::{Semaphore, watch};
 use tonic::{Request, Response, Status};
