@@ -11,7 +11,7 @@
 //! | `lazuli emulator` | Azure itself as a local HTTP server, with block devices if asked |
 //! | `lazuli up` | Azure with its page, a small Kubernetes API for kubectl, and all of the above in one process |
 //! | `lazuli demo`, `doctor`, `bench` | show it working; say what is wrong; measure |
-//! | `lazuli explain` | explain parameters, annotations, keys of the configuration, events and metrics |
+//! | `lazuli explain` | explain parameters, annotations, keys of the configuration, options, events and metrics |
 //! | `lazuli why` | ask a running process why an object waits |
 //! | `lazuli get`, `instances` | print what the provider sees of the cluster; add an SSH key to its machines |
 //! | `lazuli completion`, `man`, `version` | what shells and `man` read; which program this is |

@@ -34,6 +34,9 @@ enum Kind {
     Annotation,
     /// Keys of the cloud configuration, azure.json.
     Config,
+    /// Options of the commands, by name or by variable, without the dashes.
+    #[value(alias = "flag")]
+    Option,
     /// Reasons of Kubernetes events.
     Event,
     /// Metrics of Prometheus.
@@ -60,6 +63,7 @@ impl Kind {
             Self::Parameter => "parameter",
             Self::Annotation => "annotation",
             Self::Config => "config",
+            Self::Option => "option",
             Self::Event => "event",
             Self::Metric => "metric",
         }
@@ -71,6 +75,7 @@ impl Kind {
             Self::Parameter => "parameter",
             Self::Annotation => "annotation or label",
             Self::Config => "key of the cloud configuration",
+            Self::Option => "option or variable",
             Self::Event => "reason of an event",
             Self::Metric => "metric",
         }
@@ -81,6 +86,7 @@ impl Kind {
             Self::Parameter => topics::parameters(),
             Self::Annotation => topics::annotations(),
             Self::Config => topics::config(),
+            Self::Option => topics::options(),
             Self::Event => topics::events(),
             Self::Metric => topics::metrics(),
         }

@@ -204,8 +204,8 @@ enum Command {
     /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes, load balancers,
     /// disks, snapshots, file shares.
     Get(get::Options),
-    /// Explains what can be set, read and seen: parameters, annotations and labels, keys of the cloud configuration, events,
-    /// metrics.
+    /// Explains what can be set, read and seen: parameters, annotations and labels, keys of the cloud configuration,
+    /// options, events, metrics.
     Explain(explain::Options),
     /// Changes the machines of the cluster, by a person's hand: adds an SSH key.
     Instances(instances::Options),

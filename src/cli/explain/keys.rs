@@ -31,7 +31,11 @@ pub(super) const KEYS: &[KeyRow] = &[
         Annotation,
         "lazuli.azure/instance-metadata",
         "JSON",
-        "What the instance metadata say of the machine. Written by the node plugin on its own Node, read by cloud-node.",
+        "What the instance metadata say of the machine, and what it shows of disks that come by NVMe. Written by the node \
+         plugin on its own Node, read by cloud-node and by lazuli doctor. nvme.luns says by what the LUNs of NVMe disks are \
+         known: proved (the operating system's disk is namespace 1), given (by --nvme-lun-offset) or unknown (no disk is \
+         mounted until the offset is known). nvme.ioTimeoutSeconds is the kernel's nvme_core.io_timeout. Without nvme no \
+         disk comes by NVMe.",
     ),
     key(
         Node,

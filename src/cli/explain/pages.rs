@@ -5,7 +5,7 @@ use clap::CommandFactory as _;
 use super::{
     super::Cli,
     Kind,
-    topics::{Section, Topic},
+    topics::{self, Command, CommandOption, Section, Topic},
 };
 
 /// A page: its file's name and its text.
@@ -56,52 +56,32 @@ fn page(title: &str, introduction: &str, kind: Kind, without: &[&str]) -> String
     text
 }
 
-/// The options of a command and of those below it.
-fn flags(command: &clap::Command, path: &str, text: &mut String) {
-    let shown = command.get_arguments().filter(|argument| {
-        let id = argument.get_id().as_str();
-        !argument.is_hide_set() && id != "help" && id != "version" && (!argument.is_global_set() || path == "lazuli")
-    });
-    let row = |argument: &clap::Arg| {
-        let name = match argument.get_long() {
-            Some(long) if long.len() == 1 => format!("`-{long}`"),
-            Some(long) => format!("`--{long}`"),
-            None => format!("`{}`", argument.get_id().as_str().to_uppercase()),
-        };
-        let variable = argument.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
-        let default: Vec<String> =
-            argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
-        let help =
-            argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string).unwrap_or_default();
-        let values: Vec<String> = argument
-            .get_possible_values()
-            .iter()
-            .filter(|value| !value.is_hide_set())
-            .map(|value| value.get_name().to_owned())
-            .collect();
-        let values = if values.is_empty() { String::new() } else { format!(" Values: {}.", values.join(", ")) };
-        let end = if help.trim_end().ends_with(['.', ':']) || help.is_empty() { "" } else { "." };
-        vec![name, variable, default.join(", "), format!("{}{end}{values}", help.trim_end())]
-    };
-    let rows: Vec<Vec<String>> = shown.map(row).collect();
-    let about = command.get_long_about().or_else(|| command.get_about()).map(ToString::to_string).unwrap_or_default();
-    text.push_str(&format!("\n## {path}\n\n{}\n", cell(&about)));
-    if !rows.is_empty() {
-        text.push('\n');
-        text.push_str(&table(&["option", "variable", "default", "meaning"], rows.into_iter()));
-    }
-    let commands = command.get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set());
-    for below in commands {
-        flags(below, &format!("{path} {}", below.get_name()), text);
-    }
+/// What the command of this path does.
+fn about(path: &str) -> String {
+    let root = Cli::command();
+    let below = path.split(' ').skip(1).try_fold(&root, |command, name| command.find_subcommand(name));
+    let text = below.and_then(|command| command.get_long_about().or_else(|| command.get_about()));
+    text.map(ToString::to_string).unwrap_or_default()
 }
 
 fn flags_page() -> String {
     let mut text = format!(
         "{MADE}# Options and variables\n\nEach option with a variable may be given by either; the option wins, and an empty \
-         variable counts as unset. Booleans take what Go's flags take. `--help` prints the same.\n"
+         variable counts as unset. Booleans take what Go's flags take. `--help` prints the same, and \
+         `lazuli explain option NAME` prints a row.\n"
     );
-    flags(&Cli::command(), "lazuli", &mut text);
+    for Command { path, options } in topics::commands() {
+        text.push_str(&format!("\n## {path}\n\n{}\n", cell(&about(&path))));
+        let code = |name: String| if name.is_empty() { name } else { format!("`{name}`") };
+        let rows = options.into_iter().map(|CommandOption { name, variable, default, meaning, values }| {
+            let values = if values.is_empty() { values } else { format!(" Values: {values}.") };
+            vec![code(name), code(variable), default, format!("{meaning}{values}")]
+        });
+        if rows.len() > 0 {
+            text.push('\n');
+            text.push_str(&table(&["option", "variable", "default", "meaning"], rows));
+        }
+    }
     text
 }
 

@@ -47,7 +47,10 @@ fn a_name_is_explained_in_any_letter_case_and_without_its_prefix() {
         (Kind::Annotation, "azure-pip-name", "service.beta.kubernetes.io/azure-pip-name"),
         (Kind::Annotation, "service.beta.kubernetes.io/port_80_no_lb_rule", "No rule and no probe"),
         (Kind::Annotation, "kubernetes.azure.com/managed", "no machine of Azure"),
+        (Kind::Annotation, "lazuli.azure/instance-metadata", "by lazuli doctor"),
         (Kind::Config, "VMType", "machines of every kind"),
+        (Kind::Option, "nvme-lun-offset", "lazuli csi-node"),
+        (Kind::Option, "lazuli_nvme_lun_offset", "--nvme-lun-offset"),
         (Kind::Event, "vmsizefull", "takes no more data disks"),
         (Kind::Metric, "lazuli_rpc_duration_seconds", "method, code"),
     ] {
@@ -66,6 +69,7 @@ fn a_misspelt_name_is_an_error_that_names_the_nearest() {
     );
     assert!(error(Kind::Annotation, "azure-dns").ends_with("service.beta.kubernetes.io/azure-dns-label-name"));
     assert!(error(Kind::Annotation, "azure-dns-lable-name").ends_with("the nearest is azure-dns-label-name"));
+    assert!(error(Kind::Option, "nvme-lun-ofset").ends_with("the nearest is nvme-lun-offset"));
     assert_eq!(error(Kind::Event, "x"), "there is no reason of an event \"x\"; lazuli explain event lists all");
 }
 
@@ -85,8 +89,23 @@ fn programs_get_the_same_as_people() {
 }
 
 #[test]
+fn an_option_that_several_commands_take_alike_is_explained_once() {
+    let listed = list(&Kind::Option.sections(), 100).object;
+    let named = |name: &str| listed["items"].as_array().unwrap().iter().filter(|item| item["name"] == name).count();
+    assert_eq!((named("--nvme-lun-offset"), named("--trusted-endpoint")), (1, 1));
+    let text = one(Kind::Option, "trusted-endpoint", 200).unwrap_or_else(|error| panic!("{error}")).text;
+    for part in ["lazuli doctor", "lazuli csi-controller", "LAZULI_TRUSTED_ENDPOINTS"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
 fn the_command_line_takes_a_kind_and_a_name() {
-    for words in [&["lazuli", "explain"][..], &["lazuli", "explain", "label", "x", "--output=json"]] {
+    for words in [
+        &["lazuli", "explain"][..],
+        &["lazuli", "explain", "label", "x", "--output=json"],
+        &["lazuli", "explain", "flag", "nvme-lun-offset"],
+    ] {
         assert!(super::super::Cli::try_parse_from(words).is_ok(), "{words:?}");
     }
     assert!(super::super::Cli::try_parse_from(["lazuli", "explain", "colour"]).is_err());

@@ -1,12 +1,13 @@
 //! From the tables of the crates to what is printed.
 
+use clap::CommandFactory as _;
 use lazuli_model::{
     event::Reason,
     reference::{ConfigRow, Metric, ParameterRow, UsedBy},
 };
 use lazuli_services::service::annotation;
 
-use super::{go_metrics, keys};
+use super::{super::Cli, go_metrics, keys};
 
 /// Topics of one table.
 #[derive(Debug)]
@@ -33,17 +34,22 @@ pub(super) struct Topic {
 }
 
 impl Topic {
-    /// The name without the prefix that all annotations of Services have.
+    /// The name without the prefix that all annotations of Services have, or without the dashes of an option.
     pub(super) fn short_name(&self) -> &str {
-        self.name.strip_prefix(annotation::PREFIX).unwrap_or(&self.name)
+        let option = || self.name.trim_start_matches('-');
+        self.name.strip_prefix(annotation::PREFIX).unwrap_or_else(option)
     }
 
-    /// Whether a person means this one: by the whole name or, of an annotation, by what stands behind its prefix. `PATH`,
-    /// `{port}` and a `*` at the end stand for anything. A series of a histogram means the histogram.
+    /// Whether a person means this one: by the whole name, by what stands behind the prefix of an annotation or the dashes of
+    /// an option, or by the variable of an option. `PATH`, `{port}` and a `*` at the end stand for anything. A series of a
+    /// histogram means the histogram.
     pub(super) fn is_called(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         let series = ["_bucket", "_sum", "_count"].into_iter().find_map(|series| name.strip_suffix(series));
-        self.fits(&name) || series.is_some_and(|histogram| self.fits(histogram))
+        let variable = self.columns.iter().zip(&self.values).find(|(label, _)| **label == VARIABLE);
+        self.fits(&name)
+            || series.is_some_and(|histogram| self.fits(histogram))
+            || variable.is_some_and(|(_, variable)| variable.to_lowercase() == name)
     }
 
     fn fits(&self, name: &str) -> bool {
@@ -149,6 +155,91 @@ pub(super) fn config() -> Vec<Section> {
     };
     let columns = &["values", "default", "used by", "Go projects"];
     vec![section("Keys of the cloud configuration", columns, lazuli_config::KEYS.iter().map(row).collect())]
+}
+
+/// The column of the variable of an option.
+const VARIABLE: &str = "variable";
+
+/// An option or an argument of a command.
+pub(super) struct CommandOption {
+    /// Its name with dashes, or that of an argument without.
+    pub(super) name: String,
+    /// The variable that may stand for it; empty without one.
+    pub(super) variable: String,
+    /// What it is when it is left out.
+    pub(super) default: String,
+    /// What it means.
+    pub(super) meaning: String,
+    /// The values that it takes, where they are few.
+    pub(super) values: String,
+}
+
+/// A command with its options.
+pub(super) struct Command {
+    /// How it is called: `lazuli csi-node`.
+    pub(super) path: String,
+    /// What it takes.
+    pub(super) options: Vec<CommandOption>,
+}
+
+/// All commands, each before those below it.
+pub(super) fn commands() -> Vec<Command> {
+    let mut all = Vec::new();
+    add_commands(&Cli::command(), "lazuli", &mut all);
+    all
+}
+
+fn add_commands(command: &clap::Command, path: &str, all: &mut Vec<Command>) {
+    let shown = command.get_arguments().filter(|argument| {
+        let id = argument.get_id().as_str();
+        !argument.is_hide_set() && id != "help" && id != "version" && (!argument.is_global_set() || path == "lazuli")
+    });
+    all.push(Command { path: path.to_owned(), options: shown.map(option).collect() });
+    for below in command.get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set()) {
+        add_commands(below, &format!("{path} {}", below.get_name()), all);
+    }
+}
+
+fn option(argument: &clap::Arg) -> CommandOption {
+    let name = match argument.get_long() {
+        Some(long) if long.len() == 1 => format!("-{long}"),
+        Some(long) => format!("--{long}"),
+        None => argument.get_id().as_str().to_uppercase(),
+    };
+    let default: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let help = argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string).unwrap_or_default();
+    let possible = argument.get_possible_values();
+    let values: Vec<&str> =
+        possible.iter().filter(|value| !value.is_hide_set()).map(|value| value.get_name()).collect();
+    let end = if help.trim_end().ends_with(['.', ':']) || help.is_empty() { "" } else { "." };
+    CommandOption {
+        name,
+        variable: argument.get_env().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        default: default.join(", "),
+        meaning: format!("{}{end}", help.trim_end()),
+        values: values.join(", "),
+    }
+}
+
+/// Options of the commands. What several commands take alike is there once.
+pub(super) fn options() -> Vec<Section> {
+    let mut rows: Vec<(String, String, Vec<String>)> = Vec::new();
+    for Command { path, options, .. } in commands() {
+        // An argument has no name of its own: it is explained with its command.
+        for CommandOption { name, variable, default, meaning, values } in
+            options.into_iter().filter(|one| one.name.starts_with('-'))
+        {
+            let row = (name, meaning, vec![path.clone(), variable, default, values]);
+            let is_same = |other: &&mut (String, String, Vec<String>)| {
+                (&other.0, &other.1, &other.2[1..]) == (&row.0, &row.1, &row.2[1..])
+            };
+            match rows.iter_mut().find(is_same) {
+                Some(same) => same.2[0] = format!("{}, {path}", same.2[0]),
+                None => rows.push(row),
+            }
+        }
+    }
+    vec![section("Options of the commands", &["commands", VARIABLE, "default", "values"], rows)]
 }
 
 /// Reasons of events.
