@@ -240,7 +240,7 @@ impl Hypervisor {
     /// When the file cannot be made.
     pub async fn create_disk(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
         let disk = disk.clone();
-        self.run(move |backend| backend.create_disk(&disk)).await
+        self.run(move |backend| backend.files().create(&disk)).await
     }
 
     /// Makes the file of a disk or snapshot `to` from the content of `from`, another disk or snapshot.
@@ -251,7 +251,7 @@ impl Hypervisor {
     /// When `from` has no file or the copy fails.
     pub async fn copy_disk(&self, from: &str, to: &DiskFacts) -> Result<(), HypervisorError> {
         let (from, to) = (from.to_owned(), to.clone());
-        self.run(move |backend| backend.copy_disk(&from, &to)).await
+        self.run(move |backend| backend.files().copy(&from, &to)).await
     }
 
     /// Makes the file of a new disk from the first `bytes` of another file. What the disk has beyond them is zero.
@@ -260,7 +260,7 @@ impl Hypervisor {
     /// When the other file cannot be read or the copy fails.
     pub async fn import_disk(&self, file: &Path, bytes: u64, to: &DiskFacts) -> Result<(), HypervisorError> {
         let (file, to) = (file.to_owned(), to.clone());
-        self.run(move |backend| backend.import_disk(&file, bytes, &to)).await
+        self.run(move |backend| backend.files().import(&file, bytes, &to)).await
     }
 
     /// Removes the file of a disk or snapshot. Succeeds when there is none.
@@ -269,7 +269,7 @@ impl Hypervisor {
     /// When the file cannot be removed.
     pub async fn delete_disk(&self, id: &str) -> Result<(), HypervisorError> {
         let id = id.to_owned();
-        self.run(move |backend| backend.delete_disk(&id)).await
+        self.run(move |backend| backend.files().delete(&id)).await
     }
 
     /// Grows a disk to its `size_bytes`, attached or not.

@@ -1,8 +1,8 @@
 //! What every hypervisor can do.
 
 use std::fmt::Debug;
-use std::path::Path;
 
+use super::disk_files::DiskFiles;
 use super::types::{DiskFacts, HypervisorError, Shown};
 
 /// Makes devices of attached disks. Calls block, come one after the other, and may be repeated.
@@ -13,14 +13,8 @@ pub(super) trait Backend: Debug + Send {
     fn create_machine(&self, vm: &str, shown: Shown) -> Result<(), HypervisorError>;
     /// Takes all disks from a machine, and what was made for it.
     fn delete_machine(&self, vm: &str) -> Result<(), HypervisorError>;
-    /// Makes the file of a blank disk.
-    fn create_disk(&self, disk: &DiskFacts) -> Result<(), HypervisorError>;
-    /// Makes the file of a disk from that of another.
-    fn copy_disk(&self, from: &str, to: &DiskFacts) -> Result<(), HypervisorError>;
-    /// Makes the file of a disk from the first bytes of another file.
-    fn import_disk(&self, file: &Path, bytes: u64, to: &DiskFacts) -> Result<(), HypervisorError>;
-    /// Removes the file of a disk.
-    fn delete_disk(&self, id: &str) -> Result<(), HypervisorError>;
+    /// The files of its disks.
+    fn files(&self) -> &DiskFiles;
     /// Grows a disk, and the devices that it is.
     fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError>;
     /// Shows a disk to a machine.

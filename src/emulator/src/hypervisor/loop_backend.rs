@@ -141,20 +141,8 @@ impl Backend for LoopBackend {
         machine.remove_all()
     }
 
-    fn create_disk(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
-        self.files.create(disk)
-    }
-
-    fn copy_disk(&self, from: &str, to: &DiskFacts) -> Result<(), HypervisorError> {
-        self.files.copy(from, to)
-    }
-
-    fn import_disk(&self, file: &Path, bytes: u64, to: &DiskFacts) -> Result<(), HypervisorError> {
-        self.files.import(file, bytes, to)
-    }
-
-    fn delete_disk(&self, id: &str) -> Result<(), HypervisorError> {
-        self.files.delete(id)
+    fn files(&self) -> &DiskFiles {
+        &self.files
     }
 
     fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
@@ -183,7 +171,7 @@ impl Backend for LoopBackend {
         }
         match &disk.file {
             Some(_) => self.lend(&file)?,
-            None if !file.exists() => self.create_disk(disk)?,
+            None if !file.exists() => self.files.create(disk)?,
             None => {}
         }
         let name = loop_device::bind(&file, disk.file.as_ref().map(|_| disk.size_bytes))?;

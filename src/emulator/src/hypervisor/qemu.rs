@@ -151,20 +151,8 @@ impl Backend for QemuBackend {
         unless_off(self.bring_in_line(vm, |plugged| plan::luns(&nothing, plugged), &nothing))
     }
 
-    fn create_disk(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
-        self.files.create(disk)
-    }
-
-    fn copy_disk(&self, from: &str, to: &DiskFacts) -> Result<(), HypervisorError> {
-        self.files.copy(from, to)
-    }
-
-    fn import_disk(&self, file: &Path, bytes: u64, to: &DiskFacts) -> Result<(), HypervisorError> {
-        self.files.import(file, bytes, to)
-    }
-
-    fn delete_disk(&self, id: &str) -> Result<(), HypervisorError> {
-        self.files.delete(id)
+    fn files(&self) -> &DiskFiles {
+        &self.files
     }
 
     fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
