@@ -92,7 +92,10 @@
 //! the start the loop devices backed by files of this root, or lent to it, are compared with what should be attached:
 //! right ones are adopted without a blink, others are detached, missing ones are attached. So a killed
 //! emulator can start again, with or without its state. So it is with what is plugged in QEMU, by the names of devices and
-//! block nodes there. A QEMU that is started again has no data disks: they come with the next start of the emulator.
+//! block nodes there. A machine in QEMU belongs to one emulator, whatever its root: the emulator holds a lock on
+//! `PATH.lock` beside the socket, by its real path, from before its first command until it ends. A second one is refused
+//! with the name of the socket and the number of the process that has it. (QEMU itself would serve it: it lets the next
+//! client in as soon as one has gone.) A QEMU that is started again has no data disks: they come with the next start of the emulator.
 //! [`Hypervisor::shutdown`] detaches everything.
 //! Disk files stay until their disk is deleted.
 
@@ -173,7 +176,7 @@ impl Hypervisor {
     /// What `attached` names is plugged when this returns, and nothing else is, in machines that run.
     ///
     /// # Errors
-    /// When the root is in use, a machine of `qemu` shows its disks by NVMe, or a QEMU that runs refuses.
+    /// When the root or a socket is in use, a machine of `qemu` shows its disks by NVMe, or a QEMU that runs refuses.
     pub async fn start_qemu(
         root: &Path,
         qemu: QemuMachines,

@@ -1,10 +1,12 @@
 //! Mode QEMU: disk files that machines in QEMU have as SCSI disks, plugged and unplugged by its Machine Protocol.
 //!
 //! Nothing is remembered that the files and QEMU do not say, so a killed process loses nothing: the next one finds by the
-//! names of devices and block nodes what is plugged. One connection serves one call.
+//! names of devices and block nodes what is plugged. One connection serves one call, so that people and tests can connect as
+//! well; what keeps a second emulator out is a lock beside the socket.
 
 mod plan;
 mod qmp;
+mod socket;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +18,7 @@ use serde_json::json;
 
 use self::plan::{Extent, LAST_LUN, Order, Plug, Plugged};
 use self::qmp::Qmp;
+use self::socket::Socket;
 use super::backend::Backend;
 use super::disk_files::DiskFiles;
 use super::types::{Attachment, DiskFacts, HypervisorError, Machine, QemuMachines, QmpError, Shown};
@@ -27,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct QemuBackend {
     files: DiskFiles,
-    sockets: BTreeMap<String, PathBuf>,
+    sockets: BTreeMap<String, Socket>,
 }
 
 impl QemuBackend {
@@ -38,7 +41,7 @@ impl QemuBackend {
         machines: &[Machine],
         attached: &[Attachment],
     ) -> Result<Self, HypervisorError> {
-        let sockets = sockets.iter().map(|(vm, path)| (vm.to_lowercase(), path.clone())).collect();
+        let sockets = sockets.iter().map(|(vm, path)| (vm.to_lowercase(), Socket::new(vm, path))).collect();
         let backend = Self { files: DiskFiles::open(root, &[])?, sockets };
         for Machine { name, shown } in machines {
             backend.create_machine(name, *shown)?;
@@ -47,6 +50,10 @@ impl QemuBackend {
             if !machines.iter().any(|machine| machine.name.eq_ignore_ascii_case(vm)) {
                 tracing::warn!(machine = vm, "--qemu-qmp names a virtual machine that is not there, or not yet");
             }
+        }
+        // All of them, before anything is changed in one.
+        for socket in backend.sockets.values() {
+            socket.claim()?;
         }
         for (vm, socket) in &backend.sockets {
             let mut wanted = BTreeMap::new();
@@ -57,7 +64,7 @@ impl QemuBackend {
             match backend.bring_in_line(vm, |plugged| plan::luns(&wanted, plugged), &wanted) {
                 // Its disks are plugged when an emulator starts while it runs.
                 Err(HypervisorError::Qemu { source, .. }) if source.is_off() => {
-                    tracing::warn!(machine = vm, socket = %socket.display(), "no QEMU listens, so it gets no disks now");
+                    tracing::warn!(machine = vm, socket = %socket.path().display(), "no QEMU listens, so it gets no disks now");
                 }
                 outcome => outcome?,
             }
@@ -84,8 +91,9 @@ impl QemuBackend {
     ) -> Result<(), HypervisorError> {
         let vm = vm.to_lowercase();
         let Some(socket) = self.sockets.get(&vm) else { return Ok(()) };
+        socket.claim()?;
         let work = || {
-            let mut qmp = Qmp::connect(socket, PATIENCE)?;
+            let mut qmp = Qmp::connect(socket.path(), PATIENCE)?;
             let plugged = look(&mut qmp)?;
             for lun in luns(&plugged) {
                 for order in plan::plan(lun, wanted.get(&lun), &plugged) {
@@ -94,7 +102,7 @@ impl QemuBackend {
             }
             Ok(())
         };
-        work().map_err(|source| HypervisorError::Qemu { vm, socket: socket.clone(), source })
+        work().map_err(|source| HypervisorError::Qemu { vm, socket: socket.path().to_owned(), source })
     }
 
     /// The same for one LUN.

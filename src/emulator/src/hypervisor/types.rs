@@ -165,6 +165,21 @@ pub enum HypervisorError {
         /// The root folder.
         root: PathBuf,
     },
+    /// Another process has the QEMU of a machine.
+    #[error(
+        "another emulator{} plugs the disks of the machine {vm}: it has claimed the socket {} by its lock file {}",
+        holder.map_or_else(String::new, |id| format!(" (process {id})")), socket.display(), lock.display()
+    )]
+    QemuInUse {
+        /// The machine.
+        vm: String,
+        /// The socket.
+        socket: PathBuf,
+        /// The file by whose lock it is claimed.
+        lock: PathBuf,
+        /// The process that has it, where it is known.
+        holder: Option<u32>,
+    },
     /// A machine's name that cannot be the name of a folder.
     #[error("{vm:?} cannot be the name of a machine")]
     MachineName {

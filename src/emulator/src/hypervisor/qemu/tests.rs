@@ -185,6 +185,48 @@ async fn the_next_emulator_adopts_what_is_right_and_sets_the_rest_right() {
 }
 
 #[tokio::test]
+async fn a_machine_of_another_emulator_is_left_alone() {
+    let root = Root::new();
+    let Some(_qemu) = Process::with_controller(&root) else { return };
+    let one = disk("one", MIB);
+    let first = root.start(vec![at(7, &one)]).await;
+    // Another root and another name of the socket; the machine's own is the same.
+    let second = Root::new();
+    std::os::unix::fs::symlink(root.socket(), second.socket()).unwrap();
+    let error = second.try_start(vec![]).await.unwrap_err();
+    let text = crate::error_chain::chain(&error);
+    let (pid, lock) = (std::process::id(), format!("{}.lock", root.socket().display()));
+    assert!(
+        text.contains(&format!("another emulator (process {pid}) plugs the disks of the machine node-0")),
+        "{text}"
+    );
+    assert!(text.contains(&second.socket().display().to_string()) && text.contains(&lock), "{text}");
+    assert_eq!(sizes(&root), [(7, MIB)]);
+    drop(first);
+    let _second = second.start(vec![]).await;
+    assert_eq!(sizes(&root), []);
+}
+
+#[tokio::test]
+async fn a_machine_that_is_off_is_claimed_before_its_qemu_starts() {
+    let root = Root::new();
+    let late = root.0.join("late");
+    let start = |folder: PathBuf| {
+        let machines = QemuMachines { sockets: [(VM.to_lowercase(), late.join("qmp"))].into() };
+        async move { Hypervisor::start_qemu(&folder, machines, vec![], vec![]).await }
+    };
+    // Two may hope for a machine whose folder is not there yet: the first that can claim it has it.
+    let first = start(root.0.join("a")).await.unwrap();
+    let second = start(root.0.join("b")).await.unwrap();
+    fs::create_dir(&late).unwrap();
+    second.detach(VM, 0).await.unwrap();
+    let error = first.attach(VM, 0, &disk("one", MIB)).await.unwrap_err();
+    assert!(matches!(error, HypervisorError::QemuInUse { .. }), "{error}");
+    let error = start(root.0.join("c")).await.unwrap_err();
+    assert!(matches!(error, HypervisorError::QemuInUse { .. }), "{error}");
+}
+
+#[tokio::test]
 async fn a_qemu_without_the_controller_is_told_in_words_and_keeps_no_file_open() {
     let root = Root::new();
     let Some(_qemu) = Process::start(&root, &[]) else { return };
