@@ -66,7 +66,8 @@
 //! `Msft` and the model `Virtual Disk` at the LUN, on the controller that QEMU was started with for data disks alone:
 //! `-device virtio-scsi-pci,id=lazuli`, after those of the machine's own disks. It reaches QEMU by the socket that
 //! belongs to the name of the machine: `-qmp unix:PATH,server=on,wait=off`. A machine without a socket has its disks on
-//! paper, as in mode *none*. Where the guest is unlike Azure:
+//! paper, as in mode *none*. One with a socket that shows its disks by NVMe gets none: its creation fails, and so does each
+//! attach; at the start a warning says so, and what is plugged there goes. Where the guest is unlike Azure:
 //!
 //! | | Azure | guest |
 //! |---|---|---|
@@ -134,12 +135,15 @@ struct Devices {
     /// The root folder of the machines' folders, where they have such. Kept apart from the backend, so that asking for a
     /// path never waits for a device.
     folders: Option<PathBuf>,
+    /// Those that are in QEMU.
+    qemu: QemuMachines,
     backend: Arc<Mutex<Box<dyn Backend>>>,
 }
 
 impl Devices {
     fn new(name: &'static str, folders: Option<PathBuf>, backend: impl Backend + 'static) -> Self {
-        Self { name, folders, backend: Arc::new(Mutex::new(Box::new(backend))) }
+        let qemu = QemuMachines::default();
+        Self { name, folders, qemu, backend: Arc::new(Mutex::new(Box::new(backend))) }
     }
 }
 
@@ -173,21 +177,22 @@ impl Hypervisor {
 
     /// Mode QEMU, with the files of its disks below `root`.
     ///
-    /// What `attached` names is plugged when this returns, and nothing else is, in machines that run.
+    /// What `attached` names is plugged when this returns, and nothing else is, in machines that run and pass
+    /// [`check`](Self::check). The others have no disks.
     ///
     /// # Errors
-    /// When the root or a socket is in use, a machine of `qemu` shows its disks by NVMe, or a QEMU that runs refuses.
+    /// When the root or a socket is in use, or a QEMU that runs refuses.
     pub async fn start_qemu(
         root: &Path,
         qemu: QemuMachines,
         machines: Vec<Machine>,
         attached: Vec<Attachment>,
     ) -> Result<Self, HypervisorError> {
-        let root = root.to_owned();
-        let backend = tokio::task::spawn_blocking(move || QemuBackend::open(&root, &qemu, &machines, &attached))
+        let (root, known) = (root.to_owned(), qemu.clone());
+        let backend = tokio::task::spawn_blocking(move || QemuBackend::open(&root, known, &machines, &attached))
             .await
             .map_err(|_| HypervisorError::Worker)??;
-        Ok(Self { devices: Some(Devices::new("QEMU", None, backend)) })
+        Ok(Self { devices: Some(Devices { qemu, ..Devices::new("QEMU", None, backend) }) })
     }
 
     /// Whether disks become devices.
@@ -219,10 +224,19 @@ impl Hypervisor {
         .map_err(|_| HypervisorError::Worker)?
     }
 
+    /// Whether a machine can have disks, by how it shows them. To be asked before each attach, since a machine can get
+    /// another controller.
+    ///
+    /// # Errors
+    /// When it is in QEMU and shows them by NVMe.
+    pub fn check(&self, machine: &Machine) -> Result<(), HypervisorError> {
+        self.devices.as_ref().map_or(Ok(()), |devices| devices.qemu.check(machine))
+    }
+
     /// Makes the empty folders of a machine, so that its node has something to watch.
     ///
     /// # Errors
-    /// When the name cannot be a folder's, or a folder cannot be made.
+    /// When the name cannot be a folder's, a folder cannot be made, or the machine does not pass [`check`](Self::check).
     pub async fn create_machine(&self, vm: &str, shown: Shown) -> Result<(), HypervisorError> {
         let vm = vm.to_owned();
         self.run(move |backend| backend.create_machine(&vm, shown)).await

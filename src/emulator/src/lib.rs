@@ -505,14 +505,15 @@ async fn backends(options: &Options, state: &mut State) -> Result<Backends, Star
 }
 
 fn machines(state: &State) -> Vec<hypervisor::Machine> {
-    let machine = |vm: store::Document| {
-        let id = vm["id"].as_str().unwrap_or("");
-        let multipath =
-            state.store.get(id).and_then(|found| found.machine.as_ref()).is_some_and(|own| own.nvme_multipath);
-        let shown = arm::compute::disk_controller::shown(&vm, multipath);
-        hypervisor::Machine { name: path::machine_name(id), shown }
-    };
-    state.store.machines().into_iter().map(machine).collect()
+    state.store.machines().iter().map(|vm| machine(state, vm["id"].as_str().unwrap_or(""))).collect()
+}
+
+/// A machine as the hypervisor knows it.
+pub(crate) fn machine(state: &State, id: &str) -> hypervisor::Machine {
+    let found = state.store.get(id);
+    let multipath = found.and_then(|found| found.machine.as_ref()).is_some_and(|own| own.nvme_multipath);
+    let shown = found.map(|found| arm::compute::disk_controller::shown(&found.doc, multipath)).unwrap_or_default();
+    hypervisor::Machine { name: path::machine_name(id), shown }
 }
 
 fn attachments(state: &State) -> Vec<Attachment> {

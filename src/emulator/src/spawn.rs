@@ -64,7 +64,7 @@ async fn carry_all(shared: &Shared, operation: &str, steps: &[HypervisorStep]) -
     for step in steps {
         let failed = match step {
             HypervisorStep::AttachBlob { vm, lun, uri, gib } => match hand_over(shared, operation, vm, uri, *gib) {
-                Ok(Some(disk)) => shared.hypervisor.attach(&path::machine_name(vm), *lun, &disk).await,
+                Ok(Some(disk)) => attach(shared, vm, *lun, &disk).await,
                 Ok(None) => Ok(()),
                 Err(fault) => return Some(fault),
             },
@@ -125,12 +125,19 @@ async fn take_back(shared: &Shared, steps: &[HypervisorStep]) {
     shared.saver.changed();
 }
 
+/// Shows a disk to a machine, if it can have any as it is now.
+async fn attach(shared: &Shared, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
+    let machine = crate::machine(&shared.state(), vm);
+    shared.hypervisor.check(&machine)?;
+    shared.hypervisor.attach(&machine.name, lun, disk).await
+}
+
 async fn carry_step(shared: &Shared, step: &HypervisorStep) -> Result<(), HypervisorError> {
     let hypervisor = &shared.hypervisor;
     match step {
         // With an operation of its own.
         HypervisorStep::AttachBlob { .. } => Ok(()),
-        HypervisorStep::Attach { vm, lun, disk } => hypervisor.attach(&path::machine_name(vm), *lun, disk).await,
+        HypervisorStep::Attach { vm, lun, disk } => attach(shared, vm, *lun, disk).await,
         HypervisorStep::Detach { vm, lun } => hypervisor.detach(&path::machine_name(vm), *lun).await,
         HypervisorStep::Create { disk } => hypervisor.create_disk(disk).await,
         HypervisorStep::Copy { from, disk } => hypervisor.copy_disk(from, disk).await,

@@ -21,6 +21,7 @@ mod page;
 mod private_dns;
 mod private_links;
 mod public_ips;
+mod qemu_machines;
 mod races;
 mod recorded;
 mod recovery;

@@ -11,7 +11,7 @@ mod socket;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
@@ -31,21 +31,23 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct QemuBackend {
     files: DiskFiles,
     sockets: BTreeMap<String, Socket>,
+    qemu: QemuMachines,
 }
 
 impl QemuBackend {
     /// Takes the root and brings the machines that run in line with `attached`.
     pub(super) fn open(
         root: &Path,
-        QemuMachines { sockets }: &QemuMachines,
+        qemu: QemuMachines,
         machines: &[Machine],
         attached: &[Attachment],
     ) -> Result<Self, HypervisorError> {
-        let sockets = sockets.iter().map(|(vm, path)| (vm.to_lowercase(), Socket::new(vm, path))).collect();
-        let backend = Self { files: DiskFiles::open(root, &[])?, sockets };
-        for Machine { name, shown } in machines {
-            backend.create_machine(name, *shown)?;
-        }
+        let sockets = qemu.sockets.iter().map(|(vm, path)| (vm.to_lowercase(), Socket::new(vm, path))).collect();
+        let backend = Self { files: DiskFiles::open(root, &[])?, sockets, qemu };
+        let refused = |vm: &str| {
+            let machine = machines.iter().find(|machine| machine.name.eq_ignore_ascii_case(vm));
+            machine.and_then(|machine| backend.qemu.check(machine).err())
+        };
         for vm in backend.sockets.keys() {
             if !machines.iter().any(|machine| machine.name.eq_ignore_ascii_case(vm)) {
                 tracing::warn!(machine = vm, "--qemu-qmp names a virtual machine that is not there, or not yet");
@@ -57,8 +59,13 @@ impl QemuBackend {
         }
         for (vm, socket) in &backend.sockets {
             let mut wanted = BTreeMap::new();
-            for Attachment { lun, disk, .. } in attached.iter().filter(|attachment| attachment.vm.to_lowercase() == *vm)
-            {
+            // People mend it with the emulator that does not start otherwise.
+            let error = refused(vm);
+            if let Some(error) = &error {
+                tracing::warn!(machine = vm, "it gets no disks: {error}");
+            }
+            let attached = attached.iter().filter(|_| error.is_none());
+            for Attachment { lun, disk, .. } in attached.filter(|attachment| attachment.vm.to_lowercase() == *vm) {
                 wanted.insert(within_limit(*lun)?, backend.plug(disk)?);
             }
             match backend.bring_in_line(vm, |plugged| plan::luns(&wanted, plugged), &wanted) {
@@ -148,10 +155,7 @@ fn carry_out(qmp: &mut Qmp, order: &Order) -> Result<(), QmpError> {
 
 impl Backend for QemuBackend {
     fn create_machine(&self, vm: &str, shown: Shown) -> Result<(), HypervisorError> {
-        if self.sockets.contains_key(&vm.to_lowercase()) && shown != Shown::Scsi {
-            return Err(HypervisorError::NvmeInQemu { vm: vm.to_owned() });
-        }
-        Ok(())
+        self.qemu.check(&Machine { name: vm.to_owned(), shown })
     }
 
     fn delete_machine(&self, vm: &str) -> Result<(), HypervisorError> {

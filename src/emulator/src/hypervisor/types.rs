@@ -61,6 +61,21 @@ pub struct QemuMachines {
     pub sockets: BTreeMap<String, PathBuf>,
 }
 
+impl QemuMachines {
+    /// Whether a machine can have disks: those in QEMU by SCSI alone, the others as they like, on paper. The one answer at
+    /// the start, when a machine is made, and when a disk is attached.
+    ///
+    /// # Errors
+    /// [`HypervisorError::NvmeInQemu`], with what to do.
+    pub fn check(&self, Machine { name, shown }: &Machine) -> Result<(), HypervisorError> {
+        let is_in_qemu = self.sockets.keys().any(|vm| vm.to_lowercase() == name.to_lowercase());
+        match shown {
+            Shown::Nvme { .. } if is_in_qemu => Err(HypervisorError::NvmeInQemu { vm: name.clone() }),
+            Shown::Nvme { .. } | Shown::Scsi => Ok(()),
+        }
+    }
+}
+
 /// The id that the SCSI controller for data disks has in the arguments of QEMU.
 pub(super) const QEMU_CONTROLLER: &str = "lazuli";
 
@@ -232,7 +247,9 @@ pub enum HypervisorError {
     },
     /// A machine in QEMU that shows its disks otherwise than QEMU can.
     #[error(
-        "the machine {vm} shows its disks by NVMe, and QEMU plugs no NVMe namespaces: give it diskController: SCSI"
+        "the machine {vm} shows its disks by NVMe, and QEMU plugs no NVMe namespaces: give it the disk controller SCSI \
+         (diskController in a scenario, storageProfile.diskControllerType in ARM) or a size that has SCSI, or leave out \
+         its --qemu-qmp"
     )]
     NvmeInQemu {
         /// The machine.

@@ -4,7 +4,7 @@ fn nic_id(name: &str) -> String {
     format!("{}/providers/Microsoft.Network/networkInterfaces/{name}", group())
 }
 
-async fn nic(rig: &Rig, name: &str) {
+pub(super) async fn nic(rig: &Rig, name: &str) {
     let subnet = format!("{}/providers/Microsoft.Network/virtualNetworks/lazuli-vnet/subnets/nodes", group());
     let body = json!({"location": "westeurope", "properties": {"ipConfigurations": [
         {"name": "ipConfig1", "properties": {"privateIPAllocationMethod": "Dynamic", "subnet": {"id": subnet}}}
@@ -13,7 +13,7 @@ async fn nic(rig: &Rig, name: &str) {
     rig.call("PUT", &uri, Some(body)).await.expect(201);
 }
 
-fn machine(nic: &str) -> Value {
+pub(super) fn machine(nic: &str) -> Value {
     json!({
         "identity": {"type": "None"},
         "location": "westeurope",

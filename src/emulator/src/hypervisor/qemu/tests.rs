@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,8 +29,12 @@ impl Root {
     }
 
     async fn try_start(&self, attached: Vec<Attachment>) -> Result<Hypervisor, HypervisorError> {
+        self.try_start_as(Shown::Scsi, attached).await
+    }
+
+    async fn try_start_as(&self, shown: Shown, attached: Vec<Attachment>) -> Result<Hypervisor, HypervisorError> {
         let machines = QemuMachines { sockets: [(VM.to_lowercase(), self.socket())].into() };
-        let machine = Machine { name: VM.to_owned(), shown: Shown::Scsi };
+        let machine = Machine { name: VM.to_owned(), shown };
         Hypervisor::start_qemu(&self.0, machines, vec![machine], attached).await
     }
 
@@ -227,6 +232,19 @@ async fn a_machine_that_is_off_is_claimed_before_its_qemu_starts() {
 }
 
 #[tokio::test]
+async fn a_machine_with_nvme_has_no_disks_after_the_start() {
+    let root = Root::new();
+    let Some(_qemu) = Process::with_controller(&root) else { return };
+    let one = disk("one", MIB);
+    drop(root.start(vec![at(7, &one)]).await);
+    assert_eq!(sizes(&root), [(7, MIB)]);
+    let nvme = Shown::Nvme { multipath: false, system: true };
+    // As SCSI it has had one, and a file of it stays.
+    let _hypervisor = root.try_start_as(nvme, vec![at(7, &one)]).await.unwrap();
+    assert_eq!((sizes(&root), root.files().len()), (vec![], 1));
+}
+
+#[tokio::test]
 async fn a_qemu_without_the_controller_is_told_in_words_and_keeps_no_file_open() {
     let root = Root::new();
     let Some(_qemu) = Process::start(&root, &[]) else { return };
@@ -282,7 +300,11 @@ async fn what_azure_or_qemu_cannot_do_is_refused() {
     assert_eq!(error, "LUN 64 is too high: Azure's data disks have the LUNs 0 to 63");
     let nvme = Shown::Nvme { multipath: false, system: true };
     let error = hypervisor.create_machine(VM, nvme).await.unwrap_err().to_string();
-    assert!(error.contains(VM) && error.contains("diskController: SCSI"), "{error}");
+    assert!(error.contains(VM) && error.contains("the disk controller SCSI"), "{error}");
+    let check = |name: &str, shown| hypervisor.check(&Machine { name: name.to_owned(), shown });
+    assert_eq!(check(VM, nvme).unwrap_err().to_string(), error);
+    assert!(check(VM, Shown::Scsi).is_ok() && check("other", nvme).is_ok());
+    assert!(Hypervisor::none().check(&Machine { name: VM.to_owned(), shown: nvme }).is_ok());
     drop(hypervisor);
     let error = root.try_start(vec![at(200, &one)]).await.unwrap_err().to_string();
     assert!(error.contains("LUN 200"), "{error}");
