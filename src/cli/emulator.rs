@@ -19,6 +19,7 @@ use lazuli_emulator::{
 };
 use lazuli_rig::{SECURITY_GROUP, azure_json};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, go_arguments::boolean, number::whole, output::Format, stop};
 
@@ -262,7 +263,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         None => of_its_own(),
     };
     let hypervisor = hypervisor(&options)?;
-    let emulator = Emulator::start(lazuli_emulator::Options {
+    let emulator = lazuli_emulator::Options {
         listen: options.listen,
         listen_tls: options.tls,
         names: options.names,
@@ -289,8 +290,8 @@ pub(super) async fn run(options: Options) -> Outcome {
             Smb::None => None,
             Smb::Samba => Some(Samba { root: options.smb_root, programs: options.smb_programs }),
         },
-    })
-    .await?;
+    };
+    let Some(emulator) = start_unless_stopped(emulator, &stop).await? else { return Ok(()) };
     let url = emulator.url();
     if let Some(path) = &options.azure_json {
         let text = serde_json::to_string_pretty(&azure_json(&scenario, &url))?;
@@ -321,6 +322,19 @@ pub(super) async fn run(options: Options) -> Outcome {
     }
     emulator.shutdown().await;
     Ok(())
+}
+
+/// Starts an emulator, which may wait for others: a QEMU that says nothing. None where it is to stop before that. With
+/// loop devices it starts to the end, so that it can let go of them.
+async fn start_unless_stopped(
+    options: lazuli_emulator::Options,
+    stop: &CancellationToken,
+) -> Result<Option<Emulator>, lazuli_emulator::StartError> {
+    let waits = matches!(options.hypervisor, HypervisorChoice::Qemu { .. });
+    tokio::select! {
+        started = Emulator::start(options) => started.map(Some),
+        () = stop.cancelled(), if waits => Ok(None),
+    }
 }
 
 /// Writes a file so that a reader finds all of it or none: other programs wait for it to appear. A pipe or a terminal is
@@ -382,6 +396,25 @@ mod tests {
         assert_eq!(switches.left_out_of_put, lazuli_emulator::options::LeftOut::Keep);
         assert_eq!(switches.concurrent_vm_write, lazuli_emulator::options::Concurrent::Preempt);
         assert_eq!(switches.disk_retry_after, 9);
+    }
+
+    #[tokio::test]
+    async fn a_start_that_waits_for_a_silent_qemu_ends_when_it_is_asked_to() {
+        let folder = std::env::temp_dir().join(format!("lazuli-silent-qemu-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let socket = folder.join("qmp");
+        let _silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let machines = QemuMachines { sockets: [("node-0".to_owned(), socket)].into() };
+        let hypervisor = HypervisorChoice::Qemu { root: folder.clone(), machines };
+        let options = lazuli_emulator::Options { hypervisor, ..lazuli_emulator::Options::default() };
+        let (stop, asked) = (CancellationToken::new(), std::time::Instant::now());
+        let asking = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            stop.cancel();
+        };
+        let (started, ()) = tokio::join!(start_unless_stopped(options, &stop), asking);
+        assert!(started.unwrap().is_none() && asked.elapsed() < Duration::from_secs(2));
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub use types::{Attachment, DiskFacts, HypervisorError, Machine, QemuMachines, Q
 
 use backend::Backend;
 use loop_backend::LoopBackend;
-use qemu::QemuBackend;
+use qemu::{Closing, QemuBackend};
 
 /// The hypervisor: none, loop devices, or machines in QEMU.
 ///
@@ -137,13 +137,33 @@ struct Devices {
     folders: Option<PathBuf>,
     /// Those that are in QEMU.
     qemu: QemuMachines,
+    /// What ends the waits for them.
+    closing: Closing,
     backend: Arc<Mutex<Box<dyn Backend>>>,
+}
+
+/// A start that nobody waits for any more, when it is dropped.
+struct GivenUp(Option<Closing>);
+
+impl GivenUp {
+    /// It has ended.
+    fn not(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        if let Some(closing) = self.0.take() {
+            closing.begin();
+        }
+    }
 }
 
 impl Devices {
     fn new(name: &'static str, folders: Option<PathBuf>, backend: impl Backend + 'static) -> Self {
-        let qemu = QemuMachines::default();
-        Self { name, folders, qemu, backend: Arc::new(Mutex::new(Box::new(backend))) }
+        let (qemu, closing) = (QemuMachines::default(), Closing::default());
+        Self { name, folders, qemu, closing, backend: Arc::new(Mutex::new(Box::new(backend))) }
     }
 }
 
@@ -178,7 +198,7 @@ impl Hypervisor {
     /// Mode QEMU, with the files of its disks below `root`.
     ///
     /// What `attached` names is plugged when this returns, and nothing else is, in machines that run and pass
-    /// [`check`](Self::check). The others have no disks.
+    /// [`check`](Self::check). The others have no disks. Dropped before, it waits for no QEMU any more.
     ///
     /// # Errors
     /// When the root or a socket is in use, or a QEMU that runs refuses.
@@ -188,11 +208,14 @@ impl Hypervisor {
         machines: Vec<Machine>,
         attached: Vec<Attachment>,
     ) -> Result<Self, HypervisorError> {
-        let (root, known) = (root.to_owned(), qemu.clone());
-        let backend = tokio::task::spawn_blocking(move || QemuBackend::open(&root, known, &machines, &attached))
+        let (root, known, closing) = (root.to_owned(), qemu.clone(), Closing::default());
+        let given_up = GivenUp(Some(closing.clone()));
+        let told = closing.clone();
+        let backend = tokio::task::spawn_blocking(move || QemuBackend::open(&root, known, &machines, &attached, told))
             .await
             .map_err(|_| HypervisorError::Worker)??;
-        Ok(Self { devices: Some(Devices { qemu, ..Devices::new("QEMU", None, backend) }) })
+        given_up.not();
+        Ok(Self { devices: Some(Devices { qemu, closing, ..Devices::new("QEMU", None, backend) }) })
     }
 
     /// Whether disks become devices.
@@ -326,11 +349,14 @@ impl Hypervisor {
         self.run(move |backend| backend.withdraw(&vm, lun, &disk)).await
     }
 
-    /// Detaches everything. The hypervisor can be used again afterwards.
+    /// Detaches everything. The hypervisor can be used again afterwards, but waits no more for a QEMU that is silent.
     ///
     /// # Errors
     /// The first that happened; the rest is detached all the same.
     pub async fn shutdown(&self) -> Result<(), HypervisorError> {
+        if let Some(devices) = &self.devices {
+            devices.closing.begin();
+        }
         self.run(|backend| backend.detach_all()).await
     }
 

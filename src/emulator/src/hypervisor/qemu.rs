@@ -4,6 +4,7 @@
 //! names of devices and block nodes what is plugged. One connection serves one call, so that people and tests can connect as
 //! well; what keeps a second emulator out is a lock beside the socket.
 
+mod patience;
 mod plan;
 mod qmp;
 mod socket;
@@ -16,6 +17,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
+pub(super) use self::patience::Closing;
+
+use self::patience::Patience;
 use self::plan::{Extent, LAST_LUN, Order, Plug, Plugged};
 use self::qmp::Qmp;
 use self::socket::Socket;
@@ -32,6 +36,7 @@ pub(super) struct QemuBackend {
     files: DiskFiles,
     sockets: BTreeMap<String, Socket>,
     qemu: QemuMachines,
+    patience: Patience,
 }
 
 impl QemuBackend {
@@ -41,9 +46,11 @@ impl QemuBackend {
         qemu: QemuMachines,
         machines: &[Machine],
         attached: &[Attachment],
+        closing: Closing,
     ) -> Result<Self, HypervisorError> {
         let sockets = qemu.sockets.iter().map(|(vm, path)| (vm.to_lowercase(), Socket::new(vm, path))).collect();
-        let backend = Self { files: DiskFiles::open(root, &[])?, sockets, qemu };
+        let backend =
+            Self { files: DiskFiles::open(root, &[])?, sockets, qemu, patience: Patience::new(PATIENCE, closing) };
         let refused = |vm: &str| {
             let machine = machines.iter().find(|machine| machine.name.eq_ignore_ascii_case(vm));
             machine.and_then(|machine| backend.qemu.check(machine).err())
@@ -100,7 +107,7 @@ impl QemuBackend {
         let Some(socket) = self.sockets.get(&vm) else { return Ok(()) };
         socket.claim()?;
         let work = || {
-            let mut qmp = Qmp::connect(socket.path(), PATIENCE)?;
+            let mut qmp = Qmp::connect(socket.path(), &self.patience)?;
             let plugged = look(&mut qmp)?;
             for lun in luns(&plugged) {
                 for order in plan::plan(lun, wanted.get(&lun), &plugged) {

@@ -86,7 +86,7 @@ pub enum QmpError {
     #[error("cannot connect: does QEMU run with -qmp unix:PATH,server=on,wait=off and this path?")]
     Connect(#[source] io::Error),
     /// It was connected to, and says nothing.
-    #[error("QEMU sent no greeting within {} s: a QMP socket serves one client at a time, is another connected?", within.as_secs())]
+    #[error("QEMU sent no greeting within {} s: a QMP socket serves one client at a time, is another connected?", within.as_secs_f32())]
     NoGreeting {
         /// How long it was waited for.
         within: Duration,
@@ -113,7 +113,7 @@ pub enum QmpError {
         command: String,
     },
     /// No answer.
-    #[error("QEMU did not answer {command} within {} s", within.as_secs())]
+    #[error("QEMU did not answer {command} within {} s", within.as_secs_f32())]
     Late {
         /// The command, or what was to happen.
         command: String,

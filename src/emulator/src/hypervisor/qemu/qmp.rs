@@ -5,12 +5,14 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 
 use serde_json::{Value, json};
 
 use super::super::types::QmpError;
+use super::patience::{Patience, Wait};
 
 /// A connection that is ready for commands.
 #[derive(Debug)]
@@ -21,16 +23,42 @@ pub(super) struct Qmp {
     /// Devices of which an event has said that they have gone, and which nobody has waited for.
     gone: Vec<String>,
     number: u64,
-    patience: Duration,
+    socket: PathBuf,
+    patience: Patience,
 }
 
+/// Connects. QEMU lets two more clients wait for their turn; the next one waits in this call, for which there is no
+/// deadline: a thread does it, which goes when QEMU does.
+fn stream(socket: &Path, patience: &Patience) -> Result<UnixStream, QmpError> {
+    let (sender, receiver) = mpsc::channel();
+    let path = socket.to_owned();
+    let connect = move || drop(sender.send(UnixStream::connect(path)));
+    thread::Builder::new().name("qmp".to_owned()).spawn(connect).map_err(QmpError::Connect)?;
+    let mut wait = patience.wait(GREETING, socket);
+    loop {
+        match receiver.recv_timeout(wait.slice()?) {
+            Ok(connected) => return connected.map_err(QmpError::Connect),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(QmpError::Connect(io::ErrorKind::Other.into())),
+        }
+    }
+}
+
+/// What is waited for first.
+const GREETING: &str = "the greeting";
+
 impl Qmp {
-    /// Connects and leaves the negotiation behind. `patience` is how long each step may take.
-    pub(super) fn connect(path: &Path, patience: Duration) -> Result<Self, QmpError> {
-        let stream = UnixStream::connect(path).map_err(QmpError::Connect)?;
-        let mut qmp = Self { stream, rest: Vec::new(), gone: Vec::new(), number: 0, patience };
-        let greeting = match qmp.read("the greeting", Instant::now() + patience) {
-            Ok(greeting) => greeting,
+    /// Connects and leaves the negotiation behind.
+    pub(super) fn connect(socket: &Path, patience: &Patience) -> Result<Self, QmpError> {
+        let patience = patience.clone();
+        let greeted = stream(socket, &patience).and_then(|stream| {
+            let (rest, gone, socket) = (Vec::new(), Vec::new(), socket.to_owned());
+            let mut qmp = Self { stream, rest, gone, number: 0, socket, patience };
+            let greeting = qmp.read(&mut qmp.wait(GREETING))?;
+            Ok((qmp, greeting))
+        });
+        let (mut qmp, greeting) = match greeted {
+            Ok(greeted) => greeted,
             Err(QmpError::Late { within, .. }) => return Err(QmpError::NoGreeting { within }),
             Err(QmpError::NoJson { got, .. }) => return Err(QmpError::NoQmp { got }),
             Err(error) => return Err(error),
@@ -42,13 +70,17 @@ impl Qmp {
         Ok(qmp)
     }
 
+    fn wait(&self, what: &str) -> Wait {
+        self.patience.wait(what, &self.socket)
+    }
+
     /// Gives a command and waits for its answer.
     pub(super) fn execute(&mut self, command: &str, arguments: Value) -> Result<Value, QmpError> {
         self.number += 1;
         let mut line = json!({"execute": command, "arguments": arguments, "id": self.number}).to_string();
         line.push('\n');
         let broken = |source| QmpError::Broken { command: command.to_owned(), source };
-        self.stream.set_write_timeout(Some(self.patience)).map_err(broken)?;
+        self.stream.set_write_timeout(Some(self.patience.within())).map_err(broken)?;
         match self.stream.write_all(line.as_bytes()) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -56,9 +88,9 @@ impl Qmp {
             }
             Err(source) => return Err(broken(source)),
         }
-        let deadline = Instant::now() + self.patience;
+        let mut wait = self.wait(command);
         loop {
-            let said = self.read(command, deadline)?;
+            let said = self.read(&mut wait)?;
             if let Some(error) = said.get("error") {
                 let text = |key: &str| error[key].as_str().unwrap_or("no reason").to_owned();
                 // One without an id is about a line that QEMU has not understood: there is no other than this one.
@@ -76,14 +108,13 @@ impl Qmp {
 
     /// Waits until QEMU says that a device has gone, which it may have said already.
     pub(super) fn wait_until_gone(&mut self, device: &str) -> Result<(), QmpError> {
-        let deadline = Instant::now() + self.patience;
-        let what = format!("device_del until the event DEVICE_DELETED of {device}");
+        let mut wait = self.wait(&format!("device_del until the event DEVICE_DELETED of {device}"));
         loop {
             if let Some(at) = self.gone.iter().position(|gone| gone == device) {
                 self.gone.remove(at);
                 return Ok(());
             }
-            let said = self.read(&what, deadline)?;
+            let said = self.read(&mut wait)?;
             self.note(&said);
         }
     }
@@ -98,8 +129,7 @@ impl Qmp {
     }
 
     /// The next object that QEMU sends.
-    fn read(&mut self, command: &str, deadline: Instant) -> Result<Value, QmpError> {
-        let named = || command.to_owned();
+    fn read(&mut self, wait: &mut Wait) -> Result<Value, QmpError> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -109,27 +139,20 @@ impl Qmp {
                 }
                 let object = serde_json::from_slice(line).ok().filter(Value::is_object);
                 let got = || String::from_utf8_lossy(line).chars().take(200).collect();
-                return object.ok_or_else(|| QmpError::NoJson { command: named(), got: got() });
+                return object.ok_or_else(|| QmpError::NoJson { command: wait.what(), got: got() });
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            let late = || QmpError::Late { command: named(), within: self.patience };
-            if left.is_zero() {
-                return Err(late());
-            }
-            let broken = |source| QmpError::Broken { command: named(), source };
-            self.stream.set_read_timeout(Some(left)).map_err(broken)?;
+            let slice = wait.slice()?;
+            let broken = |source| QmpError::Broken { command: wait.what(), source };
+            self.stream.set_read_timeout(Some(slice)).map_err(broken)?;
             let mut bytes = [0; 16 << 10];
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Err(QmpError::Ended { command: named() }),
+                Ok(0) => return Err(QmpError::Ended { command: wait.what() }),
                 Ok(length) => self.rest.extend_from_slice(&bytes[..length]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    return Err(late());
-                }
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                    return Err(QmpError::Ended { command: named() });
-                }
-                Err(source) => return Err(broken(source)),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {}
+                    io::ErrorKind::ConnectionReset => return Err(QmpError::Ended { command: wait.what() }),
+                    _ => return Err(broken(error)),
+                },
             }
         }
     }
@@ -139,9 +162,9 @@ impl Qmp {
 pub(super) mod tests {
     use std::io::{BufRead as _, BufReader};
     use std::os::unix::net::UnixListener;
-    use std::path::PathBuf;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread::JoinHandle;
+    use std::time::Duration;
 
     use super::*;
 
@@ -161,7 +184,7 @@ pub(super) mod tests {
         /// command's id. After the last it closes the connection, or reads on for ever where `stays`.
         fn serve(&self, greeting: &'static str, answers: Vec<&'static str>, stays: bool) -> JoinHandle<Vec<Value>> {
             let listener = UnixListener::bind(&self.0).unwrap();
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
                 stream.write_all(greeting.as_bytes()).unwrap();
@@ -198,7 +221,7 @@ pub(super) mod tests {
                       {\"return\": {\"of\": \"an earlier one\"}, \"id\": 0}\n{\"return\": [1, 2], \"id\": ID}\n\
                       {\"event\": \"DEVICE_DELETED\", \"data\": {\"device\": \"b\"}}\n";
         let server = socket.serve(GREETING, vec![DONE, events], false);
-        let mut qmp = Qmp::connect(&socket.0, LONG).unwrap();
+        let mut qmp = Qmp::connect(&socket.0, &LONG.into()).unwrap();
         assert_eq!(qmp.execute("query-block", json!({"x": 1})).unwrap(), json!([1, 2]));
         // One event came before the answer and one after it.
         qmp.wait_until_gone("b").unwrap();
@@ -215,7 +238,7 @@ pub(super) mod tests {
         let socket = Socket::new();
         let refusal = "{\"error\": {\"class\": \"GenericError\", \"desc\": \"lun already used\"}, \"id\": ID}\n";
         let server = socket.serve(GREETING, vec![DONE, refusal, DONE], false);
-        let mut qmp = Qmp::connect(&socket.0, LONG).unwrap();
+        let mut qmp = Qmp::connect(&socket.0, &LONG.into()).unwrap();
         let error = qmp.execute("device_add", json!({})).unwrap_err().to_string();
         assert_eq!(error, "QEMU refused device_add: lun already used (GenericError)");
         // The connection goes on.
@@ -226,7 +249,7 @@ pub(super) mod tests {
     #[test]
     fn what_is_no_qmp_server_is_called_so() {
         let none = Socket::new();
-        let error = Qmp::connect(&none.0, LONG).unwrap_err();
+        let error = Qmp::connect(&none.0, &LONG.into()).unwrap_err();
         assert!(error.is_off() && error.to_string().contains("-qmp unix:PATH"), "{error}");
         for (greeting, word) in [
             ("SSH-2.0-OpenSSH\r\n", "got SSH-2.0-OpenSSH"),
@@ -235,7 +258,7 @@ pub(super) mod tests {
         ] {
             let socket = Socket::new();
             let server = socket.serve(greeting, vec![], false);
-            let error = Qmp::connect(&socket.0, LONG).unwrap_err();
+            let error = Qmp::connect(&socket.0, &LONG.into()).unwrap_err();
             assert!(error.to_string().contains(word) && !error.is_off(), "{greeting}: {error}");
             server.join().unwrap();
         }
@@ -245,15 +268,15 @@ pub(super) mod tests {
     fn what_does_not_come_is_waited_for_no_longer_than_allowed() {
         let socket = Socket::new();
         let server = socket.serve("", vec![], true);
-        let error = Qmp::connect(&socket.0, SHORT).unwrap_err().to_string();
+        let error = Qmp::connect(&socket.0, &SHORT.into()).unwrap_err().to_string();
         assert!(error.contains("no greeting") && error.contains("another connected"), "{error}");
         server.join().unwrap();
 
         let socket = Socket::new();
         // Events are no answer, also when they come again and again.
         let server = socket.serve(GREETING, vec![DONE, "{\"event\": \"RTC_CHANGE\"}\n"], true);
-        let mut qmp = Qmp::connect(&socket.0, LONG).unwrap();
-        qmp.patience = SHORT;
+        let mut qmp = Qmp::connect(&socket.0, &LONG.into()).unwrap();
+        qmp.patience = SHORT.into();
         let error = qmp.execute("query-block", json!({})).unwrap_err();
         assert!(matches!(&error, QmpError::Late { command, .. } if command == "query-block"), "{error}");
         drop(qmp);
@@ -267,7 +290,7 @@ pub(super) mod tests {
         {
             let socket = Socket::new();
             let server = socket.serve(GREETING, vec![DONE, answer], false);
-            let mut qmp = Qmp::connect(&socket.0, LONG).unwrap();
+            let mut qmp = Qmp::connect(&socket.0, &LONG.into()).unwrap();
             let error = qmp.execute("query-block", json!({})).unwrap_err().to_string();
             assert!(error.contains(word), "{answer}: {error}");
             server.join().unwrap();

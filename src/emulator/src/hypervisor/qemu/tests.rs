@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use super::super::Hypervisor;
 use super::*;
@@ -73,7 +74,7 @@ impl Process {
                 return None;
             }
         };
-        while Qmp::connect(&root.socket(), PATIENCE).is_err_and(|error| error.is_off()) {
+        while Qmp::connect(&root.socket(), &PATIENCE.into()).is_err_and(|error| error.is_off()) {
             std::thread::sleep(Duration::from_millis(5));
         }
         Some(process)
@@ -102,7 +103,7 @@ fn at(lun: u8, disk: &DiskFacts) -> Attachment {
 
 /// What QEMU has: file and size by LUN.
 fn plugged(root: &Root) -> BTreeMap<u8, (String, u64)> {
-    let mut qmp = Qmp::connect(&root.socket(), PATIENCE).unwrap();
+    let mut qmp = Qmp::connect(&root.socket(), &PATIENCE.into()).unwrap();
     let blocks = qmp.execute("query-block", json!({})).unwrap();
     let has = look(&mut qmp).unwrap();
     assert_eq!(has.nodes.len(), has.devices.len(), "no block node without a device");
@@ -175,7 +176,7 @@ async fn the_next_emulator_adopts_what_is_right_and_sets_the_rest_right() {
     assert!(root.try_start(vec![]).await.is_err_and(|error| matches!(error, HypervisorError::InUse { .. })));
     // The first ends without a farewell, in the middle of an unplug.
     drop(first);
-    let mut qmp = Qmp::connect(&root.socket(), PATIENCE).unwrap();
+    let mut qmp = Qmp::connect(&root.socket(), &PATIENCE.into()).unwrap();
     qmp.execute("device_del", json!({"id": "lazuli-lun-3"})).unwrap();
     qmp.wait_until_gone("lazuli-lun-3").unwrap();
     let before = qmp.execute("qom-list", json!({"path": "/machine/peripheral"})).unwrap();
@@ -242,6 +243,56 @@ async fn a_machine_with_nvme_has_no_disks_after_the_start() {
     // As SCSI it has had one, and a file of it stays.
     let _hypervisor = root.try_start_as(nvme, vec![at(7, &one)]).await.unwrap();
     assert_eq!((sizes(&root), root.files().len()), (vec![], 1));
+}
+
+#[tokio::test]
+async fn a_start_that_is_given_up_leaves_its_root_to_the_next() {
+    let root = Root::new();
+    // It takes connections and says nothing.
+    let _socket = std::os::unix::net::UnixListener::bind(root.socket()).unwrap();
+    let begun = Instant::now();
+    let start = tokio::time::timeout(Duration::from_millis(100), root.try_start(vec![]));
+    assert!(start.await.is_err(), "it waits for the greeting");
+    while Hypervisor::start_qemu(&root.0, QemuMachines::default(), vec![], vec![]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(begun.elapsed() < PATIENCE / 3, "it goes on waiting");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_the_emulator_does_not_wait_for_silent_sockets() {
+    let root = Root::new();
+    let machines = ["a", "b", "c"].map(|vm| (vm.to_owned(), root.0.join(vm)));
+    let qemu = QemuMachines { sockets: machines.clone().into() };
+    let hypervisor = Hypervisor::start_qemu(&root.0, qemu, vec![], vec![]).await.unwrap();
+    let _sockets = machines.map(|(_, path)| std::os::unix::net::UnixListener::bind(path).unwrap());
+    let one = disk("one", MIB);
+    let begun = Instant::now();
+    let calls: Vec<_> = ["a", "b"]
+        .map(|vm| {
+            let (hypervisor, one) = (hypervisor.clone(), one.clone());
+            tokio::spawn(async move { hypervisor.attach(vm, 0, &one).await })
+        })
+        .into();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let error = hypervisor.shutdown().await.unwrap_err();
+    assert!(crate::error_chain::chain(&error).contains("no greeting"), "{error}");
+    for call in calls {
+        assert!(call.await.unwrap().is_err());
+    }
+    assert!(begun.elapsed() < PATIENCE / 3, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_client_for_which_qemu_has_no_room_is_no_call_without_an_end() {
+    let root = Root::new();
+    let Some(_qemu) = Process::with_controller(&root) else { return };
+    let _served = Qmp::connect(&root.socket(), &PATIENCE.into()).unwrap();
+    let _queue = [0, 1].map(|_| std::os::unix::net::UnixStream::connect(root.socket()).unwrap());
+    for _ in 0..2 {
+        let error = Qmp::connect(&root.socket(), &Duration::from_millis(50).into()).unwrap_err();
+        assert!(matches!(error, QmpError::NoGreeting { .. }), "{error}");
+    }
 }
 
 #[tokio::test]
