@@ -111,9 +111,9 @@ pub(super) struct Options {
     hypervisor_root: PathBuf,
     /// With --hypervisor qemu, a machine that runs in QEMU, and the socket of its Machine Protocol. QEMU is started with
     /// `-qmp unix:PATH,server=on,wait=off` and, after the controllers of its own disks, `-device
-    /// virtio-scsi-pci,id=lazuli`, on which data disks come and go. Can be given again; machines without a socket have
-    /// no devices.
-    #[arg(long, env = "LAZULI_EMULATOR_QEMU_QMP", value_name = "VM=PATH", value_delimiter = ',', value_parser = qemu_qmp)]
+    /// virtio-scsi-pci,id=lazuli`, on which data disks come and go. Can be given again, and in the environment with a
+    /// line for each; a comma belongs to the path. Machines without a socket have no devices.
+    #[arg(long, env = "LAZULI_EMULATOR_QEMU_QMP", value_name = "VM=PATH", value_delimiter = '\n', value_parser = qemu_qmp)]
     qemu_qmp: Vec<(String, PathBuf)>,
     /// What serves the files of shares: none, or samba (Debian's smbd on the loopback interface, a port for each storage
     /// account, which GET /_emulator/smb tells; needs root).
@@ -419,19 +419,21 @@ mod tests {
 
     #[test]
     fn machines_in_qemu_are_given_again_and_each_once() {
-        let words = ["--hypervisor", "qemu", "--qemu-qmp", "Node-0=/run/a=b.qmp", "--qemu-qmp", "node-1=/run/c"];
+        let lines = "node-1=/run/c\nnode-2=/run/d";
+        let words = ["--hypervisor", "qemu", "--qemu-qmp", "Node-0=/run/a=b,node-1=/c.qmp", "--qemu-qmp", lines];
         let HypervisorChoice::Qemu { machines, .. } = hypervisor(&parse(&words).unwrap()).unwrap() else {
             panic!("another hypervisor");
         };
         let sockets: Vec<(&str, &str)> =
             machines.sockets.iter().map(|(vm, path)| (vm.as_str(), path.to_str().unwrap())).collect();
-        assert_eq!(sockets, [("node-0", "/run/a=b.qmp"), ("node-1", "/run/c")]);
+        let expected = [("node-0", "/run/a=b,node-1=/c.qmp"), ("node-1", "/run/c"), ("node-2", "/run/d")];
+        assert_eq!(sockets, expected);
         for (words, told) in [
             (&["--hypervisor", "qemu"][..], "needs --qemu-qmp VM=PATH"),
             (&["--hypervisor", "loop", "--qemu-qmp", "a=/b"], "which is not given"),
             (&["--qemu-qmp", "a=/b"], "which is not given"),
-            (&["--hypervisor", "qemu", "--qemu-qmp", "a=/b,A=/c"], "the machine A twice"),
-            (&["--hypervisor", "qemu", "--qemu-qmp", "a=/b,c=/b"], "the socket /b for a and for c"),
+            (&["--hypervisor", "qemu", "--qemu-qmp", "a=/b\nA=/c"], "the machine A twice"),
+            (&["--hypervisor", "qemu", "--qemu-qmp", "a=/b", "--qemu-qmp", "c=/b"], "the socket /b for a and for c"),
         ] {
             let error = hypervisor(&parse(words).unwrap()).unwrap_err();
             assert!(error.contains(told), "{words:?}: {error}");
