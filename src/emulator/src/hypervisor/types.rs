@@ -85,6 +85,9 @@ pub enum QmpError {
     /// No QEMU listens.
     #[error("cannot connect: does QEMU run with -qmp unix:PATH,server=on,wait=off and this path?")]
     Connect(#[source] io::Error),
+    /// What is at the path is not what QEMU makes there.
+    #[error("it is no socket: QEMU makes one when it runs with -qmp unix:PATH,server=on,wait=off and this path")]
+    NoSocket,
     /// It was connected to, and says nothing.
     #[error("QEMU sent no greeting within {} s: a QMP socket serves one client at a time, is another connected?", within.as_secs_f32())]
     NoGreeting {

@@ -3,7 +3,9 @@
 //! Calls block, as all that a hypervisor does; the thread is one that may. Each command has a deadline, after which the
 //! connection is of no more use, since the answer may still come.
 
+use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -37,10 +39,18 @@ fn stream(socket: &Path, patience: &Patience) -> Result<UnixStream, QmpError> {
     let mut wait = patience.wait(GREETING, socket);
     loop {
         match receiver.recv_timeout(wait.slice()?) {
-            Ok(connected) => return connected.map_err(QmpError::Connect),
+            Ok(connected) => return connected.map_err(|error| refused(socket, error)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(QmpError::Connect(io::ErrorKind::Other.into())),
         }
+    }
+}
+
+/// Why there is no connection. The kernel says of a file that is no socket what it says of one that nobody serves.
+fn refused(socket: &Path, error: io::Error) -> QmpError {
+    match fs::metadata(socket) {
+        Ok(facts) if !facts.file_type().is_socket() => QmpError::NoSocket,
+        _ => QmpError::Connect(error),
     }
 }
 
@@ -205,7 +215,7 @@ pub(super) mod tests {
 
     impl Drop for Socket {
         fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
+            let _ = fs::remove_file(&self.0);
         }
     }
 
@@ -261,6 +271,16 @@ pub(super) mod tests {
             let error = Qmp::connect(&socket.0, &LONG.into()).unwrap_err();
             assert!(error.to_string().contains(word) && !error.is_off(), "{greeting}: {error}");
             server.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_socket_is_not_taken_for_a_machine_that_is_off() {
+        let file = Socket::new();
+        fs::write(&file.0, "").unwrap();
+        for path in [&*file.0, &*std::env::temp_dir()] {
+            let error = Qmp::connect(path, &LONG.into()).unwrap_err();
+            assert!(!error.is_off() && error.to_string().starts_with("it is no socket"), "{error}");
         }
     }
 
