@@ -75,7 +75,13 @@ impl QemuBackend {
             for Attachment { lun, disk, .. } in attached.filter(|attachment| attachment.vm.to_lowercase() == *vm) {
                 wanted.insert(within_limit(*lun)?, backend.plug(disk)?);
             }
-            match backend.bring_in_line(vm, |plugged| plan::luns(&wanted, plugged), &wanted) {
+            let outcome = backend.ask(vm, |qmp| {
+                if error.is_none() {
+                    find_controller(qmp)?;
+                }
+                bring_in_line(qmp, |plugged| plan::luns(&wanted, plugged), &wanted)
+            });
+            match outcome {
                 // Its disks are plugged when an emulator starts while it runs.
                 Err(HypervisorError::Qemu { source, .. }) if source.is_off() => {
                     tracing::warn!(machine = vm, socket = %socket.path().display(), "no QEMU listens, so it gets no disks now");
@@ -96,34 +102,39 @@ impl QemuBackend {
         Ok(Plug { file, bytes: disk.size_bytes, extent })
     }
 
-    /// Gives QEMU the commands for these LUNs of a machine. Nothing happens where the machine is not in QEMU.
-    fn bring_in_line(
-        &self,
-        vm: &str,
-        luns: impl FnOnce(&Plugged) -> BTreeSet<u8>,
-        wanted: &BTreeMap<u8, Plug>,
-    ) -> Result<(), HypervisorError> {
+    /// Does some work with the QEMU of a machine. Nothing happens where the machine is not in QEMU.
+    fn ask(&self, vm: &str, work: impl FnOnce(&mut Qmp) -> Result<(), QmpError>) -> Result<(), HypervisorError> {
         let vm = vm.to_lowercase();
         let Some(socket) = self.sockets.get(&vm) else { return Ok(()) };
         socket.claim()?;
-        let work = || {
-            let mut qmp = Qmp::connect(socket.path(), &self.patience)?;
-            let plugged = look(&mut qmp)?;
-            for lun in luns(&plugged) {
-                for order in plan::plan(lun, wanted.get(&lun), &plugged) {
-                    carry_out(&mut qmp, &order)?;
-                }
-            }
-            Ok(())
-        };
-        work().map_err(|source| HypervisorError::Qemu { vm, socket: socket.path().to_owned(), source })
+        let done = Qmp::connect(socket.path(), &self.patience).and_then(|mut qmp| work(&mut qmp));
+        done.map_err(|source| HypervisorError::Qemu { vm, socket: socket.path().to_owned(), source })
     }
 
-    /// The same for one LUN.
-    fn set(&self, vm: &str, lun: u8, wanted: Option<Plug>) -> Result<(), HypervisorError> {
-        let wanted = wanted.map(|plug| (lun, plug)).into_iter().collect();
-        self.bring_in_line(vm, |_| BTreeSet::from([lun]), &wanted)
+    /// Takes away what is at these LUNs.
+    fn clear(&self, vm: &str, luns: impl FnOnce(&Plugged) -> BTreeSet<u8>) -> Result<(), HypervisorError> {
+        unless_off(self.ask(vm, |qmp| bring_in_line(qmp, luns, &BTreeMap::new())))
     }
+}
+
+/// Gives QEMU the commands for these LUNs.
+fn bring_in_line(
+    qmp: &mut Qmp,
+    luns: impl FnOnce(&Plugged) -> BTreeSet<u8>,
+    wanted: &BTreeMap<u8, Plug>,
+) -> Result<(), QmpError> {
+    let plugged = look(qmp)?;
+    for lun in luns(&plugged) {
+        for order in plan::plan(lun, wanted.get(&lun), &plugged) {
+            carry_out(qmp, &order)?;
+        }
+    }
+    Ok(())
+}
+
+/// Finds the controller for data disks, by which an error tells what to do before the first disk does not come.
+fn find_controller(qmp: &mut Qmp) -> Result<(), QmpError> {
+    plan::controller(&qmp.execute("qom-list", json!({"path": "/machine/peripheral"}))?)
 }
 
 /// The LUN, where Azure has it.
@@ -166,8 +177,7 @@ impl Backend for QemuBackend {
     }
 
     fn delete_machine(&self, vm: &str) -> Result<(), HypervisorError> {
-        let nothing = BTreeMap::new();
-        unless_off(self.bring_in_line(vm, |plugged| plan::luns(&nothing, plugged), &nothing))
+        self.clear(vm, |plugged| plan::luns(&BTreeMap::new(), plugged))
     }
 
     fn files(&self) -> &DiskFiles {
@@ -183,23 +193,26 @@ impl Backend for QemuBackend {
                 let is_it = |(lun, node): (&u8, &Option<String>)| (*node == Some(plug.node(*lun))).then_some(*lun);
                 plugged.devices.iter().filter_map(is_it).collect()
             };
-            unless_off(self.bring_in_line(vm, has_it, &wanted))?;
+            unless_off(self.ask(vm, |qmp| bring_in_line(qmp, has_it, &wanted)))?;
         }
         Ok(())
     }
 
     fn attach(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
-        self.set(vm, within_limit(lun)?, Some(self.plug(disk)?))
+        let wanted = BTreeMap::from([(within_limit(lun)?, self.plug(disk)?)]);
+        self.ask(vm, |qmp| {
+            find_controller(qmp)?;
+            bring_in_line(qmp, |_| BTreeSet::from([lun]), &wanted)
+        })
     }
 
     fn detach(&self, vm: &str, lun: u8) -> Result<(), HypervisorError> {
-        unless_off(self.set(vm, lun, None))
+        self.clear(vm, |_| BTreeSet::from([lun]))
     }
 
     fn withdraw(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
         let node = self.plug(disk)?.node(lun);
-        let is_it = |plugged: &Plugged| plugged.nodes.contains_key(&node).then_some(lun).into_iter().collect();
-        unless_off(self.bring_in_line(vm, is_it, &BTreeMap::new()))
+        self.clear(vm, |plugged| plugged.nodes.contains_key(&node).then_some(lun).into_iter().collect())
     }
 
     fn detach_all(&self) -> Result<(), HypervisorError> {

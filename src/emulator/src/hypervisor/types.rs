@@ -132,10 +132,19 @@ pub enum QmpError {
         got: String,
     },
     /// QEMU refuses to make a disk.
-    #[error("QEMU takes no disk: {why}: was it started with -device virtio-scsi-pci,id={QEMU_CONTROLLER}?")]
+    #[error("QEMU takes no disk: {why}")]
     NoDevice {
         /// What it said.
         why: String,
+    },
+    /// QEMU has nothing that a disk could be plugged in.
+    #[error(
+        "QEMU has no controller for data disks: {got}. Start it with -device virtio-scsi-pci,id={QEMU_CONTROLLER}, after \
+         the controllers of its own disks"
+    )]
+    NoController {
+        /// What it has.
+        got: String,
     },
     /// QEMU refuses.
     #[error("QEMU refused {command}: {why} ({class})")]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::super::types::QEMU_CONTROLLER;
+use super::super::types::{QEMU_CONTROLLER, QmpError};
 
 /// The highest LUN of a data disk (source: Azure's limits of virtual machines, 64 data disks). QEMU takes higher ones, of
 /// which its guests do not see those above 255.
@@ -132,6 +132,27 @@ pub(super) fn plugged(blocks: &Value, nodes: &Value) -> Plugged {
         }
     }
     plugged
+}
+
+/// Whether there is a controller for data disks, by the answer to `qom-list` of `/machine/peripheral`: what has been given
+/// an id, with its type as `child<virtio-scsi-pci>`.
+///
+/// # Errors
+/// [`QmpError::NoController`]
+pub(super) fn controller(peripherals: &Value) -> Result<(), QmpError> {
+    let mut all = peripherals.as_array().into_iter().flatten();
+    let got = match all.find(|device| device["name"] == QEMU_CONTROLLER) {
+        None => format!("no device has the id {QEMU_CONTROLLER}"),
+        Some(device) => {
+            let kind = device["type"].as_str().unwrap_or_default();
+            let kind = kind.strip_prefix("child<").and_then(|kind| kind.strip_suffix('>')).unwrap_or(kind);
+            if kind.starts_with("virtio-scsi-") {
+                return Ok(());
+            }
+            format!("the device with the id {QEMU_CONTROLLER} is of the kind {kind}")
+        }
+    };
+    Err(QmpError::NoController { got })
 }
 
 /// All LUNs at which something is, or should be.
@@ -305,5 +326,22 @@ mod tests {
         };
         assert_eq!(plugged(&blocks, &nodes), expected);
         assert_eq!(plugged(&json!(null), &json!({})), Plugged::default());
+    }
+
+    #[test]
+    fn the_controller_is_one_of_virtio_scsi_by_its_id() {
+        let list = |name: &str, kind: &str| json!([{"name": "type", "type": "string"}, {"name": name, "type": kind}]);
+        for kind in ["virtio-scsi-pci", "virtio-scsi-pci-non-transitional", "virtio-scsi-device"] {
+            controller(&list("lazuli", &format!("child<{kind}>"))).unwrap();
+        }
+        for (list, told) in [
+            (list("scsi", "child<virtio-scsi-pci>"), "no device has the id lazuli"),
+            (list("lazuli", "child<nvme>"), "is of the kind nvme"),
+            (list("lazuli", "child<vhost-scsi-pci>"), "is of the kind vhost-scsi-pci"),
+            (json!(null), "no device has the id lazuli"),
+        ] {
+            let error = controller(&list).unwrap_err().to_string();
+            assert!(error.contains(told) && error.contains("-device virtio-scsi-pci,id=lazuli, after"), "{error}");
+        }
     }
 }

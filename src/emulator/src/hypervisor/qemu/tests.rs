@@ -67,7 +67,7 @@ impl Process {
             .args(arguments)
             .stdin(Stdio::null())
             .spawn();
-        let process = match started {
+        let mut process = match started {
             Ok(child) => Self(child),
             Err(error) => {
                 eprintln!("skipped: qemu-system-x86_64: {error}");
@@ -75,6 +75,7 @@ impl Process {
             }
         };
         while Qmp::connect(&root.socket(), &PATIENCE.into()).is_err_and(|error| error.is_off()) {
+            assert_eq!(process.0.try_wait().unwrap(), None, "QEMU has ended");
             std::thread::sleep(Duration::from_millis(5));
         }
         Some(process)
@@ -296,14 +297,43 @@ async fn a_client_for_which_qemu_has_no_room_is_no_call_without_an_end() {
 }
 
 #[tokio::test]
-async fn a_qemu_without_the_controller_is_told_in_words_and_keeps_no_file_open() {
+async fn a_qemu_without_the_controller_is_told_in_words_at_the_start() {
+    for (arguments, told) in [
+        (&[][..], "no device has the id lazuli"),
+        (&["-device", "virtio-scsi-pci,id=scsi"], "no device has the id lazuli"),
+        (&["-device", "lsi53c895a,id=lazuli"], "is of the kind lsi53c895a"),
+    ] {
+        let root = Root::new();
+        // It starts after the emulator, and before the next one.
+        let hypervisor = root.start(vec![]).await;
+        let Some(_qemu) = Process::start(&root, arguments) else { return };
+        let attached = hypervisor.attach(VM, 0, &disk("one", MIB)).await.unwrap_err();
+        hypervisor.detach(VM, 0).await.unwrap();
+        drop(hypervisor);
+        let started = root.try_start(vec![]).await.unwrap_err();
+        for error in [attached, started] {
+            let text = crate::error_chain::chain(&error);
+            assert!(text.contains("node-0") && text.contains(told), "{text}");
+            assert!(text.contains("-device virtio-scsi-pci,id=lazuli"), "{text}");
+        }
+        assert_eq!(sizes(&root), []);
+        // One of which nothing is wanted may be without.
+        let nvme = Shown::Nvme { multipath: false, system: true };
+        root.try_start_as(nvme, vec![]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_qemu_refuses_keeps_no_file_open() {
     let root = Root::new();
-    let Some(_qemu) = Process::start(&root, &[]) else { return };
+    let taken = "driver=null-co,node-name=other,size=1048576";
+    let at_lun = "scsi-hd,bus=lazuli.0,channel=0,scsi-id=0,lun=3,drive=other";
+    let arguments = ["-device", "virtio-scsi-pci,id=lazuli", "-blockdev", taken, "-device", at_lun];
+    let Some(_qemu) = Process::start(&root, &arguments) else { return };
     let hypervisor = root.start(vec![]).await;
-    let error = hypervisor.attach(VM, 0, &disk("one", MIB)).await.unwrap_err();
+    let error = hypervisor.attach(VM, 3, &disk("one", MIB)).await.unwrap_err();
     let text = crate::error_chain::chain(&error);
-    assert!(text.contains("node-0") && text.contains("Bus 'lazuli.0' not found"), "{text}");
-    assert!(text.contains("-device virtio-scsi-pci,id=lazuli"), "{text}");
+    assert!(text.contains("QEMU takes no disk: lun already used"), "{text}");
     assert_eq!(sizes(&root), []);
 }
 
