@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use lazuli_test_cluster::azure::OtherTool;

@@ -190,17 +190,10 @@ impl fmt::Display for Unplaced {
         match self {
             Self::NotProved { controllers, system } => write!(
                 f,
-                "disks come by NVMe here, and nothing proves which namespace of {} has which LUN: the kernel's root= {} {} \
-                 and kubelet's folder lies on {}, and that does not prove that namespace 1 is the operating system's disk; \
-                 where the offset between namespace ids and LUNs is known, give it to the node plugin with \
-                 --nvme-lun-offset",
-                controllers.join(" and "),
-                match system.root_named {
-                    RootNamed::Node => "lies on",
-                    RootNamed::Content => "names a UUID or a label, which is on",
-                },
-                named(&system.root),
-                named(&system.kubelet)
+                "disks come by NVMe here, and nothing proves which namespace of {} has which LUN: {system}, and that does not \
+                 prove that namespace 1 is the operating system's disk; where the offset between namespace ids and LUNs is \
+                 known, give it to the node plugin with --nvme-lun-offset",
+                controllers.join(" and ")
             ),
             Self::GivenOtherThanProved { controller, given } => write!(
                 f,
@@ -312,6 +305,19 @@ impl Controller {
             (true, _) => is_kubelet && first.is_partitioned,
             (false, RootNamed::Node) => is_root,
             (false, RootNamed::Content) => is_root && is_kubelet,
+        }
+    }
+}
+
+impl fmt::Display for SystemDisks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (root, kubelet) = (named(&self.root), named(&self.kubelet));
+        match self.root_named {
+            RootNamed::Node => write!(f, "the kernel's root= lies on {root} and kubelet's folder on {kubelet}"),
+            RootNamed::Content => write!(
+                f,
+                "the kernel's root= names a UUID or a label, which {root} has, and kubelet's folder lies on {kubelet}"
+            ),
         }
     }
 }

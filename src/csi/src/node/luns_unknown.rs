@@ -29,7 +29,7 @@ fn warning(machine: &Machine, offset: Option<u32>) -> Option<String> {
         alone.luns(None) == Some(Luns::Proved)
     };
     let seen: Vec<String> = remote().map(seen).collect();
-    let (seen, root, kubelet) = (seen.join(", "), disks(&machine.system.root), disks(&machine.system.kubelet));
+    let (seen, system) = (seen.join(", "), &machine.system);
     let next = match (offset, remote().find(is_proved)) {
         (None, None) => "no disk is mounted: where the offset between namespace ids and LUNs is known, give it with \
                          --nvme-lun-offset"
@@ -47,8 +47,7 @@ fn warning(machine: &Machine, offset: Option<u32>) -> Option<String> {
         ),
     };
     Some(format!(
-        "data disks come by NVMe here, and it is not known which namespace has which LUN: there are {seen}; the kernel's \
-         root= lies on {root} and kubelet's folder on {kubelet}; {next}"
+        "data disks come by NVMe here, and it is not known which namespace has which LUN: there are {seen}; {system}; {next}"
     ))
 }
 
@@ -63,10 +62,6 @@ fn seen(controller: &Controller) -> String {
         Some((last, others)) => format!("namespaces {} and {last}", others.join(", ")),
     };
     format!("{} ({}, {namespaces})", controller.name, controller.state)
-}
-
-fn disks(names: &[String]) -> String {
-    if names.is_empty() { "no disk that is known".to_owned() } else { names.join(" and ") }
 }
 
 #[cfg(test)]
@@ -94,7 +89,7 @@ mod tests {
 
     fn machine(root: &str, controllers: Vec<Controller>) -> Machine {
         let root = Some(root.to_owned()).filter(|root| !root.is_empty()).into_iter().collect();
-        Machine { controllers, system: SystemDisks { root, kubelet: vec!["sda".to_owned()] } }
+        Machine { controllers, system: SystemDisks { root, kubelet: vec!["sda".to_owned()], ..SystemDisks::default() } }
     }
 
     #[test]
