@@ -118,8 +118,8 @@ impl Until {
         self
     }
 
-    /// Only while this says that this replica leads. It is asked before each step of a write, up to the last before its bytes
-    /// go out: a process that stood still goes on where it stopped, and another replica may lead by then.
+    /// Only while this says that this replica leads. It is asked before each step of a write, up to the one that hands it to
+    /// its connection: a process that stood still goes on where it stopped, and another replica may lead by then.
     #[must_use]
     pub fn while_leading(mut self, leads: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.leads = Some(Leads(Arc::new(leads)));

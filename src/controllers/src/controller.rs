@@ -237,26 +237,30 @@ impl Controller {
                     }
                 }
             };
-            tokio::select! {
-                () = watching => {}
-                () = async { tokio::join!(self.feed(), self.feed_nodes()); } => {}
-                () = stop.cancelled() => {}
-            }
-            if let Some(nodes) = &self.nodes {
-                nodes.drain().await;
-            }
-            if let Some(workers) = self.informed.workers.get() {
-                tokio::join!(
-                    workers.services.drain(),
-                    workers.public_ips.drain(),
-                    workers.load_balancers.drain(),
-                    workers.security_groups.drain(),
-                    workers.private_links.drain(),
-                    workers.subnets.drain(),
-                    workers.nics.drain(),
-                );
-            }
-            drained.cancel();
+            // The lease is renewed, and each renewal noted, until what was in flight has ended: nothing of a write is sent
+            // without it, and no answer taken.
+            let ending = async {
+                tokio::select! {
+                    () = async { tokio::join!(self.feed(), self.feed_nodes()); } => {}
+                    () = stop.cancelled() => {}
+                }
+                if let Some(nodes) = &self.nodes {
+                    nodes.drain().await;
+                }
+                if let Some(workers) = self.informed.workers.get() {
+                    tokio::join!(
+                        workers.services.drain(),
+                        workers.public_ips.drain(),
+                        workers.load_balancers.drain(),
+                        workers.security_groups.drain(),
+                        workers.private_links.drain(),
+                        workers.subnets.drain(),
+                        workers.nics.drain(),
+                    );
+                }
+                drained.cancel();
+            };
+            tokio::join!(watching, ending);
             std::future::pending::<()>().await;
         };
         tokio::select! {

@@ -272,6 +272,7 @@ pub use control::Control;
 pub use options::{HypervisorChoice, Options, SWITCHES, SwitchError, Switches};
 pub use served_names::{HostName, HostNameError};
 
+use crate::arm::compute::disk_controller;
 use crate::clock::Clock;
 use crate::hypervisor::{Attachment, Hypervisor, HypervisorError};
 use crate::served_names::ServedNames;
@@ -505,15 +506,8 @@ async fn backends(options: &Options, state: &mut State) -> Result<Backends, Star
 }
 
 fn machines(state: &State) -> Vec<hypervisor::Machine> {
-    state.store.machines().iter().map(|vm| machine(state, vm["id"].as_str().unwrap_or(""))).collect()
-}
-
-/// A machine as the hypervisor knows it.
-pub(crate) fn machine(state: &State, id: &str) -> hypervisor::Machine {
-    let found = state.store.get(id);
-    let multipath = found.and_then(|found| found.machine.as_ref()).is_some_and(|own| own.nvme_multipath);
-    let shown = found.map(|found| arm::compute::disk_controller::shown(&found.doc, multipath)).unwrap_or_default();
-    hypervisor::Machine { name: path::machine_name(id), shown }
+    let machine = |vm: &store::Document| disk_controller::machine(&state.store, vm["id"].as_str().unwrap_or(""));
+    state.store.machines().iter().map(machine).collect()
 }
 
 fn attachments(state: &State) -> Vec<Attachment> {

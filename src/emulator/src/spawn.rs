@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::arm::compute::attachments;
+use crate::arm::compute::{attachments, disk_controller};
 use crate::blob::vhd;
 use crate::error_chain::chain;
 use crate::fault::Fault;
@@ -127,7 +127,7 @@ async fn take_back(shared: &Shared, steps: &[HypervisorStep]) {
 
 /// Shows a disk to a machine, if it can have any as it is now.
 async fn attach(shared: &Shared, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
-    let machine = crate::machine(&shared.state(), vm);
+    let machine = disk_controller::machine(&shared.state().store, vm);
     shared.hypervisor.check(&machine)?;
     shared.hypervisor.attach(&machine.name, lun, disk).await
 }

@@ -515,7 +515,9 @@ impl OwnDisks {
         // The rules that make these links have called data disks of a second NVMe controller the system's (azure-vm-utils#99).
         let is_linked = || self.linked.get(&disk.name).or_else(|| self.linked_numbers.get(&whole?));
         match &disk.at {
-            Address::Nvme(_) if self.system.has(&disk.name) => return Some("holds the system".to_owned()),
+            Address::Nvme(namespace) if self.system.has(&disk.name, namespace.nsid) => {
+                return Some("holds the system".to_owned());
+            }
             Address::Nvme(_) => {}
             Address::Scsi(_) => {
                 if let Some(link) = is_linked() {

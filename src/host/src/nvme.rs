@@ -115,7 +115,8 @@ pub(super) fn read(host: &Host) -> Result<Machine, FindError> {
     let system = match controllers.iter().any(Controller::has_remote_disks) {
         true => {
             let (root, root_named) = root_disks(host)?;
-            SystemDisks { root, root_named, kubelet: kubelet_disks(host)? }
+            let (kubelet, is_kubelet_in_root) = kubelet_disks(host)?;
+            SystemDisks { root, root_named, kubelet, is_kubelet_in_root }
         }
         false => SystemDisks::default(),
     };
@@ -238,18 +239,23 @@ fn root_of(line: &str) -> Option<&str> {
     words.filter_map(|word| word.strip_prefix("root=")).next_back().map(|place| place.trim_matches('"'))
 }
 
-/// The whole disks under kubelet's folder; none where it is not known, or lies on no disk that is seen here.
-fn kubelet_disks(host: &Host) -> Result<Vec<String>, FindError> {
-    let Some(folder) = &host.kubelet else { return Ok(Vec::new()) };
+/// The whole disks under kubelet's folder, and whether it has its path in their file system; none where it is not known, or
+/// lies on no disk that is seen here.
+fn kubelet_disks(host: &Host) -> Result<(Vec<String>, bool), FindError> {
+    let none = (Vec::new(), false);
+    let Some(folder) = &host.kubelet else { return Ok(none) };
     let path = host.proc().join("self/mountinfo");
     let table = mountinfo::read(&path).map_err(|source| FindError::Read { path, source })?;
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
     let above = table.iter().filter(|mount| folder.starts_with(&mount.target));
     // Of mounts on one place the last is on top.
-    let Some(mount) = above.max_by_key(|mount| mount.target.components().count()) else { return Ok(Vec::new()) };
+    let Some(mount) = above.max_by_key(|mount| mount.target.components().count()) else { return Ok(none) };
+    // In a container the folder is mounted where it is on the machine, and the table names its place in the file system.
+    let within = folder.strip_prefix(&mount.target).unwrap_or(&folder);
+    let is_in_root = mount.root.join(within).components().eq(folder.components());
     match with_number(host, mount::number_of(mount))? {
-        Some(name) => Ok(under(host, &name, 0)?.into_iter().collect()),
-        None => Ok(Vec::new()),
+        Some(name) => Ok((under(host, &name, 0)?.into_iter().collect(), is_in_root)),
+        None => Ok(none),
     }
 }
 

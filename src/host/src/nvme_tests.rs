@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use lazuli_staging::nvme::{NvmeDisk, Offset, REMOTE_DISKS, RootNamed, SystemDisks, Unplaced};
 
@@ -95,7 +96,7 @@ async fn what_the_system_lies_on_is_found_through_links_partitions_and_device_ma
         let disks: Vec<String> = disks.into_iter().map(str::to_owned).collect();
         let is_content = ["=UUID", "=LABEL", "=PART", "/by-uuid"].iter().any(|part| line.contains(part));
         let root_named = if is_content && !disks.is_empty() { RootNamed::Content } else { RootNamed::Node };
-        assert_eq!(found.system, SystemDisks { root: disks, root_named, kubelet: Vec::new() }, "{line}");
+        assert_eq!(found.system, SystemDisks { root: disks, root_named, ..SystemDisks::default() }, "{line}");
     }
     assert!(block.join("nvme1n1p1").exists());
 }
@@ -107,15 +108,15 @@ async fn kubelet_s_folder_proves_the_offset_where_root_is_not_known() {
     root.add_namespace("nvme1", "nvme1n2", 2, 64, false);
     let kubelet = root.folder.dir("var/lib/kubelet/plugins/a");
     let proc = root.folder.dir("proc/self");
-    let mounts = |number: &str| {
-        let folder = root.folder.path().join("var/lib/kubelet");
-        let table = format!(
-            "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 {number} /k {} rw - ext4 /dev/disk rw\n",
-            folder.display()
-        );
+    let folder = root.folder.path().join("var/lib/kubelet");
+    let mounted_from = |number: &str, place: &Path| {
+        let (place, folder) = (place.display(), folder.display());
+        let table =
+            format!("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 {number} {place} {folder} rw - ext4 /dev/disk rw\n");
         fs::write(proc.join("mountinfo"), table).expect("table");
         root.host().with_proc(root.folder.path().join("proc")).with_kubelet(&kubelet)
     };
+    let mounts = |number: &str| mounted_from(number, Path::new("/k"));
     for (number, is_proved) in [("259:2001", true), ("259:2000", true), ("259:1001", false), ("8:1", false)] {
         // Not ready, for there is no node; unproved it would not be looked for.
         let error = find_by_lun(&mounts(number), 0).await.expect_err("no node");
@@ -125,6 +126,11 @@ async fn kubelet_s_folder_proves_the_offset_where_root_is_not_known() {
             !is_proved,
             "{number}"
         );
+    }
+    // In a container the folder is mounted from its place in its file system. Only in the root file system that is its path.
+    for (place, is_in_root) in [(folder.as_path(), true), (Path::new("/"), false), (Path::new("/lib/kubelet"), false)] {
+        let system = machine(&mounted_from("259:2001", place)).await.expect("read").system;
+        assert_eq!((system.kubelet, system.is_kubelet_in_root), (vec!["nvme1n1".to_owned()], is_in_root), "{place:?}");
     }
     // What root= says outweighs it.
     root.boot("root=/dev/nvme0n1p1");

@@ -200,17 +200,21 @@ pub fn decide(evidence: &Evidence) -> Decision {
         // The metadata speaks now, and against what the operator said before.
         Metadata::Contradicts => Decision::Contradicted,
         _ if is_unplaced => Decision::Unconfirmed,
+        // With a list that lacks a disk a wrong offset may agree as well as the right one, and whoever accepted what is on the
+        // disk did not say which disk it is.
+        Metadata::Confirms(_)
+            if evidence.is_lun_given && !content.is_own() && evidence.confirmed_for < evidence.lag =>
+        {
+            Decision::WaitForOffset(evidence.lag - evidence.confirmed_for)
+        }
         _ if (is_mismatch || is_contradicted) && evidence.accepted => Decision::UseAsAccepted,
         _ if is_contradicted => Decision::Contradicted,
         Metadata::Confirms(_) if evidence.is_other_size && !content.is_own() => Decision::OtherSize,
-        Metadata::Confirms(_) => match (is_mismatch, evidence.lag.saturating_sub(evidence.confirmed_for)) {
-            (true, Duration::ZERO) => Decision::UseAsConfirmed,
-            (true, more) => Decision::WaitForLag(more),
-            (false, Duration::ZERO) => Decision::Use,
-            // With a list that lacks a disk a wrong offset may agree as well as the right one.
-            (false, more) if evidence.is_lun_given && !content.is_own() => Decision::WaitForOffset(more),
-            (false, _) => Decision::Use,
+        Metadata::Confirms(_) if is_mismatch => match evidence.lag.saturating_sub(evidence.confirmed_for) {
+            Duration::ZERO => Decision::UseAsConfirmed,
+            more => Decision::WaitForLag(more),
         },
+        Metadata::Confirms(_) => Decision::Use,
         _ if is_mismatch => Decision::Mismatch,
         Metadata::Unused => Decision::Use,
         Metadata::Silent | Metadata::Unlisted if content.is_own() => Decision::Use,

@@ -9,13 +9,15 @@
 //! | what is seen | what follows |
 //! |---|---|
 //! | the kernel's `root=` names a device, and that lies on namespace 1 of the controller | the offset is 2 |
-//! | `root=` names a UUID or a label, and its disk and kubelet's folder both lie on namespace 1 | the same |
-//! | `root=` is not found among the disks, and kubelet's folder lies on namespace 1, which has partitions | the same |
+//! | `root=` names a UUID or a label, kubelet's folder lies on namespace 1, and so does that, or the folder is in the root file system itself | the same |
+//! | `root=` is not found among the disks, and kubelet's folder lies on namespace 1, which has partitions or the root file system | the same |
 //! | `root=` lies elsewhere, whatever kubelet's folder says | nothing is proved |
 //! | nothing is proved, and an operator gives an offset | it counts while every disk of the metadata is found by it with its size, and no namespace is left over |
 //! | nothing is proved, and none is given | no LUN is known |
 //!
-//! Who may write to a disk can give it the UUID or the label of another. So such a `root=` needs a second witness.
+//! Who may write to a disk can give it the UUID or the label of another. So such a `root=` needs a second witness, and has no
+//! veto against one that nobody can forge: a file system in which kubelet's folder has the path that it has on the machine is
+//! the root file system.
 //!
 //! The name that the kernel gives to a namespace counts for nothing: it is the order in which the namespaces appeared.
 
@@ -83,6 +85,8 @@ pub struct SystemDisks {
     pub root_named: RootNamed,
     /// Those under kubelet's folder.
     pub kubelet: Vec<String>,
+    /// Whether that folder has the path in its file system that it has on the machine: no other is mounted on the way to it.
+    pub is_kubelet_in_root: bool,
 }
 
 /// What a machine shows of NVMe.
@@ -302,9 +306,9 @@ impl Controller {
         let Some(first) = self.namespace(SYSTEM_NSID) else { return false };
         let (is_root, is_kubelet) = (system.root.contains(&first.name), system.kubelet.contains(&first.name));
         match (system.root.is_empty(), system.root_named) {
-            (true, _) => is_kubelet && first.is_partitioned,
+            (true, _) => is_kubelet && (first.is_partitioned || system.is_kubelet_in_root),
             (false, RootNamed::Node) => is_root,
-            (false, RootNamed::Content) => is_root && is_kubelet,
+            (false, RootNamed::Content) => is_kubelet && (is_root || system.is_kubelet_in_root),
         }
     }
 }
@@ -323,10 +327,12 @@ impl fmt::Display for SystemDisks {
 }
 
 impl SystemDisks {
-    /// Whether the system lies on the disk of this name.
+    /// Whether the system lies on the disk of this name, which is the namespace of this id. What only is written on a disk
+    /// counts for namespace 1: another one may be a copy, or what somebody made like the system's.
     #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        self.root.iter().chain(&self.kubelet).any(|disk| disk == name)
+    pub fn has(&self, name: &str, nsid: u32) -> bool {
+        let is_in = |disks: &[String]| disks.iter().any(|disk| disk == name);
+        is_in(&self.kubelet) || is_in(&self.root) && (self.root_named == RootNamed::Node || nsid == SYSTEM_NSID)
     }
 }
 
@@ -383,8 +389,8 @@ impl Machine {
             return None;
         }
         let namespaces = self.remote().flat_map(|controller| &controller.namespaces);
-        let names = namespaces.map(|namespace| &namespace.name).filter(|name| !self.system.has(name));
-        Some(names.cloned().collect())
+        let data = namespaces.filter(|namespace| !self.system.has(&namespace.name, namespace.nsid));
+        Some(data.map(|namespace| namespace.name.clone()).collect())
     }
 
     /// What is at a LUN, where an operator may have given an offset.

@@ -51,6 +51,7 @@ mod private_links;
 mod scale_sets;
 mod several;
 mod shared;
+mod stopping;
 mod take_over;
 
 struct Rig {

@@ -113,8 +113,9 @@ async fn gather(
         Look::AtListed(lun) => {
             seen.at_listed = Some(match device::find_by_lun(host, lun.get().into()).await {
                 Ok(disk) => AtListed::Disk(disk),
-                Err(FindError::NotFound { .. }) => AtListed::Nothing,
-                Err(FindError::Unplaced { .. }) => AtListed::Unplaced,
+                Err(FindError::NotFound { excluded, .. }) if excluded.is_empty() => AtListed::Nothing,
+                // What counts as the system's may be the volume's all the same.
+                Err(FindError::NotFound { .. } | FindError::Unplaced { .. }) => AtListed::Unplaced,
                 Err(error) => return Err(NodeError::Find(error)),
             });
         }

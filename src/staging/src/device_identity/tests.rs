@@ -348,7 +348,7 @@ fn an_offset_that_is_given_and_a_size_that_differs_take_away_and_give_nothing() 
             assert!(!is_used(&given), "{one:?}");
         }
         if confirms {
-            let waits = decide(&one) == Decision::Use && !one.content.is_own() && one.confirmed_for < one.lag;
+            let waits = !one.content.is_own() && one.confirmed_for < one.lag;
             let expected = if waits { Decision::WaitForOffset(one.lag - one.confirmed_for) } else { decide(&one) };
             assert_eq!(decide(&given), expected, "{one:?}");
         }

@@ -150,7 +150,7 @@ fn where_root_lies_outweighs_where_kubelet_s_folder_lies() {
     let (first, second) = (name_of(&controller, 1), name_of(&controller, 2));
     let place = |root: &[&String], root_named: RootNamed, kubelet: &[&String]| {
         let named = |names: &[&String]| names.iter().map(|name| (*name).clone()).collect();
-        let system = SystemDisks { root: named(root), root_named, kubelet: named(kubelet) };
+        let system = SystemDisks { root: named(root), root_named, kubelet: named(kubelet), ..SystemDisks::default() };
         Machine { controllers: vec![controller.clone()], system }.place(0, None)
     };
     let other = "sda".to_owned();
@@ -180,9 +180,20 @@ fn where_root_lies_outweighs_where_kubelet_s_folder_lies() {
     // A data disk on which nothing was installed, mounted at kubelet's folder.
     let mut bare = controller.clone();
     bare.namespaces.iter_mut().for_each(|namespace| namespace.is_partitioned = false);
-    let system = SystemDisks { kubelet: vec![first], ..SystemDisks::default() };
-    let place = Machine { controllers: vec![bare], system }.place(0, None);
-    assert!(matches!(place, Place::Unplaced(Unplaced::NotProved { .. })), "{place:?}");
+    let is_proved = |system: SystemDisks| {
+        let place = Machine { controllers: vec![bare.clone()], system }.place(0, None);
+        assert!(matches!(place, Place::At(..) | Place::Unplaced(Unplaced::NotProved { .. })), "{place:?}");
+        matches!(place, Place::At(..))
+    };
+    let kubelet = SystemDisks { kubelet: vec![first], ..SystemDisks::default() };
+    assert!(!is_proved(kubelet.clone()));
+    // The file system of that folder is the root file system. A copy of its UUID elsewhere has no veto, a node has.
+    let in_root = SystemDisks { is_kubelet_in_root: true, ..kubelet };
+    assert!(is_proved(in_root.clone()));
+    let copied = SystemDisks { root: vec![second], root_named: RootNamed::Content, ..in_root };
+    assert!(is_proved(copied.clone()));
+    assert!(!is_proved(SystemDisks { is_kubelet_in_root: false, ..copied.clone() }));
+    assert!(!is_proved(SystemDisks { root_named: RootNamed::Node, ..copied }));
 }
 
 /// The system is on another disk than namespace 1, which has partitions.
@@ -191,7 +202,7 @@ fn a_namespace_1_that_is_known_to_be_no_system_disk_is_left_over_whatever_is_on_
     let controller = remote([1, 2, 3]);
     let list = [listed(0, Some(4)), listed(1, Some(4))];
     let outcome = |root: &str, root_named: RootNamed| {
-        let system = SystemDisks { root: vec![root.to_owned()], root_named, kubelet: Vec::new() };
+        let system = SystemDisks { root: vec![root.to_owned()], root_named, ..SystemDisks::default() };
         Machine { controllers: vec![controller.clone()], system }.bears_out(&given(&controller, 0, 2), 0, &list)
     };
     assert!(matches!(outcome("sda", RootNamed::Node), Err(Disagreement::LeftOver { nsid: 1, .. })));
@@ -207,6 +218,13 @@ fn all_namespaces_but_the_system_s_are_data_disks_while_all_controllers_show_the
     let names = |nsids: &[u32]| Some(nsids.iter().map(|nsid| name_of(&controller, *nsid)).collect::<BTreeSet<_>>());
     assert_eq!(data(&unproved(controller.clone())), names(&[1, 2, 3]));
     assert_eq!(data(&proved(controller.clone())), names(&[2, 3]));
+    // Who writes the system's UUID to a disk does not make it the system's.
+    for (nsid, left) in [(1, [2, 3].as_slice()), (3, &[1, 2, 3])] {
+        let root = vec![name_of(&controller, nsid)];
+        let system = SystemDisks { root, root_named: RootNamed::Content, ..SystemDisks::default() };
+        assert_eq!(data(&Machine { controllers: vec![controller.clone()], system: system.clone() }), names(left));
+        assert_eq!(system.has(&name_of(&controller, nsid), nsid), nsid == 1);
+    }
     let resetting = Controller { name: "nvme1".to_owned(), state: "resetting".to_owned(), ..remote([]) };
     let machine = Machine { controllers: vec![controller.clone(), resetting], system: SystemDisks::default() };
     assert_eq!(data(&machine), None);

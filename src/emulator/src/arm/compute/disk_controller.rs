@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::hypervisor::Shown;
+use crate::hypervisor::{Machine, Shown};
+use crate::path;
 use crate::sizes;
+use crate::store::Store;
 
 const MEMBER: &str = "diskControllerType";
 
@@ -24,6 +26,14 @@ pub(crate) fn shown(machine: &Value, multipath: bool) -> Shown {
         Some(controller) if controller.eq_ignore_ascii_case("NVMe") => Shown::Nvme { multipath, system },
         _ => Shown::Scsi,
     }
+}
+
+/// A machine as the hypervisor knows it.
+pub(crate) fn machine(store: &Store, id: &str) -> Machine {
+    let found = store.get(id);
+    let multipath = found.and_then(|found| found.machine.as_ref()).is_some_and(|own| own.nvme_multipath);
+    let shown = found.map(|found| shown(&found.doc, multipath)).unwrap_or_default();
+    Machine { name: path::machine_name(id), shown }
 }
 
 #[cfg(test)]
