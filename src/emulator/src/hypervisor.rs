@@ -114,6 +114,8 @@ mod types;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(test)]
+pub(crate) use qemu::tests as qemu_tests;
 pub use types::{Attachment, DiskFacts, HypervisorError, Machine, QemuMachines, QmpError, Shown};
 
 use backend::Backend;

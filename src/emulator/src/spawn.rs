@@ -8,7 +8,7 @@ use crate::error_chain::chain;
 use crate::fault::Fault;
 use crate::hypervisor::{DiskFacts, HypervisorError};
 use crate::path;
-use crate::state::{HypervisorStep, Pending, Shared};
+use crate::state::{HypervisorStep, Pending, Shared, State};
 
 /// How far into an operation a device appears or goes, as a fraction: it is visible well before the
 /// operation ends (documented: kubernetes#69262 saw it after a third of the time).
@@ -56,12 +56,15 @@ async fn run(shared: &Shared, work: Pending) {
 }
 
 /// Carries steps out up to the first that fails. An incident may have ordered the failure of the operation already: then
-/// the hypervisor does nothing.
+/// the hypervisor does nothing. A newer write may have preempted it, which takes over what machines have and nothing else.
 async fn carry_all(shared: &Shared, operation: &str, steps: &[HypervisorStep]) -> Option<Fault> {
     if steps.is_empty() || shared.state().operations.will_fail(operation) {
         return None;
     }
     for step in steps {
+        if !makes_file(step) && !shared.state().operations.is_running(operation) {
+            continue;
+        }
         let failed = match step {
             HypervisorStep::AttachBlob { vm, lun, uri, gib } => match hand_over(shared, operation, vm, uri, *gib) {
                 Ok(Some(disk)) => attach(shared, vm, *lun, &disk).await,
@@ -77,6 +80,11 @@ async fn carry_all(shared: &Shared, operation: &str, steps: &[HypervisorStep]) -
         }
     }
     None
+}
+
+/// Whether a step makes the file of a disk, and leaves all machines as they are.
+fn makes_file(step: &HypervisorStep) -> bool {
+    matches!(step, HypervisorStep::Create { .. } | HypervisorStep::Copy { .. } | HypervisorStep::Import { .. })
 }
 
 /// Gives a blob to a machine as its device. Without devices that has time until the end of the operation.
@@ -95,34 +103,55 @@ fn hand_over(
     vhd::hand_over(&mut state, vm, uri, gib, at).map(Some)
 }
 
-/// Takes back the blobs that were devices and are no disks of their machine, since the operation has failed.
+/// Takes back what was a device and is no disk of its machine, since the operation has failed or was preempted.
 async fn take_back(shared: &Shared, steps: &[HypervisorStep]) {
     for step in steps {
-        let HypervisorStep::AttachBlob { vm, lun, uri, .. } = step else { continue };
-        let is_wanted = |state: &crate::state::State| {
-            let is_busy = state.store.get(vm).and_then(|resource| resource.machine.as_ref()?.busy.clone());
-            let goes_on = is_busy.is_some_and(|busy| state.operations.is_running(&busy));
-            state.store.lun_map(vm).values().any(|held| held == uri)
-                || goes_on && attachments::wanted(state, vm).iter().any(|(_, disk)| disk == uri)
+        let (vm, lun, id) = match step {
+            HypervisorStep::AttachBlob { vm, lun, uri, .. } => (vm, *lun, uri),
+            HypervisorStep::Attach { vm, lun, disk } => (vm, *lun, &disk.id),
+            _ => continue,
         };
         let disk = {
             let state = shared.state();
-            if !shared.hypervisor.has_devices() || is_wanted(&state) {
+            if !shared.hypervisor.has_devices() || is_wanted(&state, step) {
                 continue;
             }
-            vhd::device_of(&state, vm, uri)
+            match step {
+                HypervisorStep::Attach { disk, .. } => Some(disk.clone()),
+                _ => vhd::device_of(&state, vm, id),
+            }
         };
         let Some(disk) = disk else { continue };
-        if let Err(error) = shared.hypervisor.withdraw(&path::machine_name(vm), *lun, &disk).await {
-            tracing::warn!(blob = uri, error = %error, "a blob was not taken back");
+        if let Err(error) = shared.hypervisor.withdraw(&path::machine_name(vm), lun, &disk).await {
+            tracing::warn!(disk = id, error = chain(&error), "a disk was not taken back");
         }
         let mut state = shared.state();
-        if !is_wanted(&state) {
+        if !is_wanted(&state, step) {
             let at = shared.clock.elapsed();
-            attachments::give_back(&mut state, vm, uri, at);
+            attachments::give_back(&mut state, vm, id, at);
         }
     }
     shared.saver.changed();
+}
+
+/// Whether a machine has what a step attaches, or is about to have it by a write that goes on.
+fn is_wanted(state: &State, step: &HypervisorStep) -> bool {
+    let goes_on = |vm: &str| {
+        let busy = state.store.get(vm).and_then(|resource| resource.machine.as_ref()?.busy.clone());
+        busy.is_some_and(|busy| state.operations.is_running(&busy))
+    };
+    match step {
+        HypervisorStep::AttachBlob { vm, uri, .. } => {
+            state.store.lun_map(vm).values().any(|held| held == uri)
+                || goes_on(vm) && attachments::wanted(state, vm).iter().any(|(_, disk)| disk == uri)
+        }
+        HypervisorStep::Attach { vm, lun, disk } => {
+            state.store.lun_map(vm).get(lun).is_some_and(|held| path::same(held, &disk.id))
+                || goes_on(vm)
+                    && attachments::wanted(state, vm).iter().any(|(at, held)| at == lun && path::same(held, &disk.id))
+        }
+        _ => true,
+    }
 }
 
 /// Shows a disk to a machine, if it can have any as it is now.

@@ -9,10 +9,10 @@ mod plan;
 mod qmp;
 mod socket;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
@@ -98,8 +98,7 @@ impl QemuBackend {
         if disk.file.is_none() && !file.exists() {
             self.files.create(disk)?;
         }
-        let extent = if disk.file.is_some() { Extent::First } else { Extent::File };
-        Ok(Plug { file, bytes: disk.size_bytes, extent })
+        Ok(plug_of(disk, file))
     }
 
     /// Does some work with the QEMU of a machine. Nothing happens where the machine is not in QEMU.
@@ -115,6 +114,12 @@ impl QemuBackend {
     fn clear(&self, vm: &str, luns: impl FnOnce(&Plugged) -> BTreeSet<u8>) -> Result<(), HypervisorError> {
         unless_off(self.ask(vm, |qmp| bring_in_line(qmp, luns, &BTreeMap::new())))
     }
+}
+
+/// What to plug for a disk whose bytes are in this file.
+fn plug_of(disk: &DiskFacts, file: PathBuf) -> Plug {
+    let extent = if disk.file.is_some() { Extent::First } else { Extent::File };
+    Plug { file, bytes: disk.size_bytes, extent }
 }
 
 /// Gives QEMU the commands for these LUNs.
@@ -186,7 +191,7 @@ impl Backend for QemuBackend {
 
     fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
         self.files.grow(disk)?;
-        let plug = Plug { file: self.files.file(&disk.id), bytes: disk.size_bytes, extent: Extent::File };
+        let plug = plug_of(disk, self.files.file(&disk.id));
         for vm in self.sockets.keys() {
             let wanted: BTreeMap<u8, Plug> = (0..=LAST_LUN).map(|lun| (lun, plug.clone())).collect();
             let has_it = |plugged: &Plugged| {
@@ -211,7 +216,8 @@ impl Backend for QemuBackend {
     }
 
     fn withdraw(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
-        let node = self.plug(disk)?.node(lun);
+        // The disk may be deleted: its file is not made anew.
+        let node = plug_of(disk, self.files.backing(disk)?).node(lun);
         self.clear(vm, |plugged| plugged.nodes.contains_key(&node).then_some(lun).into_iter().collect())
     }
 

@@ -56,11 +56,16 @@ impl Drop for Root {
 }
 
 /// A QEMU whose processor does not run.
-struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
     fn start(root: &Root, arguments: &[&str]) -> Option<Self> {
-        let qmp = format!("unix:{},server=on,wait=off", root.socket().display());
+        Self::start_at(&root.socket(), arguments)
+    }
+
+    /// One that listens at a socket, where QEMU is installed.
+    pub(crate) fn start_at(socket: &Path, arguments: &[&str]) -> Option<Self> {
+        let qmp = format!("unix:{},server=on,wait=off", socket.display());
         let started = Command::new("qemu-system-x86_64")
             .args(["-machine", "q35", "-accel", "tcg", "-m", "64", "-S", "-nodefaults", "-no-user-config"])
             .args(["-display", "none", "-qmp", &qmp])
@@ -74,7 +79,7 @@ impl Process {
                 return None;
             }
         };
-        while Qmp::connect(&root.socket(), &PATIENCE.into()).is_err_and(|error| error.is_off()) {
+        while Qmp::connect(socket, &PATIENCE.into()).is_err_and(|error| error.is_off()) {
             assert_eq!(process.0.try_wait().unwrap(), None, "QEMU has ended");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -104,7 +109,12 @@ fn at(lun: u8, disk: &DiskFacts) -> Attachment {
 
 /// What QEMU has: file and size by LUN.
 fn plugged(root: &Root) -> BTreeMap<u8, (String, u64)> {
-    let mut qmp = Qmp::connect(&root.socket(), &PATIENCE.into()).unwrap();
+    plugged_at(&root.socket())
+}
+
+/// The same, by the socket.
+pub(crate) fn plugged_at(socket: &Path) -> BTreeMap<u8, (String, u64)> {
+    let mut qmp = Qmp::connect(socket, &PATIENCE.into()).unwrap();
     let blocks = qmp.execute("query-block", json!({})).unwrap();
     let has = look(&mut qmp).unwrap();
     assert_eq!(has.nodes.len(), has.devices.len(), "no block node without a device");
@@ -150,6 +160,7 @@ async fn disks_are_plugged_at_their_luns_grow_and_go() {
     }
     hypervisor.delete_disk(&one.id).await.unwrap();
     hypervisor.delete_disk(&two.id).await.unwrap();
+    hypervisor.withdraw(VM, 63, &one).await.unwrap();
     assert_eq!(root.files(), Vec::<PathBuf>::new());
 }
 
