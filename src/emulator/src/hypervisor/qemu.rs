@@ -192,15 +192,17 @@ impl Backend for QemuBackend {
     fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
         self.files.grow(disk)?;
         let plug = plug_of(disk, self.files.file(&disk.id));
-        for vm in self.sockets.keys() {
+        // One that does not answer keeps the disk from growing in no other.
+        let grow = |vm: &String| {
             let wanted: BTreeMap<u8, Plug> = (0..=LAST_LUN).map(|lun| (lun, plug.clone())).collect();
             let has_it = |plugged: &Plugged| {
                 let is_it = |(lun, node): (&u8, &Option<String>)| (*node == Some(plug.node(*lun))).then_some(*lun);
                 plugged.devices.iter().filter_map(is_it).collect()
             };
-            unless_off(self.ask(vm, |qmp| bring_in_line(qmp, has_it, &wanted)))?;
-        }
-        Ok(())
+            unless_off(self.ask(vm, |qmp| bring_in_line(qmp, has_it, &wanted)))
+        };
+        let outcomes: Vec<_> = self.sockets.keys().map(grow).collect();
+        outcomes.into_iter().collect()
     }
 
     fn attach(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
