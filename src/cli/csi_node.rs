@@ -103,8 +103,8 @@ pub(super) struct Options {
     imds_lag_seconds: u64,
     /// What to take from the id of an NVMe namespace to have the LUN of its disk, on machines whose sizes show disks
     /// over NVMe and where nothing proves it. A disk is used while every disk of the instance metadata is found so,
-    /// with its size. Default: 2 where the operating system's disk is namespace 1, which no option changes, and no disk is
-    /// used elsewhere.
+    /// with its size; without metadata, or while it is silent, only for a volume that was here before. Default: 2 where
+    /// the operating system's disk is namespace 1, which no option changes, and no disk is used elsewhere.
     #[arg(long, env = "LAZULI_NVME_LUN_OFFSET", value_parser = whole::<u32>(0..=255))]
     nvme_lun_offset: Option<u32>,
     /// Where instance metadata really is, such as http://127.0.0.1:8181/_imds/node-0.

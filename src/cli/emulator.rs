@@ -186,6 +186,10 @@ fn quota(given: &str) -> Result<(String, u64), String> {
 
 fn qemu_qmp(given: &str) -> Result<(String, PathBuf), String> {
     match given.split_once('=') {
+        // As QEMU writes it.
+        Some((vm, path)) if path.starts_with("unix:") => {
+            Err(format!("{given:?} has more than a path: give {vm}={}", path.trim_start_matches("unix:")))
+        }
         Some((vm, path)) if !vm.is_empty() && !path.is_empty() => Ok((vm.to_owned(), path.into())),
         _ => Err(format!("{given:?} is not VM=PATH, such as node-0=/run/qemu/node-0.qmp")),
     }
@@ -449,6 +453,7 @@ mod tests {
             (["--quota", "cores=many"], "is no number"),
             (["--qemu-qmp", "/run/a.qmp"], "is not VM=PATH"),
             (["--qemu-qmp", "=/run/a.qmp"], "is not VM=PATH"),
+            (["--qemu-qmp", "a=unix:/run/a.qmp"], "give a=/run/a.qmp"),
             (["--page-size", "0"], "allowed: a whole number from 1 to"),
             (["--name", "https://azure.test"], "is no host name"),
             (["--time-scale", "0"], "a number from 0.00001 to 1000000"),

@@ -49,7 +49,7 @@ pub(super) struct Options {
     /// What to explain; without it the kinds are listed.
     kind: Option<Kind>,
     /// Its name, in any letter case; without it all of the kind are listed.
-    #[arg(requires = "kind")]
+    #[arg(requires = "kind", allow_hyphen_values = true)]
     name: Option<String>,
     /// How to print it.
     #[arg(short, long, value_enum, default_value_t = Format::Text)]

@@ -97,6 +97,18 @@ fn an_option_that_several_commands_take_alike_is_explained_once() {
     for part in ["lazuli doctor", "lazuli csi-controller", "LAZULI_TRUSTED_ENDPOINTS"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // No option lacks a name, and the name is taken as it is given to the command.
+    assert!(one(Kind::Option, "", 200).is_err());
+    for (words, name) in [
+        (&["--imds-lag-seconds"][..], Some("--imds-lag-seconds")),
+        (&["imds-lag-seconds", "--output", "json"], Some("imds-lag-seconds")),
+        (&["--output", "json"], None),
+    ] {
+        let given = ["lazuli", "explain", "option"].iter().chain(words);
+        let cli = super::super::Cli::try_parse_from(given).unwrap_or_else(|error| panic!("{error}"));
+        let super::super::Command::Explain(options) = cli.command else { panic!("{words:?}") };
+        assert_eq!(options.name.as_deref(), name, "{words:?}");
+    }
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Topic {
         let variable = self.columns.iter().zip(&self.values).find(|(label, _)| **label == VARIABLE);
         self.fits(&name)
             || series.is_some_and(|histogram| self.fits(histogram))
-            || variable.is_some_and(|(_, variable)| variable.to_lowercase() == name)
+            || variable.is_some_and(|(_, variable)| !variable.is_empty() && variable.to_lowercase() == name)
     }
 
     fn fits(&self, name: &str) -> bool {

@@ -466,7 +466,7 @@ impl Emulator {
         }
         shared.smb.shutdown().await;
         if let Err(error) = shared.hypervisor.shutdown().await {
-            tracing::error!(error = %error, "the hypervisor did not shut down");
+            tracing::error!(error = error_chain::chain(&error), "the hypervisor did not shut down");
         }
     }
 }

@@ -37,6 +37,10 @@ const SYSTEM_NSID: u32 = 1;
 /// The offset where the disk of the operating system is namespace 1.
 const PROVED_OFFSET: u32 = 2;
 
+/// How an operator finds the offset.
+pub const FIND_OFFSET: &str =
+    "it is the namespace id of a data disk (grep . /sys/block/nvme*/nsid on the node) less its LUN in Azure";
+
 /// What a controller's state is called when it serves requests (source: Linux, `nvme_sysfs_show_state`).
 const LIVE: &str = "live";
 
@@ -174,6 +178,8 @@ pub enum Unplaced {
     NoNamespace {
         /// The controller.
         controller: String,
+        /// The offset.
+        offset: u32,
         /// The id of the namespace.
         nsid: u32,
         /// The ids that there are.
@@ -195,8 +201,8 @@ impl fmt::Display for Unplaced {
             Self::NotProved { controllers, system } => write!(
                 f,
                 "disks come by NVMe here, and nothing proves which namespace of {} has which LUN: {system}, and that does not \
-                 prove that namespace 1 is the operating system's disk; where the offset between namespace ids and LUNs is \
-                 known, give it to the node plugin with --nvme-lun-offset",
+                 prove that namespace 1 is the operating system's disk; give the offset between namespace ids \
+                 and LUNs to the node plugin with --nvme-lun-offset: {FIND_OFFSET}",
                 controllers.join(" and ")
             ),
             Self::GivenOtherThanProved { controller, given } => write!(
@@ -216,9 +222,14 @@ impl fmt::Display for Unplaced {
                 "--nvme-lun-offset is given, and there are several NVMe controllers of remote disks: {}",
                 controllers.join(" and ")
             ),
-            Self::NoNamespace { controller, nsid, seen } => {
+            Self::NoNamespace { controller, offset, nsid, seen } => {
                 let seen: Vec<String> = seen.iter().map(u32::to_string).collect();
-                write!(f, "{controller} has no namespace {nsid}, where the disk should be; it has {}", seen.join(", "))
+                write!(
+                    f,
+                    "by the offset {offset}, which --nvme-lun-offset gives or must bear out, the disk would be namespace {nsid} of \
+                     {controller}, which has {}: it has not come yet, or the offset is another one",
+                    seen.join(", ")
+                )
             }
         }
     }
@@ -422,7 +433,7 @@ impl Machine {
                 let namespaces = searched.iter().flat_map(|controller| &controller.namespaces);
                 let mut seen: Vec<u32> = namespaces.map(|namespace| namespace.nsid).collect();
                 seen.sort_unstable();
-                Place::Unplaced(Unplaced::NoNamespace { controller: names.join(" and "), nsid, seen })
+                Place::Unplaced(Unplaced::NoNamespace { controller: names.join(" and "), offset: number, nsid, seen })
             }
             ([] | [_], ..) if !beside.is_empty() => {
                 let controllers = beside.iter().map(|controller| controller.name.clone()).collect();

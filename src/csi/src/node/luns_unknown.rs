@@ -7,7 +7,7 @@ use lazuli_host::{
     device::FindError,
     nvme::{self, Luns},
 };
-use lazuli_staging::nvme::{Controller, Machine};
+use lazuli_staging::nvme::{Controller, FIND_OFFSET, Machine};
 
 /// Why the LUNs of the machine's NVMe disks are not known and what to do; `None` where they are, or no disk comes by NVMe.
 /// `offset` is what the operator has given.
@@ -31,9 +31,9 @@ fn warning(machine: &Machine, offset: Option<u32>) -> Option<String> {
     let seen: Vec<String> = remote().map(seen).collect();
     let (seen, system) = (seen.join(", "), &machine.system);
     let next = match (offset, remote().find(is_proved)) {
-        (None, None) => "no disk is mounted: where the offset between namespace ids and LUNs is known, give it with \
-                         --nvme-lun-offset"
-            .to_owned(),
+        (None, None) => format!(
+            "no disk is mounted: give the offset between namespace ids and LUNs with --nvme-lun-offset; {FIND_OFFSET}"
+        ),
         (None, Some(Controller { name, .. })) => format!(
             "disks of other controllers than {name} are not mounted: where the offset is 2 there too, give \
              --nvme-lun-offset=2"
@@ -104,7 +104,7 @@ mod tests {
                 &[
                     "nvme0 (live, namespaces 1 and 2)",
                     "root= lies on no disk that is known and kubelet's folder on sda",
-                    "no disk is mounted: where the offset between namespace ids and LUNs is known, give it with --nvme-lun-offset",
+                    "no disk is mounted: give the offset between namespace ids and LUNs with --nvme-lun-offset; it is the namespace id",
                 ][..],
             ),
             // Before the first disk is attached.

@@ -69,7 +69,7 @@ impl QemuBackend {
             // People mend it with the emulator that does not start otherwise.
             let error = refused(vm);
             if let Some(error) = &error {
-                tracing::warn!(machine = vm, "it gets no disks: {error}");
+                tracing::warn!("its QEMU gets no disks, for {error}");
             }
             let attached = attached.iter().filter(|_| error.is_none());
             for Attachment { lun, disk, .. } in attached.filter(|attachment| attachment.vm.to_lowercase() == *vm) {
