@@ -19,7 +19,8 @@ async fn an_answer_that_comes_longer_after_the_stop_than_a_lease_lasts_is_taken(
         sleep(Duration::from_millis(100)).await;
     }
     stop.cancel();
-    assert_eq!(running.await.unwrap(), Ended::Stopped);
+    let ended = tokio::time::timeout(Duration::from_secs(300), running).await.expect("the process ends");
+    assert_eq!(ended.unwrap(), Ended::Stopped);
     let puts =
         control.call_log().into_iter().filter(|call| call.method == "PUT" && call.path.contains("publicIPAddresses"));
     assert_eq!(puts.map(|call| call.status).collect::<Vec<_>>(), [201]);
