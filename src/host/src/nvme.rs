@@ -85,16 +85,6 @@ pub async fn machine(host: &Host) -> Result<Machine, FindError> {
     tokio::task::spawn_blocking(move || read(&host)).await.unwrap_or(Err(lost))
 }
 
-/// The disks of which any may be at a LUN whose namespace is not known; `None` while a controller does not show them.
-///
-/// # Errors
-/// [`FindError::Read`] for anything but absence.
-pub async fn data_disks(host: &Host) -> Result<Option<Vec<Device>>, FindError> {
-    let Some(names) = machine(host).await?.data_disks() else { return Ok(None) };
-    let disks = names.iter().filter_map(|name| describe(host, name).transpose());
-    disks.collect::<Result<Vec<Device>, FindError>>().map(Some)
-}
-
 /// The same, for a thread that may block.
 ///
 /// # Errors
@@ -121,6 +111,16 @@ pub(super) fn read(host: &Host) -> Result<Machine, FindError> {
         false => SystemDisks::default(),
     };
     Ok(Machine { controllers, system })
+}
+
+/// The disks of which any may be at a LUN whose namespace is not known; `None` while a controller does not show them.
+///
+/// # Errors
+/// [`FindError::Read`] for anything but absence.
+pub async fn data_disks(host: &Host) -> Result<Option<Vec<Device>>, FindError> {
+    let Some(names) = machine(host).await?.data_disks() else { return Ok(None) };
+    let disks = names.iter().filter_map(|name| describe(host, name).transpose());
+    disks.collect::<Result<Vec<Device>, FindError>>().map(Some)
 }
 
 /// The namespaces of a controller that have a block device.
